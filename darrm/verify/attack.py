@@ -130,10 +130,6 @@ class Bound:
         sums = np.hstack([np.cumsum(laws[:, rising], axis=1), np.cumsum(laws[:, rising[::-1]], axis=1)])
         return Intervals(sums, sums).epsilon(self.delta)
 
-    def with_pair(self, bounds: Intervals, laws: Array) -> "Bound":
-        refuted, true = bounds.epsilon(self.delta), self.true_of(laws)
-        return replace(self, refuted=max(self.refuted, refuted), true=max(self.true, true))
-
     def __str__(self) -> str:
         numbers = f"refuted {self.refuted:.6g}, true on these pairs {self.true:.6g}, claimed {self.claimed:.6g}"
         return f"ε at δ = {at_most(self.delta)}: {numbers}"
@@ -268,7 +264,9 @@ def attack(
         outside = (due < bounds.lower - _LAW_ERROR) | (due > bounds.upper + _LAW_ERROR)
         sides = [(np.sum(side), side.size, place) for place, side in enumerate(outside, 1)]
         departures += [f"{n} of {events} events, {name}, side {place}" for n, events, place in sides if n]
-        claims = [claim.with_pair(bounds, labels) for claim in claims]
+        for place, claim in enumerate(claims):
+            refuted, true = max(claim.refuted, bounds.epsilon(claim.delta)), max(claim.true, claim.true_of(labels))
+            claims[place] = replace(claim, refuted=refuted, true=true)
     return Refutation(tuple(claims), tuple(departures), draws, len(pairs), confidence)
 
 

@@ -15,7 +15,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -190,7 +190,8 @@ def _read(connection: Any) -> Ledger:  # noqa: ANN401 (of sqlite3 or psycopg)
     for number, cost, what, total, answered, stored in connection.execute(_COSTS).fetchall():
         if stored != join(cost, what):
             raise ValueError("the cost of a query was changed")
-        kinds[number] = read_charge(cost).repeated(total), cost, what, stored
+        charge = read_charge(parse_json(cost.encode(), may_be_infinite=True))
+        kinds[number] = replace(charge, count=total), cost, what, stored
         totals += [number, total, answered]
     entries, counts = list[Entry](), dict.fromkeys(kinds, 0)
     for number, moment, cost, count, note, table, labels, token, output, questions, *rest in connection.execute(

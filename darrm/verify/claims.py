@@ -77,8 +77,9 @@ def judge_plan(claims: Json, cost: Cost) -> Iterator[Verdict]:
     """Judge the claims of a file under ``plan`` about its voters and the cost of all answers; accuracy is no claim."""
     try:
         plan = read_plan(claims)
-    except ValueError as error:
-        yield Verdict(PLAN, "it states a workload and its cost", FALSE, str(error))
+    except (ValueError, *MALFORMED) as error:
+        reason = str(error) if isinstance(error, ValueError) else f"it is malformed ({type(error).__name__}: {error})"
+        yield Verdict(PLAN, "it states a workload and its cost", FALSE, reason)
         return
     released = cost.answering.voters
     asked = plan.voters if plan.voters.reached > released.reached else replace(plan.voters, reached=released.reached)
@@ -157,7 +158,7 @@ def _judge_card(card: Json, ledgers: Sequence[Ledger]) -> Iterator[Verdict]:
     counts = Counter[int]()
     for entry in ledger.entries[: own.number]:
         counts[entry.cost] += entry.count
-    priced = [(ledger.charges[number].repeated(count), None) for number, count in counts.items()]
+    priced = [(replace(ledger.charges[number], count=count), None) for number, count in counts.items()]
     found = smallest_total(priced, spent[1], enough=float(spent[0]))
     yield judge_total(claim, found, (float(spent[0]) * _ROUNDED, spent[1]), apart=_APART, about=CARD)
 

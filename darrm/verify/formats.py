@@ -8,9 +8,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from inspect import isfunction
 from typing import Any
@@ -160,9 +159,6 @@ class Charge:
     labels: int = 1  # of one query, at most
     sampled: Sampling | None = None
     vanishing: float = 0.0
-
-    def repeated(self, count: int) -> "Charge":
-        return replace(self, count=count)
 
     @property
     def curve(self) -> list[Point]:
@@ -374,24 +370,16 @@ def _voters(found: Mapping[str, Json]) -> Voters:
 
 
 def read_release(data: Json) -> Answering:
-    with _strict("it"):
+    try:
         data = {name: value for name, value in data.items() if name != "plan"}
         kind = data.get("format")
         if kind in TABLES:
             return _table(data, kind)
-        if kind == RELEASE:
-            return _mechanism(data)
-        if kind == RUN:
-            return _run(data)
-    raise ValueError(f"its format is none of {', '.join((*TABLES, RELEASE, RUN))}")
-
-
-@contextmanager
-def _strict(what: str) -> Iterator[None]:
-    try:
-        yield
+        if kind in {RELEASE, RUN}:
+            return _mechanism(data) if kind == RELEASE else _run(data)
     except MALFORMED as error:
-        raise ValueError(f"{what} is malformed ({type(error).__name__}: {error})") from error
+        raise ValueError(f"it is malformed ({type(error).__name__}: {error})") from error
+    raise ValueError(f"its format is none of {', '.join((*TABLES, RELEASE, RUN))}")
 
 
 def _table(data: Json, kind: str) -> Table:
@@ -458,23 +446,17 @@ def _run(data: Json) -> Run:
 
 
 def read_plan(claims: Json) -> Plan:
-    with _strict("it"):
-        form = {**_VOTERS, "queries": _QUERIES, "missing?": object, "classes?": _classes, "total": read_pair}
-        found, spent = read(claims["workload"], form), claims["spent"]
-        epsilon, delta = _from_0(spent["epsilon"]), _from_0(spent["delta"])
-        return Plan(_voters(found), found.get("classes", 2), found["queries"], found["total"], epsilon, delta)
-
-
-def read_charge(text: str) -> Charge:
-    with _strict("the cost of a query"):
-        return _charge(parse_json(text.encode(), may_be_infinite=True))
+    form = {**_VOTERS, "queries": _QUERIES, "missing?": object, "classes?": _classes, "total": read_pair}
+    found, spent = read(claims["workload"], form), claims["spent"]
+    epsilon, delta = _from_0(spent["epsilon"]), _from_0(spent["delta"])
+    return Plan(_voters(found), found.get("classes", 2), found["queries"], found["total"], epsilon, delta)
 
 
 def _divergence(data: Json) -> float:
     return math.inf if data == math.inf else _from_0(data)
 
 
-def _charge(data: Json) -> Charge:
+def read_charge(data: Json) -> Charge:
     form = {
         "guarantee": (None, [exact_number, exact_number]),
         "renyi": (None, [[float], [_divergence]]),
@@ -486,7 +468,7 @@ def _charge(data: Json) -> Charge:
         "vanishing?": _share,
         "voters?": read_voters,
         "sample?": [_COUNT, float],
-        "plain?": [[_COUNT, _charge]],
+        "plain?": [[_COUNT, read_charge]],
     }
     found = read(data, form)
     (orders, divergences), models = found.pop("renyi") or ((), ()), found.pop("voters", None)

@@ -56,8 +56,10 @@ class LabelsFile:
 
     @classmethod
     def of(cls, labels: Sequence[Any] | NDArray[Any], first: int | None = None) -> "LabelsFile":
-        found = _Places()
-        found.add_array(np.asarray(labels))
+        found, whole = _Places(), np.asarray(labels)
+        for start in range(0, len(whole), _AT_ONCE):
+            values, which = np.unique(whole[start : start + _AT_ONCE], return_inverse=True)
+            found.add(np.array([found[str(value)] for value in values.tolist()])[which])
         return found.file(first)
 
     @property
@@ -111,11 +113,6 @@ class _Places(dict[str, int]):
 
     def add_texts(self, labels: Sequence[str]) -> None:
         self.add(np.fromiter(map(self.__getitem__, labels), dtype=np.uint32, count=len(labels)))
-
-    def add_array(self, labels: NDArray[Any]) -> None:
-        for start in range(0, len(labels), _AT_ONCE):
-            values, which = np.unique(labels[start : start + _AT_ONCE], return_inverse=True)
-            self.add(np.array([self[str(value)] for value in values.tolist()])[which])
 
     def add_column(self, column: Any) -> None:  # noqa: ANN401 (pyarrow has no types)
         """Add labels of Parquet; of text null is no answer."""
@@ -260,7 +257,7 @@ def _of_csv(path: Path) -> LabelsFile:
     for piece in pieces:
         if b'"' in piece or b"," in piece:
             is_plain = False
-            numbers, beside = _add_rows(found, _rows_of(chain([piece], pieces)))
+            numbers, beside = _add_rows(found, chain([piece], pieces))
         elif b"\n\n" in piece or piece.startswith(b"\n"):
             raise ValueError(_BLANK)
         else:
@@ -277,10 +274,14 @@ def _of_csv(path: Path) -> LabelsFile:
     return labels
 
 
-def _add_rows(found: _Places, blocks: Iterator[list[list[str]]]) -> tuple[list[NDArray[np.int64]], Any]:
+def _add_rows(found: _Places, pieces: Iterator[bytes]) -> tuple[list[NDArray[np.int64]], Any]:
     """Add the labels of rows; return the numbers of numbered ones, or the digest of lines with an id."""
     numbers, beside = list[NDArray[np.int64]](), None
-    for rows in blocks:
+    lines = (f"{line}\n" for piece in pieces for line in piece[:-1].decode().split("\n"))
+    reader = csv.reader(lines, strict=True)
+    while rows := list(islice(reader, _ROWS_AT_ONCE)):
+        if not all(rows):
+            raise ValueError(_BLANK)
         if not found.size and len(rows[0]) == 2 and rows[0][1] == LABEL and not rows[0][0].isdigit():
             beside = hashlib.sha256(f"{quoted(rows.pop(0)[0])},{LABEL}\n".encode())
         if beside is not None:
@@ -288,27 +289,14 @@ def _add_rows(found: _Places, blocks: Iterator[list[list[str]]]) -> tuple[list[N
                 raise ValueError(f"a line is no id and label of at most {_LONGEST_NAME} characters each")
             beside.update("".join(f"{quoted(name)},{quoted(label)}\n" for name, label in rows).encode())
         elif any(len(row) != 1 for row in rows):
-            numbers.append(_numbers_of(rows))
+            words = [row[0] for row in rows if len(row) == 2 and _WHOLE_NUMBER.fullmatch(row[0])]
+            if len(words) < len(rows):
+                raise ValueError("a line is no single label, or no number and its answer: one line is one answer")
+            numbers.append(np.array(words, dtype=np.int64))
         found.add_texts([row[-1] for row in rows])
         if numbers and found.size > MOST_NUMBERED:
             raise TooLargeError(f"it holds more than {MOST_NUMBERED:,} numbered lines")
     return numbers, beside
-
-
-def _rows_of(pieces: Iterator[bytes]) -> Iterator[list[list[str]]]:
-    lines = (f"{line}\n" for piece in pieces for line in piece[:-1].decode().split("\n"))
-    reader = csv.reader(lines, strict=True)
-    while rows := list(islice(reader, _ROWS_AT_ONCE)):
-        if not all(rows):
-            raise ValueError(_BLANK)
-        yield rows
-
-
-def _numbers_of(rows: list[list[str]]) -> NDArray[np.int64]:
-    words = [row[0] for row in rows if len(row) == 2 and _WHOLE_NUMBER.fullmatch(row[0])]
-    if len(words) < len(rows):
-        raise ValueError("a line is no single label, or no number and its answer: one line is one answer")
-    return np.array(words, dtype=np.int64)
 
 
 def _pieces_of(path: Path, written: Any) -> Iterator[bytes]:  # noqa: ANN401 (of hashlib)

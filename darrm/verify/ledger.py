@@ -165,7 +165,11 @@ def judge_ledger(audit: LedgerAudit) -> Iterator[Verdict]:
         reason = "the budget rests on it" if ledger.composition == "planned" else "without it only the budget holds"
         yield Verdict(TOTAL, "the number of queries did not depend on the answers", ASSUMED, reason)
     if waiting := [entry for entry in ledger.entries if entry.waiting is not None]:
-        spoilt = [entry.number for entry in waiting if not _is_kept(entry)]
+        spoilt = list[int]()
+        for entry in waiting:
+            labels = read_waiting(entry.waiting or b"")
+            if labels is None or labels.digest() != entry.labels or not entry.pays_for(labels.size):
+                spoilt.append(entry.number)
         claim = f"{counted(len(waiting), 'entry is', 'entries are')} not delivered yet"
         reason = (
             f"the waiting labels of {numbered(spoilt)} are not the paid ones" if spoilt else "their labels are whole"
@@ -240,11 +244,6 @@ def _covers(answering: Answering, charge: Charge) -> bool:
         return False
     pairs = zip(models.pairs, voters.pairs, strict=True)
     return all(theirs[0] <= own[0] and theirs[1] <= own[1] for theirs, own in pairs)
-
-
-def _is_kept(entry: Entry) -> bool:
-    labels: LabelsFile | None = read_waiting(entry.waiting or b"")
-    return labels is not None and labels.digest() == entry.labels and entry.pays_for(labels.size)
 
 
 def judge_populations(audits: Sequence[LedgerAudit]) -> Iterator[Verdict]:

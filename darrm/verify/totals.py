@@ -322,7 +322,7 @@ def _non_private(priced: Sequence[Priced], overlap: int) -> list[Priced] | None:
             found = own.deltas([plain.guarantee[0]])
             holds = found is not None and found[0].upper <= plain.guarantee[1]
             plain = plain if holds or isinstance(own.answering, Mechanism) else replace(plain, guarantee=None)
-        described.append((plain.repeated(charge.count), own))
+        described.append((replace(plain, count=charge.count), own))
     return described
 
 
