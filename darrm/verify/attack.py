@@ -5,23 +5,21 @@ with P and P' exchanged.
 
 **Bounds.** If N of n independent draws fall into an event of probability P, then P < a(N) with probability at most β,
 a(N) the β-quantile of Beta(N, n − N + 1) and a(0) = 0, and P > 1 − a(n − N) likewise [Clopper and Pearson]. With
-β = (1 − confidence)/(number of bounds), over all events, sides and pairs of neighbors, all bounds hold at once with the
-stated confidence. For a lower bound a on P and an upper bound b on P', log((a − δ)/b) < ε for any true claim (ε, δ).
+β = (1 − confidence)/(number of bounds) all bounds hold at once with the stated confidence. For a lower bound a on P and
+an upper bound b on P', log((a − δ)/b) < ε for any true claim (ε, δ).
 
-**Events.** A second label is released with every label: that of a fixed vote, a near tie on both sides. It costs
-nothing, and reveals a release that reuses random bits or lets one label depend on another. The events are each label,
-alone and jointly with whether the second label is the same; and, for every claim, the set {P > e^ε·P'}, which the first
-half of the draws chooses and the second half counts.
+**Events.** A second label, of a near tie on both sides, is released with every label: it costs nothing, and reveals
+reused random bits. The events are each label, alone and with whether the second is the same; and for every claim the
+set {P > e^ε·P'}, which the first half of the draws chooses and the second half counts.
 
-**Neighbors.** A γ gets the pair of its largest cost, and the costliest pair of a majority without noise, which reveals
-a release with too little noise. Any other release gets the costliest of many near ties and clear leads. A private voter
-is at a corner of `darrm.plurality.voter_corners`; a non-private voter of the overlap votes for another class. If voters
-resample examples per query, only the votes of one side include the person, with the declared probability.
+**Neighbors.** A γ gets its costliest pair, and that of a majority without noise, which reveals too little noise. Other
+releases get the costliest of many near ties and clear leads. A private voter is at a corner of
+`darrm.plurality.voter_corners`; a non-private voter of the overlap votes for another class. With resampled examples,
+only the votes of one side include the person, with the declared probability.
 
-**The law.** The probability of each label on the drawn votes comes from `darrm.noisy_max.noisy_law` and from the laws
-of tables. Permute and flip answers with class c with probability e_c·∫ Π (1 − e_o·s) ds over the others, s in [0, 1],
-a polynomial that Gauss's rule integrates without error. A probability outside of its bounds shows that the labels come
-from another mechanism.
+**The law.** A probability of a label outside of its bounds shows that the labels come from another mechanism. Permute
+and flip answers with class c with probability e_c·∫ Π (1 − e_o·s) ds over the others, s in [0, 1], a polynomial that
+Gauss's rule integrates without error.
 """
 
 import json

@@ -1,12 +1,9 @@
 """Compute the cost of one query from its release, and judge the claims about it.
 
-A table, a mechanism or a run of `darrm.verify.formats` gets a `Cost`: the smallest δ for each ε, and the Rényi
-divergence at an order, both enclosed. For a table that is too large, or noise that is too wide, the result is None, and
-the claim is *unknown*.
+A `Cost` encloses the smallest δ for each ε, and the Rényi divergence at an order. For a table that is too large, or
+noise that is too wide, the result is None, and the claim is *unknown*.
 
-Decide in whole numbers whether a law on histograms is private.
-
-For each partition of K votes into C counts (the largest first) and each different count n in it, the file holds the
+**Laws on histograms.** For each partition of K votes into C counts (the largest first) and each different count n in it, the file holds the
 probability that the answer is a class with n votes, in units of 2^-53; these classes share it equally. This defines a
 law h on every histogram. It is (ε, δ)-private exactly if Σ_c max(0, h_c(n) − e^ε·h_c(n')) ≤ δ for all
 histograms n and n' with Σ_c |n_c − n'_c| ≤ 2t. As h treats classes alike, n may be a partition; n' is any histogram.

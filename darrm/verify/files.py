@@ -1,10 +1,8 @@
-"""Identify each file of an audit by its first bytes, never by its name alone.
+"""Identify each file of an audit by its first bytes.
 
-A folder means all files in it and below it, except hidden ones. A named file of unknown format is an error. Files in a
-folder may have any format: those of unknown format are listed as not judged, with the reason.
-
-**Ledgers.** A ledger itself is never opened. Its file is copied under its lock, with the journal of a crash if there is
-one. The report refers to this copy.
+A folder means all files in and below it, except hidden ones. A named file of unknown format is an error; in a folder it
+is listed as not judged, with the reason. A ledger is never opened: its file is copied under its lock, with the journal
+of a crash if there is one.
 """
 
 import fcntl

@@ -1,11 +1,9 @@
 """Read released labels from a file piece by piece, in bounded memory.
 
-A label is stored as its place among the different labels of its file. So the number of labels and of different ones
-bounds the memory, not the size of the file or of its decompressed bytes. A file beyond these bounds raises
-`TooLargeError`. No message quotes the content of a file: it may be a file of passwords.
-
-A page of a Parquet file may claim two gigabytes in a few bytes, and damaged metadata end the process of pyarrow. So a
-process of its own reads such files, with at most one gigabyte.
+A label is stored as its place among the different labels of its file, so the numbers of labels and of different ones
+bound the memory; a file beyond raises `TooLargeError`. No message quotes a file: it may be one of passwords. A page of
+a Parquet file may claim two gigabytes in a few bytes, and damaged metadata end the process of pyarrow: a process of its
+own, with at most one gigabyte, reads such files.
 """
 
 import csv

@@ -14,10 +14,9 @@ ExponentialMechanism        e_c ∝ e^{ε·votes/(2t)}: the odds of two classes 
 PermuteAndFlip              (ε, 0)-private: Pr[c] = e_c·∫ Π (1 − e_o·s) ds over the others, s in [0, 1] [MS20]
 ==========================  ==========================================================================================
 
-Privacy amplification when voters resample examples per query: the cost of a label for a person who is rarely drawn.
-
-Given all other data, the label has the law A without the person and B with them, or, for a sample of fixed size, with a
-replacement; A and B belong to votes that differ by the overlap. The person is drawn with probability q.
+**Privacy amplification** when voters resample examples per query. The person is drawn with probability q. Given all
+other data, the label has the law A without the person and B with them, or, for a sample of fixed size, with a
+replacement; A and B belong to votes that differ by the overlap.
 
 ==========  ============================================  ========================================================
 scheme      one direction, the largest over all A and B   the other direction
@@ -26,8 +25,7 @@ scheme      one direction, the largest over all A and B   the other direction
 ``fixed``    (1 − q)A + qB against (1 − q)A + qB'         the same
 ==========  ============================================  ========================================================
 
-All of these are convex in B (and B'), so if a person has several records, and some are drawn, the cost is at most that
-of one B. With u = e^ε,
+All are convex in B (and B'), so several drawn records cost at most as much as one B. With u = e^ε,
 
     sup_S ((1 − q)A + qB)(S) − u·A(S) = q·sup_S B(S) − t·A(S),                      t = 1 + (u − 1)/q,
     sup_S A(S) − u·((1 − q)A + qB)(S) = c·(sup_S A(S) − (qu/c)·B(S)),               c = 1 − (1 − q)u > 0, else 0,
