@@ -3,10 +3,10 @@
 A `Cost` encloses the smallest δ for each ε, and the Rényi divergence at an order. For a table that is too large, or
 noise that is too wide, the result is None, and the claim is *unknown*.
 
-**Laws on histograms.** For each partition of K votes into C counts (the largest first) and each different count n in it, the file holds the
-probability that the answer is a class with n votes, in units of 2^-53; these classes share it equally. This defines a
-law h on every histogram. It is (ε, δ)-private exactly if Σ_c max(0, h_c(n) − e^ε·h_c(n')) ≤ δ for all
-histograms n and n' with Σ_c |n_c − n'_c| ≤ 2t. As h treats classes alike, n may be a partition; n' is any histogram.
+**Laws on histograms.** For each partition of K votes into C counts (the largest first) and each different count n in
+it, the file holds the probability that the answer is a class with n votes, in units of 2^-53; these classes share it
+equally. This law h is (ε, δ)-private exactly if Σ_c max(0, h_c(n) − e^ε·h_c(n')) ≤ δ for all histograms n and n' with
+Σ_c |n_c − n'_c| ≤ 2t. As h treats classes alike, n may be a partition; n' is any histogram.
 With the least common multiple of 1 … C all numbers are whole; only e^ε is rounded.
 
 For open-set answers a list has no zeros, and its last number is the probability of no answer. A histogram n' has places
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import permutations, product, takewhile
+from itertools import permutations, product
 from math import comb, lcm, prod
 
 from darrm.verify import gamma, mechanisms
@@ -192,7 +192,17 @@ def judge_release(cost: Cost) -> Iterator[Verdict]:
         claim += "" if drawn is None else f" for neighbors that {drawn.neighbors}"
         yield _judge_pair(claim, cost, answering.target)
         if drawn is None:
-            yield from _judge_figures(cost, answering)
+            worst, allowed = cost.deltas([epsilon]), Enclosure(delta, delta)
+            if answering.format == GAMMA:
+                worst, allowed = gamma.worst_costs(cost.gamma, [epsilon]), gamma.budget(epsilon, delta)
+            stored = [Fraction(float(answering.certificate[name])) for name in ("worst_cost", "budget")]
+            if worst is not None:
+                claim = f"no pair of neighbors costs more than {float(stored[0])!r}"
+                reason = f"the largest cost is at least {float(worst[0].lower)!r}"
+                yield judged(COST, claim, reason, holds=stored[0] >= worst[0].lower, how=PROVED)
+            claim = f"the budget of a label is at least {float(stored[1])!r}"
+            reason = f"it is {float(allowed.lower)!r}"
+            yield judged(COST, claim, reason, holds=stored[1] <= allowed.upper, how=PROVED)
     elif isinstance(answering, Run):
         claim = f"test and labels together are {pair_at_most(*answering.budget)}-DP"
         reason = "the costs of its levels are beyond the independent checker; the prover can load the run again"
@@ -212,20 +222,6 @@ def _judge_pair(claim: str, cost: Cost, pair: Point, digits: Fraction = Fraction
     if own.upper > pair[1] * (1 + digits):
         return Verdict(COST, claim, UNKNOWN, "it is closer to δ than the enclosure is wide: prove a larger δ")
     return Verdict(COST, claim, PROVED, f"whole numbers over {own.rows} need δ = {at_most(own.upper, 9)}")
-
-
-def _judge_figures(cost: Cost, table: Table) -> Iterator[Verdict]:
-    epsilon, delta = table.target
-    worst, allowed = cost.deltas([epsilon]), Enclosure(delta, delta)
-    if table.format == GAMMA:
-        worst, allowed = gamma.worst_costs(cost.gamma, [epsilon]), gamma.budget(epsilon, delta)
-    stored = Fraction(float(table.certificate["worst_cost"])), Fraction(float(table.certificate["budget"]))
-    if worst is not None:
-        claim = f"no pair of neighbors costs more than {float(stored[0])!r}"
-        reason = f"the largest cost is at least {float(worst[0].lower)!r}"
-        yield judged(COST, claim, reason, holds=stored[0] >= worst[0].lower, how=PROVED)
-    claim = f"the budget of a label is at least {float(stored[1])!r}"
-    yield judged(COST, claim, f"it is {float(allowed.lower)!r}", holds=stored[1] <= allowed.upper, how=PROVED)
 
 
 def assumptions(voters: Voters) -> Iterator[Verdict]:
@@ -252,8 +248,9 @@ def judge_charge(cost: Cost, charge: Charge) -> Iterator[Verdict]:
         yield Verdict(COST, claim, FALSE, reason)
         return
     if isinstance(answering, Run):
-        claim, own = f"one query costs {pair_at_most(*(charge.guarantee or (0, 0)))}", answering.budget
-        yield judged(COST, claim, f"the budget of the run is {pair_at_most(*own)}", holds=charge.guarantee == own)
+        claim = f"one query costs {pair_at_most(*(charge.guarantee or (0, 0)))}"
+        reason = f"the budget of the run is {pair_at_most(*answering.budget)}"
+        yield judged(COST, claim, reason, holds=charge.guarantee == answering.budget)
         return
     if isinstance(answering, Mechanism) and answering.threshold is not None:
         found = mechanisms.vanishing(answering, answering.threshold)
@@ -276,6 +273,21 @@ def judge_charge(cost: Cost, charge: Charge) -> Iterator[Verdict]:
         yield from judge_charge(cost.without_guarantee(reached), plain)
 
 
+def _judge_curve(cost: Cost, charge: Charge) -> Iterator[Verdict]:
+    finite = {order: value for order, value in zip(charge.orders, charge.divergences, strict=True) if value < math.inf}
+    if not finite:
+        return
+    orders = sorted({max(one for one in finite if one <= most) for most in _ORDERS if min(finite) <= most})
+    curve, enclosed = [finite[order] for order in orders], list[Between]()
+    for order, value in zip(orders, curve, strict=True):
+        if (own := cost.renyi(order, value)) is None:
+            break  # the first order that takes too long ends the computation
+        enclosed.append(own)
+    shown = ", ".join(f"{order:g}" for order in orders[: len(enclosed) or None])
+    claim = f"the Rényi curve of a query is at least what it costs, at orders {shown}"
+    yield _compared(claim, curve, [*enclosed, *[None] * (len(orders) - len(enclosed))])
+
+
 def _judge_guarantee(cost: Cost, pair: Point) -> Verdict:
     answering, claim = cost.answering, f"one query costs at most {pair_at_most(*pair)}"
     if not isinstance(answering, Mechanism):
@@ -283,19 +295,6 @@ def _judge_guarantee(cost: Cost, pair: Point) -> Verdict:
     pure = mechanisms.pure_epsilon(mechanisms.own_epsilon(answering), answering.voters.sampled)
     reason = f"it is ({at_most(pure)}, 0)-DP for an overlap of {answering.reached}"
     return judged(COST, claim, reason, holds=float(pair[0]) >= pure * (1.0 - _DIGITS), how=PROVED)
-
-
-def _judge_curve(cost: Cost, charge: Charge) -> Iterator[Verdict]:
-    known = {order: value for order, value in zip(charge.orders, charge.divergences, strict=True) if value < math.inf}
-    if not known:
-        return
-    orders = sorted({max(one for one in known if one <= most) for most in _ORDERS if min(known) <= most})
-    stored = [known[order] for order in orders]
-    ours: list[Between | None] = list(takewhile(lambda own: own is not None, map(cost.renyi, orders, stored)))
-    shown = [f"{order:g}" for order in orders[: len(ours) or None]]
-    ours += [None] * (len(orders) - len(ours))  # the first order that takes too long ends the computation
-    claim = f"the Rényi curve of a query is at least what it costs, at orders {', '.join(shown)}"
-    yield _compared(claim, stored, ours)
 
 
 def _compared(claim: str, stored: Sequence[float], ours: Sequence[Between | None]) -> Verdict:

@@ -37,7 +37,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from math import ceil, exp, floor, lcm, log, sqrt
 from operator import itemgetter
 
@@ -89,10 +89,14 @@ class LossSum:
     def epsilon(self, delta: Fraction) -> Fraction | None:
         """Bound the smallest ε ≥ 0 with this δ from above; None if no ε has it."""
         allowed = floor(delta * (1 << self.bits))
-        enough = list(takewhile(lambda tail: tail[1] - tail[2] <= allowed, self._tails(until=0)))
-        if not enough:
+        enough = None
+        for tail in self._tails(until=0):
+            if tail[1] - tail[2] > allowed:
+                break
+            enough = tail
+        if enough is None:
             return None
-        cell, above, damped = enough[-1]
+        cell, above, damped = enough
         below = self.step  # how far below the cell ε may be
         if above > allowed:
             with ctx.workprec(BITS):

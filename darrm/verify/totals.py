@@ -41,6 +41,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
+from operator import itemgetter
 
 from flint import arb, ctx
 
@@ -175,8 +176,8 @@ def _orders(priced: Sequence[Priced], delta: Fraction) -> list[float]:
             total + math.log1p(-1.0 / order) + (log_delta - math.log(order)) / (order - 1.0)
             for order, total in zip(grid, sums, strict=True)
         ]
-        best = min(range(len(grid)), key=lambda place: costs[place] if math.isfinite(costs[place]) else math.inf)
-        return [grid[best]] if math.isfinite(costs[best]) else []
+        finite = [(cost, order) for cost, order in zip(costs, grid, strict=True) if math.isfinite(cost)]
+        return [min(finite)[1]] if finite else []
     if any(charge.orders or cost is None for charge, cost in priced):
         return []
     slopes = [0.5 * own.high * charge.count for charge, cost in priced if cost and (own := cost.renyi(2.0)) is not None]
@@ -316,7 +317,7 @@ def _non_private(priced: Sequence[Priced], overlap: int) -> list[Priced] | None:
         fitting = [(reached, one) for reached, one in charge.plain if reached >= overlap]
         if not fitting:
             return None
-        plain = min(fitting, key=lambda pair: pair[0])[1]
+        plain = min(fitting, key=itemgetter(0))[1]
         own = None if cost is None else cost.without_guarantee(overlap)
         if plain.guarantee is not None and own is not None:
             found = own.deltas([plain.guarantee[0]])
@@ -371,15 +372,12 @@ def filter_order(epsilon: Fraction, rest: Fraction) -> Fraction:
     """Return the order of a budget: next to where ε = c(α) + α·(math.log(1/r) − log α)/(α − 1)²."""
     log_rest = -math.log(rest)
 
-    def falls_short(above: float) -> bool:
-        order = 1.0 + above
-        converted = math.log(above) - math.log1p(above) + (log_rest - math.log1p(above)) / above
-        return converted + order * (log_rest - math.log1p(above)) / above**2 < epsilon
-
     low, high = math.log(_LEAST), max(math.log(_LEAST), math.log(1.0 / rest - 1.0)) if rest < 1 else math.log(_LEAST)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2.0
-        low, high = (low, middle) if falls_short(math.exp(middle)) else (middle, high)
+        above, left = math.exp(middle), log_rest - math.log1p(math.exp(middle))
+        falls_short = middle - math.log1p(above) + left / above + (1.0 + above) * left / above**2 < epsilon
+        low, high = (low, middle) if falls_short else (middle, high)
     return 1 + Fraction(math.exp(low))
 
 
