@@ -185,7 +185,8 @@ def read_members(path: Path) -> dict[str, Point]:
 def judge_members(members: Mapping[str, Point], voters: Voters) -> Iterator[Verdict]:
     """Judge for each named voter whether a table counts them as no more private than they are.
 
-    Match greedily, weakest member first; each gets the most private voter that covers them.
+    Match greedily, largest ε first: of the voters whose ε covers a member, and so all later ones, the member gets the
+    smallest δ that is large enough. No matching covers more.
     """
     counted = voters.pairs
     if len(members) != len(counted):
@@ -196,7 +197,7 @@ def judge_members(members: Mapping[str, Point], voters: Voters) -> Iterator[Verd
     for name, own in sorted(members.items(), key=itemgetter(1), reverse=True):
         fitting = [place for place, one in enumerate(counted) if one[0] >= own[0] and one[1] >= own[1]]
         if fitting:
-            matched[name] = counted.pop(fitting[-1])
+            matched[name] = counted.pop(min(fitting, key=[one[1] for one in counted].__getitem__))
     for name, own in members.items():
         shown = _words(matched[name], "without a guarantee", "-DP") if name in matched else "anyone"
         reason = f"the file promises {_words(own, 'no guarantee')}"
