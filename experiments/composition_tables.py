@@ -14,7 +14,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.cost import charge_of
+from darrm.table.release import charge_of
 from experiments import pages
 from experiments.pages import Row
 

@@ -14,8 +14,7 @@ from darrm.ledger.report import ledger_json, ledger_text, plot_ledger
 from darrm.ledger.sqlite import check_kept, ledger_name
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.problem import Voters
-from darrm.table.cost import charge_of
-from darrm.table.release import Release
+from darrm.table.release import Release, charge_of
 from darrm.util import checks
 
 EXAMPLES = """\

@@ -6,7 +6,7 @@ on composition excludes: their costs do not add up, and no bound here adds them.
 any queries, also if these depend on earlier answers. Let one person's data influence at most t models:
 
 * **private models**: the answers are post-processing of these t models;
-* **subsampling**: answers that look at few models each, `darrm.table.sample`, are post-processing of these models;
+* **subsampling**: answers that look at few models each, `darrm.table.release`, are post-processing of these models;
 * **plain voters**: given the other models, every query is about votes that the person changes in at most t places, with
   fresh randomness for each query; so the queries' costs for non-private voters add up, by every bound;
 * **both ends**: the two together, `darrm.loss.joint_bound`.

@@ -161,7 +161,7 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
 
 
 def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound | None:
-    """Bound labels that look at fewer models than a person reaches, see `darrm.table.sample`."""
+    """Bound labels that look at fewer models than a person reaches, see `darrm.table.release`."""
     samples = [(charge.sample, charge.count) for charge in account if charge.sample is not None]
     looked = sum(sample.voters * count for sample, count in samples)
     if len(samples) < len(account) or looked >= voters.reached or not voters.each.is_private:

@@ -22,7 +22,7 @@ from darrm.util.files import Document, Json
 
 @dataclass(frozen=True)
 class Sample:
-    """A label that uses a random sample of the voters, drawn independently of the votes; see `darrm.table.sample`."""
+    """A label that uses a random sample of the voters, drawn independently of the votes; see `darrm.table.release`."""
 
     voters: int  # the size of the sample
     distance: float  # total variation from the label of a sample of this size, whatever the votes

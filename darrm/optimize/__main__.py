@@ -1,7 +1,4 @@
-"""Command line: find the best private noise function or plurality, with its proof.
-
-python -m darrm.optimize --K 11 --m 3
-"""
+"""Command line: find the best private noise function or plurality, with its proof."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,8 +29,7 @@ from darrm.commands.values import privacy_pair
 from darrm.majority.kernels import advice
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.report import GammaReport, fitted, report_of, rows_data, rows_document, rows_text
-from darrm.optimize.request import OBJECTIVES, SOLVERS, prior_to_optimize
-from darrm.optimize.rounding import least_error
+from darrm.optimize.request import OBJECTIVES, SOLVERS, least_error, prior_to_optimize
 from darrm.privacy import PrivacyParams, at_least, at_most
 from darrm.problem import Problem, Voters, is_law_a_gamma
 from darrm.table.optimality import SHAPES
@@ -152,7 +148,6 @@ def optimize(
     gap: float,
     output: Output,
 ) -> None:
-    """Optimize, prove, compare, print or save."""
     if not is_law_a_gamma(classes):
         _refuse("two classes", {"--plot": output.plot, "--all": output.everything, "--missing": missing})
     voters = who.voters()
@@ -194,7 +189,6 @@ def optimize(
 
 
 def _print_report(table: Table, missing: int | None, remark: str, output: Output) -> None:
-    """Compare the table with simpler rules, draw and print."""
     numbers = range(0) if missing is None else range(missing + 1)
     with output.status_line() as line:
         report = report_of(table, numbers, line.show, everything=output.everything, remark=remark)
@@ -209,7 +203,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse(what: str, typed: Mapping[str, object]) -> None:
-    """Refuse options that do not apply."""
     for name, value in typed.items():
         if value:
             raise ValueError(f"{name} is about {what}: leave it out")

@@ -1,16 +1,19 @@
-"""Find the γ with the smallest linear expected error, by row generation or with every row written down.
+"""Find the γ with the smallest expected error; `certify` proves the solver's point.
 
 `generate_rows` states the linear program of `lp_models.gamma_lp` and adds privacy rows that the current point violates:
 first rows of the dominating family, then rows of the full set. `write_every_row` solves the program of Lemma 5.1 as a
-whole with cvxpy. `certify` proves the solver's point.
+whole with cvxpy. `fit_draws` minimizes the expected error over draws of a prior, absolute value included [D, Eq. 2].
 """
+
+from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -19,17 +22,18 @@ from darrm.majority import baselines
 from darrm.majority.certify import Multiplier, largest, lower_bound
 from darrm.majority.closed_form import best_for_non_private_voters, has_closed_form
 from darrm.majority.corners import CornerCounts, Row, budget_below
-from darrm.majority.noise_function import NoiseFunction
+from darrm.majority.dominating import choose_violated, stop_after
+from darrm.majority.groups import GroupSet, rows_of
+from darrm.majority.noise_function import NoiseFunction, differences, number_of_draws
 from darrm.numerics import Array
-from darrm.optimize.plurality import versions
-from darrm.optimize.privacy_oracle import PrivacyOracle
-from darrm.optimize.request import Request, in_range
+from darrm.optimize.plurality import made_by, versions
+from darrm.optimize.request import LARGEST_FACTOR, Request, in_range, thorough_rows
 from darrm.priors import Dirichlet, weights_of
 from darrm.problem import Problem
-from darrm.table.optimality import Solution
+from darrm.table.optimality import Optimality, Solution
 from darrm.table.table import Table, certify
 from darrm.util.extras import require
-from lp_models.gamma_lp import Shape, expected_error_program
+from lp_models.gamma_lp import Shape, expected_error_program, sampled_error_program
 from lp_models.highs import Hats, Knots, Ramps
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import Status
@@ -38,7 +42,6 @@ from lp_models.row_generation import Result, Separation, minimize_with_rows
 
 # of ε + Δ: below it, floating-point rounding costs more than the distance to the limit ε → 0
 LEAST_SIZE = Fraction(1, 2**25)
-_LARGEST_FACTOR = Fraction(10**300)
 _WIDE_GAP = 1e-6  # relative: above it, simple rules are tried too
 # weights below this fraction of the largest are negligible; there a tie-break of the next size decides
 _SMALLEST_WEIGHT = 1e-8
@@ -57,7 +60,7 @@ _STOPPED = {Status.TIME_LIMIT, Status.INTERRUPTED}
 
 
 def generate_rows(request: Request) -> Table:
-    """Solve by row generation and certify the result; try simple rules where the solver left a gap."""
+    """Solve by row generation; try simple rules where the solver left a gap."""
     problem, prior = request.problem, request.prior
     nearby, factor = in_range(problem.conditional_on_inclusion, LEAST_SIZE)
     program = GammaProgram(PrivacyOracle(nearby, request.shape), weights_of(prior, problem.voters.K), request.report)
@@ -66,7 +69,7 @@ def generate_rows(request: Request) -> Table:
     if has_closed_form(problem.voters):  # the largest private γ at every l, even if the prior has no weight there
         gamma = best_for_non_private_voters(problem.conditional_on_inclusion)
     solution = Solution(prior, multipliers, result.status.value, request.shape.value, "linear")
-    table = certify(problem, gamma).with_solution(solution, made_by(result))
+    table = certify(problem, gamma).with_solution(solution, {"solver": "production", **made_by(result)})
     if table.optimality is None or table.optimality.gap <= max(
         _WIDE_GAP * table.optimality.value, request.options.floor
     ):
@@ -77,7 +80,7 @@ def generate_rows(request: Request) -> Table:
             rule = propose(problem.conditional_on_inclusion)
             if rule.expected_error(prior) < table.optimality.value:
                 rules.append(certify(problem, rule).with_solution(solution, table.provenance))
-    return min(rules, key=_error)
+    return min(rules, key=lambda rule: rule.optimality.value if rule.optimality else math.inf)
 
 
 def write_every_row(request: Request) -> Table:
@@ -92,8 +95,10 @@ def write_every_row(request: Request) -> Table:
     if solution.status is not Status.OPTIMAL:
         raise SolveError("the reference solver found no optimum: try --solver production", status=status)
     duals = solution.duals[-len(matrix) :]
-    rows = [(float(duals[row]), counts_at(whole.counts[row].tolist())) for row in np.flatnonzero(duals)]
-    multipliers = _in_proportion(largest(rows, problem.voters), problem, factor)
+    rows: list[Multiplier] = [
+        (float(duals[row]), counts_at(whole.counts[row].tolist())) for row in np.flatnonzero(duals)
+    ]
+    multipliers = _in_proportion(rows, problem, factor)
     proved = Solution(prior, multipliers, status, shape.value, "linear")
     table = certify(request.problem, NoiseFunction(K, shape.variables_to_gamma(solution.point)))
     versions_of = {"made by": versions("darrm", "cvxpy", "highspy"), "rows written": str(len(matrix))}
@@ -113,15 +118,12 @@ def counts_at(counts: list[int]) -> CornerCounts:
 
 
 class GammaProgram:
-    """The linear program of a weighted expected error, its privacy rows, and how it is solved."""
-
     def __init__(self, oracle: PrivacyOracle, weights: Array, report: Callable[[Progress], None] | None = None) -> None:
         self.oracle, self.weights, self.report = oracle, weights, report
         self.problem, self.shape = oracle.problem, oracle.shape
         self.program = expected_error_program(weights, oracle.shape)
 
     def solve(self, options: SolveOptions, known: Sequence[Row] = ()) -> Result:
-        """Minimize, starting from known active rows, if any."""
         tie_break = self.tie_break()
         if tie_break is None or self.weights.size <= _MOST_WITH_SILENCE:
             return self.solve_linear(options, tie_break, known)
@@ -133,8 +135,8 @@ class GammaProgram:
         first = mixed.solve_linear(options, None, known)
         if first.status in _STOPPED:
             return first
-        start = self.oracle.beginning(rows_in(first), first.point if np.isfinite(first.value) else None)
-        second = self._minimize(left_of(options, started), self.shape.rows(-_SMALL_TIE_BREAK * beside), start)
+        start = self.oracle.beginning(_rows_in(first), first.point if np.isfinite(first.value) else None)
+        second = self._minimize(_left_of(options, started), self.shape.rows(-_SMALL_TIE_BREAK * beside), start)
         return self._with_better_bound(second, first)
 
     def tie_break(self) -> Array | None:
@@ -154,7 +156,7 @@ class GammaProgram:
         """Return γ, without the last variable of a sampled error, and the multipliers of the original problem."""
         voters = self.oracle.voters
         gamma = NoiseFunction(voters.K, self.shape.variables_to_gamma(result.point[: voters.num_upper_levels]))
-        return gamma, _in_proportion(largest(_labelled(result), voters), problem, factor)
+        return gamma, _in_proportion(_labelled(result), problem, factor)
 
     def _minimize(
         self, options: SolveOptions, tie_break: Array | None, start: Separation, knots: Knots | None = None
@@ -177,13 +179,13 @@ class GammaProgram:
             if first.status in _STOPPED:
                 return replace(first, point=gamma)
             # a monotone γ needs only the dominating family, so its separation is always thorough
-            start = self.oracle.beginning(rows_in(first), gamma if np.isfinite(first.value) else None)
+            start = self.oracle.beginning(_rows_in(first), gamma if np.isfinite(first.value) else None)
         elif not known and (problem := _of_fewer(self.problem)) is not None:
             first = self._solve_for_fewer(problem, rough)
             if first.status in _STOPPED:
                 return first
-            start = self.oracle.beginning(rows_in(first))
-        options = options if first is None else left_of(options, started)
+            start = self.oracle.beginning(_rows_in(first))
+        options = options if first is None else _left_of(options, started)
         dear = is_free and self.problem.voters.each.exact_delta > 0  # rows of the border
         knots = (Hats if is_free else Ramps).spread(self.weights.size, _FIRST_INTERVALS, keeps_rows=dear)
         result = self._minimize(options, tie_break, start, knots)
@@ -214,18 +216,11 @@ class GammaProgram:
         return replace(result, multipliers=max((result, before), key=bound).multipliers)
 
 
-def made_by(result: Result) -> dict[str, str]:
-    """Name the solver, its version and its rounds."""
-    return {"solver": "production", "made by": versions("darrm", "highspy"), **result.provenance}
-
-
-def rows_in(result: Result) -> list[Row]:
-    """Return the rows of a result that constrain privacy."""
+def _rows_in(result: Result) -> list[Row]:
     return [row for _, row in _labelled(result)]
 
 
-def left_of(options: SolveOptions, started: float) -> SolveOptions:
-    """Return options with the time limit reduced by the time since ``started``."""
+def _left_of(options: SolveOptions, started: float) -> SolveOptions:
     return replace(options, time_limit=max(0.0, options.time_limit - (time.perf_counter() - started)))
 
 
@@ -233,14 +228,10 @@ def _labelled(result: Result) -> list[Multiplier]:
     return [(y, row) for y, row in result.multipliers if isinstance(row, Row)]
 
 
-def _in_proportion(rows: Iterable[Multiplier], problem: Problem, factor: Fraction) -> tuple[Multiplier, ...]:
+def _in_proportion(rows: list[Multiplier], problem: Problem, factor: Fraction) -> tuple[Multiplier, ...]:
     """Scale multipliers to the rows of the original problem, which are smaller by ``factor`` if voters are private."""
-    grown = float(min(factor, _LARGEST_FACTOR)) if problem.voters.private_groups else 1.0
-    return tuple((y * grown, row) for y, row in rows)
-
-
-def _error(table: Table) -> float:
-    return math.inf if table.optimality is None else table.optimality.value
+    grown = float(min(factor, LARGEST_FACTOR)) if problem.voters.private_groups else 1.0
+    return tuple((y * grown, row) for y, row in largest(rows, problem.voters))
 
 
 def _of_fewer(problem: Problem) -> Problem | None:
@@ -250,3 +241,128 @@ def _of_fewer(problem: Problem) -> Problem | None:
     if fewer < _FEWEST or voters.per_voter is not None or (is_private and problem.exact_m > fewer):
         return None
     return replace(problem, voters=replace(voters, K=fewer, overlap=min(fewer, -(-voters.reached // _PART))))
+
+
+# the border of the full set is searched too, once no row of the dominating family exceeds the budget by more than this
+# factor
+_BORDER_FACTOR = 1.01
+# a row is violated if its cost exceeds the budget by more than this fraction of it
+_BROKEN = 1e-12
+
+
+class PrivacyOracle:
+    """The privacy rows of a problem, over the variables of a shape."""
+
+    def __init__(self, problem: Problem, shape: Shape) -> None:
+        self.problem, self.shape, self.voters = problem, shape, problem.voters
+        self.full = rows_of(problem.voters, problem.target.exact_epsilon)
+        self.budget = budget_below(problem.target)
+
+    def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
+        """Find violated rows: of both chains, and for Δ > 0 of all moves near 0 and 1 if few other rows are violated.
+
+        For Δ = 0, and for a γ that never decreases, both chains suffice, so the search is thorough.
+        """
+        gamma, full = self.shape.variables_to_gamma(point), self.full
+        limit = self.budget * (1.0 + _BROKEN)
+        rows: Sequence[Row]
+        if isinstance(full, GroupSet):
+            seen = full.maxima(gamma, limit, deadline)
+            worst, rows, thorough = seen.worst, [row for _, row in seen.broken], True
+        elif thorough:
+            found = full.maxima(gamma, limit, deadline)
+            worst, rows = found.worst, self.most_useful(found.broken, limit)
+        else:
+            look = partial(full.family.maxima, gamma, full.ratio, deadline, floor=limit)
+            chains = [look()]
+            falls = bool(np.any(np.diff(gamma) < 0.0))
+            thorough = not falls or full.corners.delta == 0.0
+            outside: tuple[tuple[float, CornerCounts], ...] = ()
+            worst = chains[0].worst
+            if not thorough and worst <= self.budget * _BORDER_FACTOR:
+                border_worst, outside = full.border(gamma, limit, deadline)
+                worst = max(worst, border_worst)
+            elif falls:
+                chains.append(look(low=True))
+                worst = max(worst, chains[1].worst)
+            rows = [full.family.row(each, j) for each in chains for j in choose_violated(each.costs, limit)]
+            rows += self.most_useful(outside, limit)
+        # recomputed from γ, which is clipped
+        feasible = self.shape.gamma_to_variables(gamma * (self.budget / max(worst, self.budget)))
+        matrix = self.rows_over_variables(rows, deadline)
+        return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
+
+    def beginning(self, rows: Sequence[Row], point: Array | None = None) -> Separation:
+        """Return a starting point: rows, and a feasible point in the variables, if one is known."""
+        feasible = np.zeros(self.voters.num_upper_levels) if point is None else point
+        limits = np.full(len(rows), self.budget)
+        matrix = self.rows_over_variables(rows, np.inf)
+        return Separation(matrix, limits, feasible, thorough=point is not None, labels=rows)
+
+    def rows_over_variables(self, rows: Sequence[Row], deadline: float) -> Array:
+        matrix = np.empty((len(rows), self.voters.num_upper_levels))
+        for place, row in enumerate(rows):
+            stop_after(deadline)
+            matrix[place] = row.coefficients(self.voters, self.full.ratio.value)
+        return self.shape.rows(matrix)
+
+    def most_useful(self, broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
+        costs = np.array([cost for cost, _ in broken])
+        return [broken[index][1] for index in choose_violated(costs, limit, thorough_rows(self.problem.voters.K))]
+
+
+_FIT_SEED = 20_250_503  # for the draws in the objective; estimates use another seed
+
+
+def fit_draws(request: Request) -> Table:
+    """Solve for the mean of the draws, then for the draws that change sign."""
+    problem, prior, K = request.problem, request.prior, request.problem.voters.K
+    count = number_of_draws(K, request.draws)
+    generator = np.random.default_rng(_FIT_SEED) if request.rng is None else request.rng
+    sampled = SampledError(differences(prior.probabilities(K, count, rng=generator)))
+    nearby, factor = in_range(problem.conditional_on_inclusion, LEAST_SIZE)
+    program = GammaProgram(PrivacyOracle(nearby, request.shape), sampled.weights, request.report)
+    result, weights = _fitted(program, sampled, request)
+    gamma, multipliers = program.proposal(result, problem, factor)
+    table, shape, status = certify(problem, gamma), request.shape.value, result.status.value
+    value = sampled.value(table.gamma.half)
+    bound = min(value, lower_bound(problem.conditional_on_inclusion, weights, shape, multipliers))
+    held_out = table.gamma.estimate_error(prior, draws=count, rng=generator)
+    # without multipliers: their bound needs the draws, which no file keeps
+    optimality = Optimality(prior, shape, "expected-error", value, bound, status, held_out)
+    return table.with_optimality(optimality, {"solver": "production", **made_by(result), "draws fitted": str(count)})
+
+
+def _fitted(program: GammaProgram, sampled: SampledError, request: Request) -> tuple[Result, Array]:
+    # few γ change the sign of enough draws to matter: with many voters the linear solve is usually enough
+    started, options = time.perf_counter(), request.options
+    result = program.solve(options, request.rows_of_start)
+    if result.status not in {Status.OPTIMAL, Status.STALLED}:
+        return result, sampled.weights
+    value = sampled.value(program.shape.variables_to_gamma(result.point))
+    if value - result.bound <= max(options.gap * value, options.floor):
+        return result, sampled.weights
+    result = _fit_turned_draws(program, sampled, result, _left_of(options, started))
+    tangents = [(y, tangent) for y, tangent in result.multipliers if isinstance(tangent, np.ndarray)]
+    return result, _tangent_weights(sampled, tangents)
+
+
+def _fit_turned_draws(program: GammaProgram, sampled: SampledError, first: Result, options: SolveOptions) -> Result:
+    oracle, shape = program.oracle, program.shape
+    epigraph = EpigraphOracle(oracle, sampled, shape)
+    gamma = shape.variables_to_gamma(first.point)
+    known = oracle.beginning(_rows_in(first), first.point if np.isfinite(first.value) else None)
+    start = epigraph.lifted(known, [sampled.tangent(np.zeros_like(gamma)), sampled.tangent(gamma)])
+    lifted = sampled_error_program(sampled.linear, sampled.share, shape)
+    tie_break = program.tie_break()
+    extra = None if tie_break is None else np.append(tie_break, 0.0)
+    result = minimize_with_rows(lifted, epigraph, options, tie_break=extra, report=program.report, start=start)
+    rounds, generated = first.rounds + result.rounds, first.rows_generated + result.rows_generated
+    return replace(result, rounds=rounds, rows_generated=generated)
+
+
+def _tangent_weights(sampled: SampledError, tangents: Sequence[tuple[float, Array]]) -> Array:
+    """Return w with ½ Σ_l w_l (1 − γ(l)) ≤ F(γ) for every γ: linear part plus tangents with Σ y ≤ s, the share of θ."""
+    most = sampled.share / max(sampled.share, sum(y for y, _ in tangents), np.finfo(np.float64).tiny)
+    weights: Array = sampled.linear + 2.0 * most * sum((y * t for y, t in tangents), np.zeros(sampled.linear.size))
+    return weights

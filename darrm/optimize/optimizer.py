@@ -15,8 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from darrm.optimize.fitted_draws import fit_draws
-from darrm.optimize.noise_functions import generate_rows, write_every_row
+from darrm.optimize.noise_functions import fit_draws, generate_rows, write_every_row
 from darrm.optimize.plurality import optimize_plurality
 from darrm.optimize.request import OBJECTIVES, Request, default_shape, prior_to_optimize
 from darrm.priors import Prior
@@ -67,17 +66,16 @@ def optimize_table(
     solver
         ``"production"`` generates rows; ``"reference"`` lists every row of Lemma 5.1 and needs cvxpy.
     options
-        When to stop; no option changes a guarantee.
+        When to stop; they change no guarantee.
     draws
-        The number of draws of a prior without linear expected error; as many held-out draws estimate the result. By
-        default 20,000 for few voters, down to 5,000 for many.
+        Of a prior without linear expected error; as many held-out draws estimate the result. By default 20,000 for few
+        voters, down to 5,000 for many.
     rng
-        The generator of these draws, with a fixed seed by default. It draws nothing private.
+        Of these draws, with a fixed seed by default. It draws nothing private.
     report
         Called once per round of the production solver.
     start
-        The table of a similar problem: the production solver starts from its active rows. This saves rounds and
-        changes no guarantee; `optimize_many` does it along a sweep.
+        The table of a similar problem, whose active rows the production solver starts from.
 
     Returns
     -------
@@ -87,15 +85,13 @@ def optimize_table(
     Raises
     ------
     ValueError
-        If an option is unknown or has the wrong type, there are more voters than `check_size` allows, the prior has
-        no surrogate, or the reference solver would have to sample.
+        If there are more voters than `check_size` allows, the prior has no surrogate, or the reference solver would
+        have to sample.
     SolveError
         If the reference solver fails. The production solver always returns its best proven γ.
 
     Examples
     --------
-    The optimum at m = 1, Δ = 0 is (2l − K)/K:
-
     >>> from darrm import Problem, PrivacyParams, Voters
     >>> problem = Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)
     >>> optimize_table(problem, shape="monotone").gamma.half.round(9)
@@ -104,7 +100,8 @@ def optimize_table(
     0.6
     """
     if problem is None:
-        problem = _example(K, m, each)
+        pair = PrivacyParams("0.1", "1e-5") if each is None else PrivacyParams.of(each, "each")
+        problem = Problem.from_allowance(Voters(11 if K is None else K, pair), 3 if m is None else m)
     elif K is not None or m is not None or each is not None:
         checks.fail("problem", problem, "left out where K, m or each are said", "name one or the other")
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
@@ -130,11 +127,6 @@ def optimize_table(
     if solver == "reference":
         return write_every_row(request)
     return fit_draws(request) if request.is_sampled else generate_rows(request)
-
-
-def _example(K: int | None, m: Number | None, each: PrivacyPair | None) -> Problem:
-    pair = PrivacyParams("0.1", "1e-5") if each is None else PrivacyParams.of(each, "each")
-    return Problem.from_allowance(Voters(11 if K is None else K, pair), 3 if m is None else m)
 
 
 def optimize_many(
@@ -184,7 +176,7 @@ def optimize_many(
 
 
 def _solve_in_turn(
-    problems: Sequence[Problem], *, prior: Prior | str | None, shape: str, options: SolveOptions | None
+    problems: Sequence[Problem], prior: Prior | str | None, shape: str, options: SolveOptions | None
 ) -> list[Table]:
     tables: list[Table] = []
     for problem in problems:

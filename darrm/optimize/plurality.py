@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.open_set import optimum
-from darrm.optimize.request import in_range
+from darrm.optimize.request import LARGEST_FACTOR, in_range
 from darrm.plurality import voter_corners
 from darrm.plurality.accuracy_bound import Multiplier, PairMultipliers, RowMultiplier, VoterRow, rows_of
 from darrm.plurality.adaptive_voters import VotersInTurn
@@ -49,7 +49,7 @@ from darrm.table.table import Table, certify
 from darrm.util import checks
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import BlockProgram, SparseRows
-from lp_models.row_generation import Separation, beginning_at, minimize_with_rows
+from lp_models.row_generation import Result, Separation, beginning_at, minimize_with_rows
 
 MOST_TERMS = 80_000  # of a program that takes about two minutes
 MOST_LISTED_VOTERS = 24  # for open-set answers: with more voters the law depends on two counts
@@ -57,7 +57,7 @@ MOST_OPEN_TERMS = 150_000  # takes ten seconds: in most partitions few strings m
 SMALLEST_PROBABILITY = 2.0**-36  # of every answer under a Rényi budget, so that its divergence is finite
 FINE = SolveOptions(gap=1e-5, time_limit=60.0)
 # of ε + Δ: below it, the solver's tolerance costs more than the distance to the limit ε → 0
-_LEAST_SIZE, _LARGEST_FACTOR = Fraction(1, 2**12), Fraction(10**300)
+_LEAST_SIZE = Fraction(1, 2**12)
 _BROKEN = 1e-11  # a row is violated if it exceeds its limit by more than this
 # relative to the largest probability: a tie-break between laws that are equal under the prior, so that histograms with
 # negligible probability get good answers too; value and bound use the prior alone
@@ -67,41 +67,21 @@ _MANY = 10**6  # more rows than this are searched in parts
 _OF_ONE_LOOK, _MOST_AT_ONCE = 5, 100  # violated rows of private voters per search and per round
 _BISECTIONS = 60  # of a share in [0, 1]: full precision
 
-Report = Callable[[Progress], None]
-
 
 def optimize_plurality(
     problem: Problem,
     *,
     prior: Prior | str | None = None,
     options: SolveOptions | None = None,
-    report: Report | None = None,
+    report: Callable[[Progress], None] | None = None,
 ) -> Table:
     """Find and certify the private plurality with the largest accuracy.
 
-    Parameters
-    ----------
-    problem
-        Voters, target and classes.
-    prior
-        The public prior on the votes; by default `darrm.priors.default_of` the classes.
-    options
-        When to stop; no option changes a guarantee.
-    report
-        Called once per round of the solver.
+    ``prior`` is the public prior on the votes, by default `darrm.priors.default_of` the classes. ``options`` say when
+    to stop and change no guarantee; ``report`` is called once per round of the solver. The table's ``optimality`` holds
+    the accuracy and an upper bound on that of every private mechanism. `ValueError` if the problem is larger than
+    `check_size` allows, or the prior can only sample.
 
-    Returns
-    -------
-    Table
-        Proven private; ``optimality`` holds its accuracy and an upper bound on that of every private mechanism.
-
-    Raises
-    ------
-    ValueError
-        If an argument has the wrong type, the problem is larger than `check_size` allows, or the prior can only sample.
-
-    Examples
-    --------
     For one voter with three classes the optimum is randomized response, e/(e + 2):
 
     >>> from darrm import PrivacyParams, Voters
@@ -115,8 +95,7 @@ def optimize_plurality(
     belief = default_of(problem.classes) if prior is None else checked(prior, problem.classes)
     if is_open(problem.classes) and problem.voters.K > MOST_LISTED_VOTERS:
         open_law, result = optimum.best_open_law(problem.conditional_on_inclusion, belief, settings, report)
-        made_by = {"made by": versions("darrm", "highspy"), **result.provenance}
-        return certify(problem, open_law).with_solution(Solution(belief, (), result.status.value), made_by)
+        return certify(problem, open_law).with_solution(Solution(belief, (), result.status.value), made_by(result))
     check_size(problem.voters, problem.classes)
     partitions = partitions_of(problem.voters.K, problem.classes)
     program = _program(partitions, belief, 0.0)
@@ -125,16 +104,18 @@ def optimize_plurality(
     oracle = _MoveOracle(solved) if solved.voters.are_non_private else _VoterOracle(solved)
     start = beginning_at(random_law(partitions.K, partitions.classes).each)
     result = minimize_with_rows(program, oracle, settings, start=start, report=report)
-    multipliers = oracle.multipliers(result.multipliers, float(min(factor, _LARGEST_FACTOR)))
+    multipliers = oracle.multipliers(result.multipliers, float(min(factor, LARGEST_FACTOR)))
     if isinstance(oracle, _VoterOracle) and oracle.few:  # law and bound come from two programs
         result = minimize_with_rows(program, _TurnOracle(solved), settings, start=start, report=report)
     law = PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point)
     tables = [certify(problem, law)]
-    if factor > 1 or (isinstance(oracle, _VoterOracle) and oracle.few):
-        tables += [certify(problem, drawn) for drawn in _drawn_laws(problem)]
+    private_alike = problem.voters.each.is_private and problem.voters.per_voter is None
+    if private_alike and (factor > 1 or (isinstance(oracle, _VoterOracle) and oracle.few)):
+        number = min(partitions.K, int(problem.exact_m))
+        if 1 - (1 - problem.voters.each.exact_delta) ** number <= problem.target.exact_delta:
+            tables.append(certify(problem, true_plurality(partitions.K, problem.classes, number)))
     table = max(tables, key=lambda other: other.plurality.share_right(belief))
-    made_by = {"made by": versions("darrm", "highspy"), **result.provenance}
-    return table.with_solution(Solution(belief, multipliers, result.status.value), made_by)
+    return table.with_solution(Solution(belief, multipliers, result.status.value), made_by(result))
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,9 +167,12 @@ def optimize_plurality_under_renyi(
     return PluralityOptimum(law, law.share_right(prior), result.bound)
 
 
+def made_by(result: Result) -> dict[str, str]:
+    return {"made by": versions("darrm", "highspy"), **result.provenance}
+
+
 @cache
 def versions(*distributions: str) -> str:
-    """Return the names and versions of the packages that made a table."""
     metadata = import_module("importlib.metadata")  # it loads the standard library's email
     return ", ".join(f"{name} {metadata.version(name)}" for name in distributions)
 
@@ -217,15 +201,6 @@ def _program(partitions: Partitions, prior: Prior, least: float) -> BlockProgram
     return BlockProgram(gains, sizes, partitions.blocks, least)
 
 
-def _drawn_laws(problem: Problem) -> list[PluralityLaw]:
-    voters = problem.voters
-    if not voters.each.is_private or voters.per_voter is not None:
-        return []
-    number = min(voters.K, int(problem.exact_m))
-    fails = 1 - (1 - voters.each.exact_delta) ** number
-    return [true_plurality(voters.K, problem.classes, number)] if fails <= problem.target.exact_delta else []
-
-
 class _MoveOracle:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.pairs = problem, pairs_of(problem)
@@ -234,7 +209,7 @@ class _MoveOracle:
         self.delta = problem.target.delta
 
     def separate(self, point: Array, **_: object) -> Separation:
-        """Return one row per violated pair: its positive terms."""
+        """Return the positive terms of each violated pair as a row."""
         pairs = self.pairs
         before, after = pairs.sides(point)
         excess = pairs.classes * (before - self.ratio * after)
@@ -276,7 +251,7 @@ class _VoterOracle:
         self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
 
     def separate(self, point: Array, *, thorough: bool, **_: object) -> Separation:
-        """Return the worst rows for every number of movers; if there are many rows, search all only as a last step."""
+        """Return the worst rows per number of movers; search many rows only as a last step."""
         broken, share = self._look(point, every=False) if self.few or (self.many and not thorough) else ([], 1.0)
         thorough = self.few or not broken
         if not broken and not self.few:
@@ -298,7 +273,6 @@ class _VoterOracle:
         return np.asarray(before - self.ratio * after)
 
     def multipliers(self, found: tuple[tuple[float, VoterRow], ...], factor: float) -> tuple[Multiplier, ...]:
-        """Pair the multipliers with their rows, scaled to the original problem."""
         return tuple(RowMultiplier(factor * y, row) for y, row in found)
 
 
@@ -310,7 +284,6 @@ class _TurnOracle:
         self.voters = [VotersInTurn(problem, number) for number in voter_corners.sets_of_answers(problem)]
 
     def separate(self, point: Array, **_: object) -> Separation:
-        """Return the worst row for every number of answers."""
         delta, share, matrix = self.problem.target.delta, 0.0, []
         for voters in self.voters:
             worst, row = voters.worst(point)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from textwrap import fill
 
 import numpy as np
 
@@ -14,18 +14,18 @@ from darrm.commands.command_line import spread
 from darrm.majority import baselines
 from darrm.majority.noise_function import ESTIMATE_SEED, NoiseFunction, differences, errors_of, number_of_draws
 from darrm.numerics import Array
-from darrm.optimize.rounding import fitting
+from darrm.optimize.request import fitting
 from darrm.priors import Independent, Prior, in_words, surrogate_of, two_sided_of, weights_of
 from darrm.privacy import at_most
 from darrm.problem import Problem, Voters, is_open
 from darrm.table.optimality import Optimality
-from darrm.table.picture import plot_noise_functions
 from darrm.table.table import Table, certify
 from darrm.table.text import (
     allowance,
     answers,
     majority_heading,
     majority_proof,
+    plot_noise_functions,
     plurality_heading,
     plurality_proof,
     right_labels,
@@ -40,6 +40,7 @@ _COLUMN = 9  # characters
 _SMALL_GAIN = 0.001  # of accuracy
 _MOST_SAMPLED = 51  # voters: with more, draws of the second prior take too long, and only --all has its errors
 _MOST_VALUES, _A_LINE = 12, 6  # of γ in the short report
+_WIDTH = 100  # characters of the short report
 _CONSTANT = "γ_flat"
 _RULES = {
     "γ_opt": "optimal γ",
@@ -93,14 +94,14 @@ def second_prior(prior: Prior) -> Prior | None:
 
 
 def _differences(prior: Prior, K: int) -> Array:
-    """Compute α_l − α_{K−l} of draws of a prior, shape (draws, n); their mean alone if the error is linear."""
+    """Compute α_l − α_{K−l} of draws, shape (draws, n); their mean alone if the error is linear."""
     if prior.has_closed_form:
         return weights_of(prior, K)[None, :]
     return differences(prior.probabilities(K, number_of_draws(K, None), rng=np.random.default_rng(ESTIMATE_SEED)))
 
 
 def compare(optimal: Table, prior: Prior, second: Prior | None = None) -> tuple[Entry, ...]:
-    """Certify the baselines of the optimal table's problem and evaluate all five under a prior, or two.
+    """Certify the baselines of the optimal table's problem, and evaluate all five under one or two priors.
 
     >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
     >>> from darrm.priors import Independent
@@ -143,9 +144,7 @@ class WithMissing:
 def with_missing(
     table: Table, prior: Prior, numbers: Iterable[int], *, report: Callable[[int], object] = lambda _: None
 ) -> tuple[WithMissing, ...]:
-    """Evaluate a table under a prior for increasing numbers of missing votes; call ``report`` before each of them.
-
-    `ValueError` unless the numbers increase and 0 ≤ number < K.
+    """Evaluate a table for increasing numbers of missing votes, each below K; call ``report`` before each.
 
     >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
     >>> from darrm.priors import Independent
@@ -166,17 +165,14 @@ def with_missing(
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """The report of the command on a certified law on histograms.
-
-    ``everything`` includes the certificate, and why rules do not apply; ``remark`` is a note on the voters' guarantees.
-    """
+    """A certified law on histograms; ``remark`` is a note on the voters' guarantees."""
 
     table: Table
-    everything: bool = field(default=False, kw_only=True)
+    everything: bool = field(default=False, kw_only=True)  # with the certificate, and why rules do not apply
     remark: str = field(default="", kw_only=True)
 
     def blocks(self) -> Iterable[str]:
-        """Write the paragraphs: the accuracy, the answers, the proof."""
+        """Write the paragraphs."""
         problem, law, optimality = self.table.problem, self.table.law, self.table.optimality
         yield plurality_heading(problem, optimality, self.remark)
         yield right_labels(problem, law, optimality)
@@ -184,7 +180,7 @@ class Report:
         yield plurality_proof(problem, law, self.table.certificate)
 
     def details(self) -> Document:
-        """Write the accuracy and the answers to a few histograms."""
+        """Write the part of the document that depends on the kind of law."""
         problem, law = self.table.problem, self.table.law
         shown = shown_histograms(problem.voters.K, problem.classes)
         answered = share_answered(law, self.table.optimality) if is_open(problem.classes) else None
@@ -222,14 +218,13 @@ class Report:
 
 @dataclass(frozen=True, eq=False)
 class GammaReport(Report):
-    """The report on a γ, compared with the baselines of the paper and the best constant under the same prior."""
+    """A γ, compared with the baselines of the paper and the best constant under the same prior."""
 
     entries: Sequence[Entry]
     missing: Sequence[WithMissing] = ()
     second: Prior | None = None  # the prior of `Entry.second_error`
 
     def blocks(self) -> Iterable[str]:
-        """Write the paragraphs: a comparison in short, or γ of every rule, with the certificate."""
         table, optimality = self.table, _optimality_of(self.table)
         if not self.everything:
             return (
@@ -248,7 +243,6 @@ class GammaReport(Report):
         )
 
     def details(self) -> Document:
-        """Write every noise function of the comparison, with its certificate."""
         problem = self.table.problem
         return {
             "format": "darrm optimize report",
@@ -283,7 +277,7 @@ class GammaReport(Report):
 
 
 def rows_text(tables: Sequence[Table]) -> str:
-    """Write the best tables for several privacy allowances, a line each."""
+    """Write a line for the table of each privacy allowance."""
     optimality = tables[0].optimality
     lines = [str(tables[0].problem.voters), f"{'m':>6}{'ε':>10}{'δ':>12}{'accuracy':>10}{'error':>10}{'gap':>10}"]
     for row in rows_data(tables):
@@ -300,7 +294,7 @@ def rows_document(tables: Sequence[Table]) -> Document:
     return {"format": "darrm optimize rows", "version": 1, "voters": voters, "rows": rows_data(tables)}
 
 
-def rows_data(tables: Sequence[Table]) -> list[dict[str, Any]]:
+def rows_data(tables: Sequence[Table]) -> list[dict[str, float | None]]:
     """Return the results of each table."""
     return [
         {
@@ -319,7 +313,7 @@ def rows_data(tables: Sequence[Table]) -> list[dict[str, Any]]:
 def report_of(
     table: Table, missing: Iterable[int], show: Callable[[str], object], *, everything: bool, remark: str
 ) -> Report:
-    """Report on a table; a γ is compared, and evaluated with missing votes, while ``show`` prints progress."""
+    """Compare a γ, and evaluate it with missing votes, while ``show`` prints progress; report on a law as it is."""
     if not table.problem.has_noise_function:
         return Report(table, everything=everything, remark=remark)
     prior = _optimality_of(table).prior
@@ -346,7 +340,9 @@ def _short_heading(problem: Problem, optimality: Optimality, remark: str) -> str
     ]
     if isinstance(optimality.prior, Independent) and optimality.prior.has_closed_form:
         lines.append(f"          only the mean of the p_i counts here: {optimality.prior.mean:g}")
-    if optimality.objective != "linear":
+    if optimality.objective == "linear":
+        lines.append("Objective the expected error, linear under this prior: the paper's surrogate is the same")
+    else:
         lines.append(
             "Objective the expected error of [D, Eq. 2], over draws of the prior; the table is over other draws"
         )
@@ -354,7 +350,6 @@ def _short_heading(problem: Problem, optimality: Optimality, remark: str) -> str
 
 
 def _comparison(table: Table, entries: Sequence[Entry], prior: Prior, second: Prior | None) -> str:
-    """Compare the optimum and the simpler rules, the best first, and the accuracy of guessing."""
     if not entries:
         return ""
     best, *others = (entry for entry in entries if entry.expected_error is not None)
@@ -406,8 +401,10 @@ def _short_proof(table: Table, optimality: Optimality) -> str:
         lines.append(f"          expected error on other draws: {optimality.held_out}")
     if optimality.status != "optimal":
         lines.append(f"          the solver: {optimality.status}; proof and bound hold")
-    rows = f"{table.certificate.rows:,} rows, {table.certificate.method}"
-    lines.append(f"Proof     {rows}; --all shows it, with γ of every rule")
+    proof = (
+        f"Proof     {table.certificate.rows:,} rows, {table.certificate.method}; --all shows it, with γ of every rule"
+    )
+    lines.append(fill(proof, _WIDTH, subsequent_indent=" " * 10, break_on_hyphens=False))
     return "\n".join(lines)
 
 
@@ -449,7 +446,6 @@ def _short(error: float | None) -> str:
 
 
 def _remarks(entries: Sequence[Entry]) -> str:
-    """Write the remarks, and why some rules do not apply."""
     present = [
         f"  {entry.name + '*':<9}{entry.remark}" for entry in entries if entry.remark and entry.table is not None
     ]
@@ -475,7 +471,6 @@ def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
 
 
 def _level_table(levels: Sequence[int], columns: Mapping[str, Array]) -> str:
-    """Tabulate functions of l."""
     lines = [
         f"{level:>8}" + "".join(f"{values[place]:>{_COLUMN}.4f}" for values in columns.values())
         for place, level in enumerate(levels)
@@ -485,7 +480,6 @@ def _level_table(levels: Sequence[int], columns: Mapping[str, Array]) -> str:
 
 
 def _shortened(lines: Sequence[str], elsewhere: str) -> list[str]:
-    """Choose at most `_MOST_LINES` lines, and name the output that has all."""
     chosen = [lines[place] for place in spread(len(lines), _MOST_LINES)]
     more = [f"  ({len(chosen)} of {len(lines)} lines shown; {elsewhere} has all)"]
     return chosen if len(chosen) == len(lines) else chosen + more

@@ -1,31 +1,40 @@
-"""The checked arguments of an optimization of γ, their defaults, and the sizes that are solved."""
+"""The checked arguments of an optimization of γ, and the nearby problems that are solved instead.
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+Voters that differ are rounded up to fewer kinds (`fitting`). An active row at the optimum of the rounded voters assigns
+a number of them to each corner. With the true (ε_i, Δ_i) at the same corners it is a row of the true voters, which
+every γ that is private for them satisfies. So the program with these rows alone bounds the error of every such γ. The
+bound is proved from the multipliers, like any other (`darrm.table.optimality`).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 
-from darrm.majority.corners import Row
-from darrm.majority.groups import check_groups
+from darrm.majority.corners import CornerCounts, Row, budget_below
+from darrm.majority.error_bound import largest, lower_bound
+from darrm.majority.groups import MOST_GROUPS, GroupCounts, can_be_looked_at, check_groups
 from darrm.numerics.exact_sampling import require_generator
-from darrm.priors import Independent, Prior, checked, surrogate_of
+from darrm.plurality import voter_corners
+from darrm.priors import Independent, Prior, checked, surrogate_of, weights_of
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters, is_open
+from darrm.problem import Problem, Voters, is_law_a_gamma, is_open
 from darrm.table.table import Table
 from darrm.util import checks
-from lp_models.gamma_lp import Shape
+from lp_models.gamma_lp import Shape, expected_error_program
+from lp_models.highs import Master
 from lp_models.options import Progress, SolveOptions
 
 SOLVERS = ("production", "reference")
 OBJECTIVES = ("expected-error", "surrogate")
-DEFAULT_PRIOR = Independent(0.5, 1.0)
+LARGEST_FACTOR = Fraction(10**300)  # of multipliers, so that none overflows
 # in one search of a chain of K voters with overlap K: K = 31,622 and 141,421; a free γ needs many searches
 MOST_AVERAGES = {"free": 10**9, "monotone": 2 * 10**10}
 # limits of K/4, the number of rows taken from a thorough search: it costs as much as many solves, so it returns more
 # rows than a cheap one
 LEAST_ROWS, MOST_ROWS = 240, 1_250
-_LARGEST_DELTA = Fraction(1, 2)  # γ = 1 needs less for voters with the small ε of `in_range`
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,7 +68,6 @@ class Request:
 
     @property
     def rows_of_start(self) -> tuple[Row, ...]:
-        """The active rows of the starting table that are rows of these voters."""
         optimality = None if self.start is None else self.start.optimality
         multipliers = None if optimality is None else optimality.multipliers
         return tuple(row for _, row in multipliers or () if row.is_of(self.problem.voters))
@@ -86,7 +94,8 @@ def in_range(problem: Problem, least: Fraction) -> tuple[Problem, Fraction]:
     def grown(params: PrivacyParams) -> PrivacyParams:
         if not params.is_private:
             return params
-        return PrivacyParams(factor * params.exact_epsilon, min(factor * params.exact_delta, _LARGEST_DELTA))
+        # γ = 1 needs less than δ = 1/2 for such a small ε
+        return PrivacyParams(factor * params.exact_epsilon, min(factor * params.exact_delta, Fraction(1, 2)))
 
     own = None if voters.per_voter is None else tuple(map(grown, voters.per_voter))
     return Problem(replace(voters, each=grown(voters.each), per_voter=own), grown(target), problem.classes), factor
@@ -107,22 +116,91 @@ def check_size(voters: Voters, shape: str = "free") -> None:
 
 
 def thorough_rows(K: int) -> int:
-    """Return the number of rows taken from a thorough search."""
     return min(max(LEAST_ROWS, K // 4), MOST_ROWS)
 
 
 def default_shape(voters: Voters) -> str:
-    """Return ``"free"``, or ``"monotone"`` if voters differ."""
     return "free" if voters.per_voter is None else "monotone"
 
 
 def prior_to_optimize(prior: Prior | str | None, objective: str) -> Prior:
     """Return the prior of the expected error to minimize: the given one, or the surrogate of the paper."""
     checks.one_of(OBJECTIVES, objective=objective)
-    believed = DEFAULT_PRIOR if prior is None else checked(prior)
+    believed = Independent(0.5, 1.0) if prior is None else checked(prior)
     if objective != "surrogate":
         return believed
     surrogate = surrogate_of(believed)
     if surrogate is None:
         checks.fail("the prior", believed.text, "symmetric about 1/2, or one with a linear error, for a surrogate")
     return surrogate
+
+
+def fitting(voters: Voters, classes: int = 2) -> Voters:
+    """Return the same voters if all rows can be searched, else with ε and Δ rounded up to as many kinds as fit.
+
+    A guarantee for the rounded voters also holds for the original ones.
+
+    >>> from darrm import PrivacyParams
+    >>> many = Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 50)])
+    >>> len(many.groups), len(fitting(many).groups), fitting(many).cover(many)
+    (40, 3, True)
+    """
+
+    def fits(rounded: Voters) -> bool:
+        if is_law_a_gamma(classes):
+            return can_be_looked_at(rounded)
+        return voter_corners.can_be_looked_at(rounded, classes)
+
+    if voters.per_voter is None or fits(voters):
+        return voters
+    fitted = Voters(voters.K, voters.each, voters.overlap, voters.models)
+    for kinds in range(2, min(MOST_GROUPS, len(voters.groups)) + 1):
+        rounded = voters.rounded(kinds)
+        if not fits(rounded):
+            break
+        fitted = rounded
+    return fitted
+
+
+def least_error(voters: Voters, table: Table, prior: Prior) -> float:
+    """Bound from below the expected error of every monotone γ that is private for ``voters``.
+
+    ``voters`` are the true voters, ``table`` is optimal under ``prior`` for `Voters.rounded`.
+
+    >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
+    >>> from darrm.priors import Dirichlet
+    >>> voters = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.2", "0.3", "0.4", "0.5")])
+    >>> rounded = optimize_table(Problem(voters.rounded(2), PrivacyParams("0.5")), prior=Dirichlet())
+    >>> exact = optimize_table(Problem(voters, PrivacyParams("0.5")), prior=Dirichlet())
+    >>> bound = least_error(voters, rounded, Dirichlet())
+    >>> round(bound, 4) <= round(exact.optimality.value, 4) <= round(rounded.optimality.value, 4)
+    True
+    """
+    optimality = table.optimality
+    if optimality is None or not optimality.multipliers:
+        return 0.0
+    problem = Problem(voters, table.problem.target)
+    rows = [row for _, held in optimality.multipliers for row in _true_rows(held, table.problem.voters, voters)]
+    weights, budget = weights_of(prior, voters.K), budget_below(problem.target)
+    coefficients = np.array([row.coefficients(voters, problem.cost_ratio) for row in rows])
+    master = Master(expected_error_program(weights, Shape.MONOTONE))
+    master.add_rows(Shape.MONOTONE.rows(coefficients), np.full(len(rows), budget), rows)
+    duals = zip(master.solve().duals.tolist(), master.labels, strict=True)
+    multipliers = [(y, row) for y, row in duals if isinstance(row, GroupCounts)]
+    return lower_bound(problem, weights, "monotone", largest(multipliers, voters))
+
+
+def _true_rows(row: Row, rounded: Voters, voters: Voters) -> Iterator[GroupCounts]:
+    """Put the true voters at the corners of a rounded row: of each kind the weakest at (hi, lo), or the strongest."""
+    parts = [(part, n) for (part, _), (n, _) in zip(row.parts_of(rounded), rounded.groups, strict=True)]
+    for weakest_first in (True, False):
+        places: list[CornerCounts] = []
+        for part, n in parts:
+            near = [CornerCounts(0, 0, 1, 0, moved_zeros=int(i < part.moved_zeros)) for i in range(part.zeros)]
+            moved = part.moved_ones_prime
+            near += [CornerCounts(0, 0, 0, 1, moved_ones_prime=int(i < moved)) for i in range(part.ones)]
+            high = [CornerCounts(1, 0, 0, 0)] * (n - len(near))
+            places += high + near if weakest_first else near + high
+        at = iter(places)
+        sums = (np.sum([astuple(place) for place in islice(at, n)], axis=0).tolist() for n, _ in voters.groups)
+        yield GroupCounts(tuple(CornerCounts(*counts) for counts in sums))

@@ -36,8 +36,7 @@ from darrm.plurality.plurality_law import PluralityLaw, true_plurality
 from darrm.plurality.voter_corners import check_size, number_of_rows
 from darrm.privacy import PrivacyParams, at_least
 from darrm.problem import Problem, Workload, is_open
-from darrm.table.cost import charge_of
-from darrm.table.release import Release
+from darrm.table.release import Release, charge_of
 from darrm.table.table import Table, certify
 from darrm.util.figures import GRAY, GREEN, PURPLE, VERMILION
 

@@ -41,8 +41,6 @@ _Costs = tuple[PrivacyProfile | None, RenyiCurve | None]
 
 
 class Kind(NamedTuple):
-    """How laws of one type are named in files and outputs."""
-
     format: str  # of a file
     field: str  # of the law in a file
     name: str  # of the release, with the number of voters and the classes
@@ -57,7 +55,6 @@ BY_FORMAT = {kind.format: law for law, kind in KINDS.items()}
 
 
 def kind_of(law: object) -> Kind:
-    """Return how a law is named; `ValueError` if it is none."""
     if type(law) not in KINDS:
         advice = "say NoiseFunction(K, values), or PluralityLaw.of_probabilities(K, classes, probabilities)"
         checks.fail("gamma", law, "a NoiseFunction or a PluralityLaw", advice)
@@ -65,7 +62,6 @@ def kind_of(law: object) -> Kind:
 
 
 def law_from_json(format_: str, data: Json, problem: Problem) -> Law:
-    """Read a law from the output of its ``to_json``."""
     K = problem.voters.K
     if BY_FORMAT[format_] is PluralityLaw:
         return PluralityLaw.from_json(K, problem.classes, data)
@@ -73,14 +69,14 @@ def law_from_json(format_: str, data: Json, problem: Problem) -> Law:
 
 
 def prove(problem: Problem, law: Law, scale: float) -> Certificate:
-    """Prove a law private; `CertificationError` if it is not."""
+    """`CertificationError` if the law is not private."""
     if isinstance(law, NoiseFunction):
         return certify.prove(problem, law, scale)
     return proof.prove(problem, law, scale) if isinstance(law, PluralityLaw) else open_rows.prove(problem, law, scale)
 
 
 def repair(problem: Problem, law: Law) -> tuple[Law, Certificate]:
-    """Mix a law with the least random guessing that makes it private, and prove it."""
+    """Mix a law with the least random guessing that makes it private."""
     if isinstance(law, NoiseFunction):
         return certify.scale_and_prove(problem, law)
     if isinstance(law, PluralityLaw):
@@ -89,14 +85,14 @@ def repair(problem: Problem, law: Law) -> tuple[Law, Certificate]:
 
 
 def profile_of(problem: Problem, law: Law) -> PrivacyProfile | None:
-    """Compute the exact privacy profile of one query; None if it bounds nothing or is unknown."""
+    """Of one query; None if it bounds nothing or is unknown."""
     if isinstance(law, NoiseFunction):
         return privacy_profile(problem, law)
     return _costs_of_plurality(problem, law)[0] if isinstance(law, PluralityLaw) else None
 
 
 def curve_of(problem: Problem, law: Law) -> RenyiCurve | None:
-    """Compute the exact Rényi curve of one query; None if it is unknown."""
+    """Of one query; None if it is unknown."""
     if isinstance(law, PluralityLaw):
         return _costs_of_plurality(problem, law)[1]
     if not isinstance(law, NoiseFunction):
@@ -120,7 +116,6 @@ def is_cheap(problem: Problem, law: Law) -> bool:
 
 
 def costs_of_non_private(law: Law, overlap: int) -> _Costs:
-    """Compute profile and Rényi curve for non-private voters, as far as they are known."""
     if isinstance(law, NoiseFunction):
         log_lies = _log_lies(law)
         return profile_of_votes(log_lies, law.K, overlap), curve_of_votes(log_lies, law.K, overlap)

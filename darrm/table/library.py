@@ -1,8 +1,7 @@
 """The tables that come with the package: optimal noise functions for common settings, proven again at load.
 
-`experiments/make_tables.py` writes one compressed JSON file a number of voters into ``darrm/tables``. A file holds what
-cannot be recomputed quickly: γ, the checksum of γ and its problem, and the multipliers that prove its optimality.
-`load_table` proves both again. One more file holds whole tables for settings of the paper that are outside the grid.
+`experiments/make_tables.py` writes them into ``darrm/tables``: a compressed JSON file per number of voters holds γ, its
+checksum and the multipliers of its optimality. One more file holds whole tables for settings of [D] outside the grid.
 """
 
 import gzip
@@ -106,26 +105,11 @@ def _paper_entries() -> list[tuple[PaperSetting, dict[str, Json]]]:
 def load_table(problem: Problem, *, shape: str = "free", prior: Prior | str = PRIOR) -> Table:
     """Load a stored table and prove it again.
 
-    Parameters
-    ----------
-    problem
-        One of `available_tables`, with δ = 1 − (1 − Δ)^m, the default of `Problem.from_allowance`, and any person
-        reaching all voters; or one of `paper_settings`.
-    shape
-        ``"free"`` or ``"monotone"``.
-    prior
-        That of the optimization; independent p_i ~ U[0.5, 1] but for a few `paper_settings`.
+    ``problem`` is one of `available_tables`, with the default δ of `Problem.from_allowance` and full overlap, or one of
+    `paper_settings`. ``shape`` is ``"free"`` or ``"monotone"``; ``prior`` is that of the optimization, another one than
+    U[0.5, 1] only for a few `paper_settings`. `TableError` if there is no such table (``field`` is ``"library"``; the
+    message names near settings and how to compute it), or the stored one does not hold.
 
-    Raises
-    ------
-    ValueError
-        If the shape is unknown.
-    TableError
-        If there is no such table (``field`` is ``"library"``; the message names near settings and how to compute it),
-        or the stored one does not hold.
-
-    Examples
-    --------
     >>> from darrm import Problem, PrivacyParams, Voters
     >>> load_table(Problem.from_allowance(Voters(11, PrivacyParams(0.1)), 1)).gamma.half.round(3)
     array([0.091, 0.273, 0.455, 0.636, 0.818, 1.   ])
@@ -152,7 +136,6 @@ def load_table(problem: Problem, *, shape: str = "free", prior: Prior | str = PR
 
 
 def _stored_json(problem: Problem, shape: str, prior: Prior) -> Document | None:
-    """Find the stored table of a problem; None if there is none."""
     voters = problem.voters
     if _is_on_the_grid(problem) and prior == PRIOR and voters.K in available_sizes():
         data = _read(f"K{voters.K}.json.gz")
@@ -242,7 +225,6 @@ def _read(name: str) -> dict[str, Json]:
 
 
 def _miss(problem: Problem, shape: str, prior: Prior) -> str:
-    """Say what is stored instead, and how to compute the table."""
     computes = f"optimize_table(problem, shape={shape!r}, prior={prior.text!r}) computes it"
     if prior != PRIOR:
         return f"there is no stored table for the prior {prior.text} and this problem; {computes}"

@@ -39,12 +39,12 @@ def _name(objective: str) -> str:
 
 
 def _figure(objective: str, law: Law, prior: priors.Prior) -> float | None:
-    """Compute the expected error or the accuracy of a law; None if the prior only samples."""
+    """Return None if the prior only samples."""
     return law.share_right(prior) if objective == SHARE_RIGHT else law.expected_error(prior)
 
 
 def _bound(claim: Solution | Optimality, problem: Problem, value: float) -> float:
-    """Compute the bound on every private law that the multipliers prove, or ``value`` if that is better."""
+    """Bound every private law by what the multipliers prove, or by ``value`` if that is better."""
     if claim.objective == SHARE_RIGHT:
         return max(value, accuracy_bound.upper_bound(problem, claim.prior, claim.multipliers or ()))
     weights = priors.weights_of(claim.prior, problem.voters.K)
@@ -53,7 +53,7 @@ def _bound(claim: Solution | Optimality, problem: Problem, value: float) -> floa
 
 @dataclass(frozen=True)
 class Solution:
-    """The result of a solver: the prior, the reason why it stopped, and the multipliers that bound all other laws."""
+    """The result of a solver: why it stopped, and the multipliers that bound all other laws."""
 
     prior: priors.Prior
     multipliers: Multipliers
@@ -62,7 +62,6 @@ class Solution:
     objective: str = SHARE_RIGHT
 
     def proved(self, problem: Problem, law: Law) -> Optimality:
-        """Compute the figure of a proven law, and its bound from the multipliers."""
         value = _figure(self.objective, law, self.prior)
         if value is None:
             checks.fail("the prior", self.prior.text, f"one with a linear {_name(self.objective)}")
@@ -90,17 +89,17 @@ class Optimality:
 
     @property
     def is_accuracy(self) -> bool:
-        """Whether value and bound are accuracies, of which more is better; else expected errors."""
+        """Else value and bound are expected errors."""
         return self.objective == SHARE_RIGHT
 
     @property
     def bound_text(self) -> str:
-        """The bound in ten digits, rounded to the valid side."""
+        """In ten digits, rounded to the valid side."""
         return (at_most if self.is_accuracy else at_least)(self.bound, 10)
 
     @property
     def gap(self) -> float:
-        """The optimality gap, at least 0: ``bound`` allows a private law that is better by it."""
+        """At least 0: ``bound`` allows a private law that is better by it."""
         return max(0.0, self._lead)
 
     @property
@@ -157,7 +156,7 @@ class Optimality:
                 checks.fail("held_out", self.held_out, allowed, f"the prior is {self.prior.text}")
 
     def to_json(self, problem: Problem) -> dict[str, Json]:
-        """Write it as plain data; a file does not state which figures are proved."""
+        """Write no claim of what is proved: loading computes it again."""
         fields, multipliers, held_out = ["value", "bound", "status"], self.multipliers, dict[str, Json]()
         if not self.is_accuracy:
             fields = ["shape", "objective", *fields]
@@ -175,7 +174,7 @@ class Optimality:
 
     @classmethod
     def from_json(cls, data: dict[str, Json], problem: Problem, *, about_gamma: bool) -> Optimality:
-        """Read a claim that `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+        """`KeyError`, `TypeError` or `ValueError` if the claim is malformed."""
         if not about_gamma:
             data = {**data, "shape": SHAPES[0], "objective": SHARE_RIGHT, "held_out": None}
         held_out, stored = data.get("held_out"), data.get("multipliers")

@@ -7,27 +7,43 @@ A `Release` holds a `Table`, so its guarantee is proved before it exists, and it
   integer one of its m classes, so that every class has the probability w/(m·2^53). For open-set answers the classes
   are the strings of the voters, and no answer.
 
-Subsampling and randomized response are tables too: ``Release(certify(problem, baselines.subsampling(problem)))``.
+**What several labels cost** if the law uses a few voters only: γ_Sub, possibly mixed with a fair coin. The majority of
+n voters drawn without replacement, with a fair coin for a tie, is 1 given l > K/2 ones with probability (1 + γ_n(l))/2:
+
+    γ_n(l) = Pr[J > n/2] − Pr[J < n/2],   J hypergeometric: ones among n drawn of K with l ones.
+
+So a label of γ = s·γ_n uses n voters, drawn independently of the votes, and is a fair coin with probability 1 − s.
+
+*Theorem.* Let one person influence t of several (ε, Δ)-private models, and let Q labels use n models each, drawn
+independently of the data. Then the labels are as private as min(Qn, t) answers of (ε, Δ)-private mechanisms together.
+*Proof.* Fix the drawn models; their law is the same on both data sets. The labels are post-processing of at most Qn
+models. A person influences at most min(Qn, t) of them, and the models are independent. A mixture with equal weights on
+both sides is no less private, by joint convexity of the hockey-stick divergence. ∎
+
+Floats are near γ_n, not equal to it. If each label's law is within η of that of a label of n voters, in total
+variation, then Q of them are within Qη, and H_{e^x}(P ‖ P') grows by at most (1 + e^x)·Qη, which is subtracted from δ.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.privacy_cost import PrivacyCost, Sample
 from darrm.majority.noise_function import NoiseFunction
+from darrm.numerics.binomial import hypergeometric_pmf
 from darrm.numerics.exact_coins import ExactCoins
 from darrm.numerics.exact_sampling import UniformBelow, uniform_below
 from darrm.open_set.open_law import OpenLaw, columns_of, largest_others, of_classes
 from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.privacy import PrivacyParams
-from darrm.problem import Voters, is_open
-from darrm.table.cost import charge_of
-from darrm.table.evidence import Law
+from darrm.problem import Voters, classes_in_words, is_open
+from darrm.table.evidence import Law, costs_of_non_private, is_cheap, kind_of
 from darrm.table.table import Table
 from darrm.util import checks
 from darrm.util.files import Json
@@ -99,7 +115,7 @@ class Release:
         return self._table.problem.target
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Describe the cost of queries; see `darrm.table.cost.charge_of`."""
+        """Describe the cost of queries; see `darrm.table.release.charge_of`."""
         return charge_of(self._table, queries)
 
     def to_json(self) -> dict[str, Json]:
@@ -219,3 +235,110 @@ class _Leads:
 def _one_of(members: NDArray[np.bool_], below: UniformBelow) -> NDArray[np.int64]:
     rank = below(members.sum(axis=1, dtype=np.int64))
     return np.asarray(np.argmax(np.cumsum(members, axis=1) == rank[:, None] + 1, axis=1), dtype=np.int64)
+
+
+def charge_of(
+    table: Table, queries: int = 1, *, voters: Voters | None = None, exact: bool | None = None
+) -> PrivacyCost:
+    """Describe the privacy cost of queries with a table, for any data; `ValueError` if it is not proved for the voters.
+
+    ``voters`` may be others than the table's: with the same guarantees and overlap or smaller ones, or declared models.
+    For private models the cost also holds that for non-private voters, and the accountant bounds queries with both.
+    ``exact`` adds the exact privacy profile and Rényi curve, which shrink bounds on many queries by about a third. None
+    adds them where they take less time than most releases: for a law on histograms, for a γ up to K = 301, and for more
+    voters if γ is monotone or the overlap small.
+
+    >>> from darrm import Problem, NoiseFunction, PrivacyParams, Voters, certify
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
+    >>> charge_of(certify(problem, NoiseFunction(3, [0.2, 0.6])), 20)
+    PrivacyCost(what='DaRRM over 3 voters', guarantee=PrivacyParams(epsilon=0.1, delta=0), renyi=…, profile=…, count=20)
+    >>> from darrm.plurality.plurality_law import random_law
+    >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), classes=3)
+    >>> charge_of(certify(problem, random_law(2, 3)), 20)
+    PrivacyCost(what='plurality of 2 voters, 3 classes, a person reaching at most 1', guarantee=PrivacyParams(epsilon=1,
+    \
+delta=0), renyi=…, profile=…, count=20)
+    """
+    proved = table.problem.voters
+    voters = proved if voters is None else voters
+    if not proved.cover(voters):
+        checks.fail("voters", str(voters), f"as private as those of the table, with no larger overlap: {proved}")
+    reach = "" if voters.overlap is None else f", a person reaching at most {voters.overlap}"
+    wanted = is_cheap(table.problem, table.law) if exact is None else exact
+    overlaps = sorted({1, voters.reached}) if voters.are_private_models else []
+    plain = [_plain_charge(table, overlap) for overlap in overlaps]
+    return PrivacyCost(
+        f"{_name(table, voters.K)}{reach}",
+        guarantee=table.problem.target,
+        renyi=table.renyi if wanted else None,
+        profile=table.profile if wanted else None,
+        count=queries,
+        voters=voters,
+        for_plain_voters=tuple(filter(None, plain)),
+        sample=sample_of(table) if voters.are_private_models else None,
+        table=table.digest,
+    )
+
+
+def _name(table: Table, voters: int | str) -> str:
+    classes = table.problem.classes
+    return kind_of(table.law).name.format(
+        voters, classes_in_words(classes) if is_open(classes) else f"{classes} classes"
+    )
+
+
+@lru_cache(maxsize=64)  # of immutable tables: every cost of one needs it
+def _plain_charge(table: Table, overlap: int) -> PrivacyCost | None:
+    K, (profile, renyi) = table.problem.voters.K, costs_of_non_private(table.law, overlap)
+    if profile is None:
+        return None
+    epsilons, deltas = profile.arrays()
+    # (ε, δ) is the corner of the profile that carries most of the privacy loss, or the pure ε if it is finite
+    corner = -1
+    if deltas[-1] > 0.0 and epsilons.size > 2:
+        # an outcome of loss ε has the probability e^ε·(change of slope in e^ε) [ZDW22, Proposition 8]
+        slopes = np.append(np.diff(deltas) / np.diff(np.exp(epsilons)), 0.0)
+        corner = 1 + int(np.argmax(np.exp(epsilons[1:]) * np.diff(slopes)))
+    params = None
+    if deltas[corner] < 1.0:
+        params = PrivacyParams(float(np.nextafter(epsilons[corner], np.inf)), float(deltas[corner]))
+    voters = Voters(K, PrivacyParams("inf"), overlap=overlap)
+    what = _name(table, f"{K} plain")
+    return PrivacyCost(what, params, renyi, profile, voters=voters, table=table.digest)
+
+
+_MOST_DISTANCE = 1e-12  # of two equal laws: far above the rounding of γ, far below the distance of any other γ
+
+
+@lru_cache(maxsize=64)  # of immutable tables: every cost of one needs it
+def sample_of(table: Table) -> Sample | None:
+    """Find the smallest n for which a table is the majority of n voters, mixed with the fair coin; None for others.
+
+    >>> from darrm import Problem, PrivacyParams, Voters, certify
+    >>> from darrm.majority import baselines
+    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(1)), 3)
+    >>> sample_of(certify(problem, baselines.subsampling(problem))).voters
+    3
+    """
+    if not isinstance(table.law, NoiseFunction):
+        return None
+    K, half = table.gamma.K, [Fraction(float(value)) for value in table.gamma.half]
+    first, told = table.problem.voters.first_majority, half[-1]
+    for size in range(1, K):
+        weights = hypergeometric_pmf(K, first, size)
+        near = math.fsum(math.copysign(w, 2 * ones - size) for ones, w in enumerate(weights) if 2 * ones != size)
+        if abs(float(half[0]) - float(told) * near) > 4.0 * _MOST_DISTANCE:
+            continue
+        exact = (told * _majority_of_sample(K, ones, size) for ones in range(first, K + 1))
+        distance = max(abs(value - other) for value, other in zip(half, exact, strict=True)) / 2
+        if distance <= _MOST_DISTANCE:
+            return Sample(size, math.nextafter(float(distance), math.inf) if distance else 0.0)
+    return None
+
+
+def _majority_of_sample(K: int, ones: int, size: int) -> Fraction:
+    drawn = range(max(0, size - (K - ones)), min(size, ones) + 1)
+    lead = sum(
+        (1 if 2 * j > size else -1) * math.comb(ones, j) * math.comb(K - ones, size - j) for j in drawn if 2 * j != size
+    )
+    return Fraction(lead, math.comb(K, size))

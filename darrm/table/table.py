@@ -29,8 +29,7 @@ from darrm.problem import Problem, classes_to_json, is_open
 from darrm.table import evidence
 from darrm.table.evidence import BY_FORMAT, KINDS, VERSION, Law, kind_of
 from darrm.table.optimality import SHARE_RIGHT, Optimality, Solution
-from darrm.table.picture import plot_noise_functions
-from darrm.table.text import table_text
+from darrm.table.text import plot_noise_functions, table_text
 from darrm.util import checks
 from darrm.util.figures import Figure
 from darrm.util.files import Json

@@ -1,6 +1,11 @@
-"""A table as text: what `print(table)` and `python -m darrm.optimize` show."""
+"""A table in words and as a picture of γ."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
 
 from darrm.loss.certificate import Certificate
 from darrm.majority.noise_function import NoiseFunction
@@ -12,6 +17,9 @@ from darrm.privacy import at_most
 from darrm.problem import OPEN, Problem, Voters, classes_in_words, is_open
 from darrm.table.evidence import Law
 from darrm.table.optimality import Optimality
+from darrm.util.extras import require
+from darrm.util.figures import Figure, style
+from darrm.util.files import check_parent, replacing
 
 _MOST_GROUPS = 12
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.0)  # of the votes for the largest class, in the histograms
@@ -20,7 +28,6 @@ _MOST_VALUES = 11  # of a γ
 
 
 def table_text(problem: Problem, law: Law, certificate: Certificate, optimality: Optimality | None) -> str:
-    """Describe a table: voters, target, law, optimality, certificate."""
     if isinstance(law, NoiseFunction):
         proof = majority_proof(problem, certificate, optimality)
         blocks = [majority_heading(problem, optimality), _values(law, optimality), proof]
@@ -45,7 +52,6 @@ def _values(gamma: NoiseFunction, optimality: Optimality | None) -> str:
 
 
 def majority_heading(problem: Problem, optimality: Optimality | None, remark: str = "") -> str:
-    """Describe voters, target and prior of a majority."""
     private = problem.voters.each.is_private
     lines = [
         f"Private majority of {problem.voters.K} voters",
@@ -69,7 +75,6 @@ def majority_heading(problem: Problem, optimality: Optimality | None, remark: st
 
 
 def _who(voters: Voters, remark: str = "") -> list[str]:
-    """Describe the guarantees of the voters."""
     if voters.are_non_private:
         return ["  each voter is   not private"]
     if voters.per_voter is None:
@@ -83,14 +88,12 @@ def _who(voters: Voters, remark: str = "") -> list[str]:
 
 
 def allowance(problem: Problem) -> str:
-    """Write ", m = 3", or nothing for voters that are not private."""
     if not problem.voters.each.is_private:
         return ""
     return f", m = {problem.m:g}" + ("" if problem.voters.per_voter is None else " of the largest ε")
 
 
 def majority_proof(problem: Problem, certificate: Certificate, optimality: Optimality | None) -> str:
-    """Write the certificate of a γ, and how far it is from optimal at most."""
     exponent = "(mε)" if problem.voters.each.is_private else "ε"
     lines = [
         "Certificate",
@@ -118,7 +121,6 @@ def majority_proof(problem: Problem, certificate: Certificate, optimality: Optim
 
 
 def plurality_heading(problem: Problem, optimality: Optimality | None, remark: str = "") -> str:
-    """Describe voters, target and prior of a plurality."""
     lines = [
         f"Private plurality of {problem.voters.K} voters, {classes_in_words(problem.classes)}",
         *_who(problem.voters, remark),
@@ -131,7 +133,6 @@ def plurality_heading(problem: Problem, optimality: Optimality | None, remark: s
 
 
 def right_labels(problem: Problem, law: Law, optimality: Optimality | None) -> str:
-    """Write the expected accuracy, and how far it is from optimal at most."""
     if optimality is None:
         return ""
     source = "claimed by the maker" if optimality.claimed else "proved again when the table is loaded"
@@ -148,12 +149,10 @@ def right_labels(problem: Problem, law: Law, optimality: Optimality | None) -> s
 
 
 def share_answered(law: Law, optimality: Optimality | None) -> float | None:
-    """Compute the share of questions that have an answer under the prior; None without one."""
     return None if optimality is None else law.share_answered(optimality.prior)
 
 
 def answers(problem: Problem, law: Law) -> str:
-    """Write the probability of each answer for a few histograms."""
     K, C = problem.voters.K, problem.classes
     if is_open(C):
         return _open_answers(problem, law)
@@ -178,7 +177,6 @@ def _open_answers(problem: Problem, law: Law) -> str:
 
 
 def plurality_proof(problem: Problem, law: Law, certificate: Certificate) -> str:
-    """Write the certificate of a law on histograms."""
     covered = "neighboring histograms, up to the names of classes"
     if isinstance(law, OpenLaw):
         covered = "counts of the two strings that a vote moves between, and of the two largest others"
@@ -196,7 +194,6 @@ def plurality_proof(problem: Problem, law: Law, certificate: Certificate) -> str
 
 
 def _stopped_early(optimality: Optimality) -> list[str]:
-    """Name the reason if the solver stopped before the gap was closed."""
     if optimality.status == "optimal":
         return []
     return [f"  the solver     {optimality.status}; the proof and the bound above hold"]
@@ -223,3 +220,25 @@ def shown_histograms(K: int, classes: int) -> list[Histogram]:
     base, rest = divmod(K, classes)
     found.append((base + 1,) * rest + (base,) * (classes - rest))
     return list(dict.fromkeys(found))
+
+
+def plot_noise_functions(
+    problem: Problem, named: Iterable[tuple[str, int, NoiseFunction]], path: Path | None = None
+) -> Figure:
+    """Draw noise functions, each with its label and the place of its style; save the figure if asked."""
+    if path is not None:
+        check_parent(path)
+    figure = require("matplotlib.figure").Figure(figsize=(8.0, 5.0), layout="constrained")
+    axes, levels = figure.add_subplot(), np.arange(problem.voters.K + 1)
+    for label, place, gamma in named:
+        axes.plot(levels, gamma.full, label=label, **style(place, width=1.6 if place else 2.6).line(levels.size))
+    axes.set(xlabel="l, number of ones among the votes", ylabel="γ(l), probability of telling the true majority")
+    allowance = f", m = {problem.m:g}" if problem.voters.each.is_private else ""
+    axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{allowance}", fontsize=9)
+    axes.set_ylim(-0.03, 1.03)
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", frameon=False)
+    if path is not None:
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=150)
+    return figure

@@ -18,7 +18,7 @@ from darrm.numerics.binomial import binomial_pmf
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.cost import charge_of
+from darrm.table.release import charge_of
 from darrm.table.table import certify
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages

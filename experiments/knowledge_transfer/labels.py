@@ -14,8 +14,7 @@ from darrm.noisy_max.mechanisms import GNMax
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.cost import charge_of
-from darrm.table.release import Release
+from darrm.table.release import Release, charge_of
 from darrm.table.table import certify
 from darrm.training.teachers import majority
 from darrm.votes import Votes

@@ -22,7 +22,7 @@ from darrm.noisy_max.selection import ExponentialMechanism
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.cost import charge_of
+from darrm.table.release import charge_of
 from darrm.table.table import Table, certify
 
 QUERY = PrivacyParams(0.2676, 0.0003)

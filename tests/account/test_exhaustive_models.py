@@ -11,7 +11,7 @@ from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics import Array
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.cost import charge_of
+from darrm.table.release import charge_of
 from darrm.table.table import certify
 
 CASES = [  # ε of each model, how many a person reaches, questions

@@ -23,7 +23,7 @@ from darrm.optimize.optimizer import optimize_table
 from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.cost import charge_of
+from darrm.table.release import charge_of
 from darrm.table.table import certify
 
 UNIT = 0.1  # of privacy losses

@@ -19,8 +19,7 @@ from darrm.majority.noise_function import NoiseFunction
 from darrm.pate import GNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.cost import charge_of
-from darrm.table.sample import sample_of
+from darrm.table.release import charge_of, sample_of
 from darrm.table.table import Table, certify
 
 ANSWERS = list(itertools.product((0, 1), repeat=2))  # of one model to two questions

@@ -65,7 +65,7 @@ from darrm.plan import CalibratedMechanism, plan
 from darrm.plurality.plurality_law import random_law, true_plurality
 from darrm.priors import parse as parse_prior
 from darrm.subsampling import Subsampling
-from darrm.table.cost import charge_of
+from darrm.table.release import charge_of
 from darrm.verify.audit import audit
 
 Value = dict[str, Any]

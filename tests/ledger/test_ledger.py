@@ -25,7 +25,7 @@ from darrm.loss.renyi import RenyiCurve
 from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams, at_least
 from darrm.problem import Problem, Voters
-from darrm.table.cost import charge_of
+from darrm.table.release import charge_of
 from darrm.table.table import certify
 from darrm.util import files
 from tests.ledger.common import BUDGET, OTHER, PARAMS, QUERY, edit

@@ -29,8 +29,8 @@ from darrm.majority.corners import corners_of
 from darrm.majority.costs import renyi_divergences
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import NoiseFunction
+from darrm.optimize.noise_functions import PrivacyOracle
 from darrm.optimize.optimizer import optimize_table
-from darrm.optimize.privacy_oracle import PrivacyOracle
 from darrm.optimize.report import compare
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters

@@ -29,12 +29,12 @@ from darrm.majority.noise_function import NoiseFunction, signed_function
 from darrm.numerics import Array
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.optimize.optimizer import optimize_table
-from darrm.optimize.rounding import fitting, least_error
+from darrm.optimize.request import fitting, least_error
 from darrm.plan.budget import counted
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
-from darrm.table.cost import charge_of
 from darrm.table.library import load_table
+from darrm.table.release import charge_of
 from darrm.table.table import Table, certify
 from darrm.verify.attack import worst_pair
 from darrm.verify.audit import judge_file

@@ -19,8 +19,8 @@ from darrm.majority.corners import CornerCounts, budget_below
 from darrm.majority.dominating import DominatingFamily
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import NoiseFunction
-from darrm.optimize import SolveOptions, fitted_draws, noise_functions
-from darrm.optimize.privacy_oracle import PrivacyOracle
+from darrm.optimize import SolveOptions, noise_functions
+from darrm.optimize.noise_functions import PrivacyOracle
 from darrm.problem import Voters
 from darrm.table.table import certify
 from lp_models.gamma_lp import Shape
@@ -373,8 +373,7 @@ def test_an_interrupt_of_the_monotone_part_ends_the_free_solve() -> None:
 
 def test_time_that_runs_out_between_two_parts_of_a_fit_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count(0.0, 4.0)
-    for module in (noise_functions, fitted_draws):
-        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    monkeypatch.setattr(noise_functions, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
     problem = Problem.from_allowance(Voters(11, PrivacyParams("1", "1e-5")), 2)
     table = optimize_table(problem, prior="uniform", draws=500, options=SolveOptions(time_limit=3.0))
     assert optimality_of(table).value < 0.1  # what the first part found

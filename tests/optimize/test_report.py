@@ -147,7 +147,8 @@ def test_the_short_report_says_who_votes_how_well_and_that_it_is_proved(report: 
     expected = [f"{(prior.low + prior.high) / 2:g}"] if isinstance(prior, priors.Independent) else []
     assert means == expected
     assert f"Proof     {report.table.certificate.rows:,} rows, " in report.short
-    assert max(map(len, report.short.splitlines())) <= 110
+    assert "Objective the expected error, linear under this prior" in report.short
+    assert max(map(len, report.short.splitlines())) <= 100
 
 
 def test_who_votes_and_what_is_released(report: Report) -> None:

@@ -27,7 +27,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.release import release_debited
 from darrm.release.__main__ import main as release
-from darrm.table.cost import charge_of
+from darrm.table.release import charge_of
 from darrm.votes import Votes
 from tests.doors import refused, validated
 from tests.planned import calibrated, share

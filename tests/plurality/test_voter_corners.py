@@ -26,9 +26,8 @@ from darrm.plurality.partitions import histograms_of, partitions_of
 from darrm.plurality.plurality_law import PluralityLaw, random_law, true_plurality
 from darrm.plurality.proof import DRAWN, curve_of_answers, profile_of_answers
 from darrm.priors import Dirichlet, weights_of
-from darrm.table.cost import charge_of
 from darrm.table.library import Setting
-from darrm.table.release import Release
+from darrm.table.release import Release, charge_of
 from darrm.verify.verdicts import exponential
 from lp_models.options import SolveOptions
 from lp_models.program import BlockProgram

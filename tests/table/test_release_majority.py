@@ -20,8 +20,7 @@ from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.cost import charge_of
-from darrm.table.release import Release
+from darrm.table.release import Release, charge_of
 from darrm.table.table import Table, certify
 from darrm.votes import Votes
 from tests.oracle import exact_divergence

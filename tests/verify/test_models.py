@@ -14,7 +14,7 @@ from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Table, V
 from darrm.account.accountant import PrivacyAccountant
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority import baselines
-from darrm.table.cost import charge_of as cost_model
+from darrm.table.release import charge_of as cost_model
 from darrm.verify import totals
 from darrm.verify.audit import audit
 from darrm.verify.totals import Priced, smallest_total

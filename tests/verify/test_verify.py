@@ -36,8 +36,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
 from darrm.priors import Dirichlet, Independent, Point, Spread
-from darrm.table.cost import charge_of
-from darrm.table.release import Release
+from darrm.table.release import Release, charge_of
 from darrm.verify import costs
 from darrm.verify.__main__ import main
 from darrm.verify.audit import answer, assumptions, audit, judge_file, text_report
