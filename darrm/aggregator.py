@@ -1,10 +1,9 @@
 """The interface of aggregators, and their files."""
 
 import os
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
@@ -18,7 +17,7 @@ from darrm.table.table import Table
 from darrm.util import checks
 from darrm.util.files import Document, Json
 from darrm.util.json_files import read_document, write_document
-from darrm.votes import Votes
+from darrm.votes import Labels, Votes
 
 Released = Release | NoisyMaximum | TestedRun
 CLAIMS = "plan"
@@ -38,13 +37,10 @@ class Aggregator(Protocol):
         ...
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Describe the cost of queries, for any data.
-
-        The cost depends neither on votes nor on labels, so it can be debited and published before the release.
-        """
+        """Describe the cost of queries; it depends on no vote, so it can be debited and published first."""
         ...
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one label for each query.
 
         Parameters
@@ -82,7 +78,6 @@ def load_release(path: str | os.PathLike[str]) -> Released:
 
 
 def release_of(data: Json) -> Released:
-    """Return the aggregator of a file's document; `TableError` as `load_release`."""
     data = without_claims(data)
     named = data.get("format") if isinstance(data, dict) else None
     if named == noisy_maximum.FORMAT:
@@ -93,7 +88,6 @@ def release_of(data: Json) -> Released:
 
 
 def without_claims(data: Json) -> Json:
-    """Return a document without the claims of its plan."""
     return {name: value for name, value in data.items() if name != CLAIMS} if isinstance(data, dict) else data
 
 

@@ -1,30 +1,29 @@
 """Public priors on the votes: laws on histograms, and the expected error or accuracy of a law under them.
 
-A `Prior` is a law on histograms (n_1, …, n_C) of K votes. It must be public: a prior that is fitted to private votes is
-private itself. The *accuracy* of a release is the probability that its answer is one of the classes with the most
-votes; random guessing has at least 1/C.
+A `Prior` is a law on histograms (n_1, …, n_C) of K votes. It must be public: one that is fitted to private votes is
+private. The *accuracy* of a release is the probability that its answer is one of the classes with the most votes.
 
-**Two classes.** Some priors also give the probability p_i with which each voter answers 1. The error of a noise
-function is ``|½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))|`` with α the law of the number of ones given p [D, Definition
-2.4]. If α_l − α_{K−l} does not change sign (all p_i ≥ 1/2, or one common p [D, Lemma B.11]), the expected error is
-linear: ½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``. No sampling is needed:
+**Two classes.** Some priors also give the probability p_i with which each voter answers 1. The error of γ is
+``|½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))|`` with α the law of the number of ones given p [D, Definition 2.4]. If no
+α_l − α_{K−l} changes sign (all p_i ≥ 1/2, or one common p [D, Lemma B.11]), the expected error is linear:
+½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``.
 
 * independent p_i with mean μ give a Binomial(K, μ) number of ones, so only the mean counts;
 * a common p ~ Beta(a, a), `Dirichlet`, gives a beta-binomial one and integrates to the incomplete beta function;
 * votes that are certain given the data, as recorded ones, have w_l = Pr[l ones] + Pr[K − l ones].
 
-Independent p_i on both sides of 1/2 have no such weights. Draws of `Prior.probabilities` then give the expected error.
+Independent p_i on both sides of 1/2 have no such weights: draws of `Prior.probabilities` give the expected error.
 
-**A user's prior** inherits from `Prior`: see docs/how-to/own-prior.md; ``tests/contracts/test_priors.py`` lists the
-requirements. A table keeps the name of such a prior and a digest of its coefficients. Privacy does not depend on it.
+**A user's prior** inherits from `Prior` (docs/how-to/own-prior.md, ``tests/contracts/test_priors.py``). A table keeps
+its name and a digest of its coefficients. Privacy does not depend on it.
 """
 
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar
+from typing import ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +34,7 @@ from darrm.numerics.special import betainc, gammaln, logsumexp
 from darrm.privacy import exact_number
 from darrm.problem import OPEN, classes_in_words, is_law_a_gamma, is_open
 from darrm.util import checks
+from darrm.util.files import Json
 from darrm.votes import Votes, require_votes
 
 Counts = NDArray[np.int64]
@@ -43,27 +43,23 @@ _TWO, _LISTED, _OPEN_SET, _ANY = "two classes", "listed classes", "open-set answ
 
 _DIGEST_DRAWS = 100  # draws from a fixed seed, for the digest of a prior without coefficients
 _OTHER = "other"  # the kind of a prior with name and digest in a file
-_MEMBERS = {"log_probabilities", "sample", "weights", "probabilities"}
 _RECORDED, _LIKE = "votes", "like"  # the kinds of texts that name files: recorded votes, and votes for a fit of `Led`
 _FITTED = (-12.0, 12.0)  # logarithms of the fitted numbers
-_COMPASS = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)])
-_LAST_STEP = 1e-3
-_START = (1.5, -1.0)  # log leader, log others
 _COMMON = "common"  # how the paper's readers call `Dirichlet()` of two classes
 
 
 class Prior:
-    """A public belief about the votes. A subclass defines one of two pairs of methods.
+    """A public belief about the votes, with one of two pairs of methods.
 
     * `log_probabilities` and `sample`: a law on histograms that is symmetric in the classes;
     * `weights` and `probabilities`: how probable a 1 is for each voter, for two classes.
 
-    Equal priors have equal hashes: histograms are drawn once for all releases.
+    Equal priors have equal hashes.
     """
 
     @property
     def text(self) -> str:
-        """Its name; for the priors of this module ``parse(prior.text) == prior``."""
+        """The name; for the priors of this module ``parse(prior.text) == prior``."""
         raise NotImplementedError
 
     @property
@@ -109,7 +105,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class _BuiltIn(Prior):
-    """A prior of this module: its fields are its decimals, and its text determines it."""
+    """A prior of this module: its text determines it."""
 
     kind: ClassVar[str]  # what its text begins with
     classes: ClassVar[str] = _TWO  # which classes it is about
@@ -126,38 +122,26 @@ class _BuiltIn(Prior):
 
     @property
     def text(self) -> str:
-        """The prior as ``--prior`` reads it."""
         numbers = ",".join(self._decimals().values())
         return f"{self.kind}:{numbers}" if numbers else self.kind
 
-    @property
-    def rounded(self) -> str:
-        """Its text with numbers of three digits."""
-        return f"{self.kind}:" + ",".join(f"{getattr(self, field.name):.3g}" for field in fields(self))
-
     def to_json(self) -> dict[str, str]:
-        """Write the prior as plain data, with exact decimals."""
+        """Write exact decimals."""
         return {"kind": self.kind, **self._decimals()}
 
     @classmethod
     def usage(cls) -> str:
-        """List the texts that `parse` reads.
-
-        >>> Independent.usage(), Point.usage()
-        ('uniform, uniform:LOW,HIGH', 'point:P')
-        """
+        """List the texts that `parse` reads, such as ``uniform, uniform:LOW,HIGH``."""
         names = ",".join(field.name.upper() for field in fields(cls))
         texts = [cls.kind] * cls.has_defaults() + [f"{cls.kind}:{names}"] * bool(names)
         return ", ".join(texts)
 
     @classmethod
     def has_defaults(cls) -> bool:
-        """Whether the kind alone is a text."""
         return all(field.default is not MISSING for field in fields(cls))
 
     @classmethod
     def is_about(cls, classes: int) -> bool:
-        """Whether it is a prior for a number of classes, or for open-set answers."""
         if is_open(classes):
             return cls.classes in {_OPEN_SET, _ANY}
         return cls.classes in {_LISTED, _ANY} or (cls.classes == _TWO and classes == 2)
@@ -167,8 +151,8 @@ class _BuiltIn(Prior):
 class Dirichlet(_BuiltIn):
     """Voters choose independently with common probabilities from a symmetric Dirichlet law.
 
-    With concentration 1, the default, every histogram is equally likely; for two classes this is a common p ~ U[0, 1],
-    ``common``. A smaller concentration makes clear majorities likely, a larger one close ones.
+    With concentration 1 every histogram is equally likely; for two classes this is a common p ~ U[0, 1], ``common``. A
+    smaller concentration makes clear majorities likely, a larger one close ones.
 
     >>> np.exp(Dirichlet().log_probabilities(np.array([[2, 0, 0], [0, 1, 1]]))).round(6)  # one of six each
     array([0.166667, 0.166667])
@@ -189,7 +173,7 @@ class Dirichlet(_BuiltIn):
         return f"voters choose with probabilities from a Dirichlet law of concentration {self.concentration:g}"
 
     def log_probabilities(self, counts: Counts) -> Array:
-        """Compute the Dirichlet-multinomial law K!/Π n_c!·Π (a)_{n_c}/(Ca)_K, (a)_n = a⋯(a + n − 1), (n, C) → (n,)."""
+        """Compute the Dirichlet-multinomial law K!/Π n_c!·Π (a)_{n_c}/(Ca)_K, (a)_n = a⋯(a + n − 1)."""
         K = counts.sum(axis=1)
         # factors relative to a large concentration, in which a difference of two log Γ would lose the votes
         scale = max(1.0, self.concentration)
@@ -198,7 +182,6 @@ class Dirichlet(_BuiltIn):
         return np.asarray((one[counts] - gammaln(counts + 1.0)).sum(axis=1) + gammaln(K + 1.0) - all_classes[K])
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
-        """Draw probabilities, then votes."""
         checks.integer_at_least(1, K=K, count=count)
         checks.integer_at_least(2, classes=classes)
         return np.asarray(rng.multinomial(K, rng.dirichlet(np.full(classes, self.concentration), count)))
@@ -216,7 +199,6 @@ class Dirichlet(_BuiltIn):
         return np.asarray(2.0 * np.exp(self.log_probabilities(np.column_stack([K - levels, levels]))) * sides)
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
-        """Draw count probabilities and repeat each K times."""
         checks.integer_at_least(1, K=K, count=count)
         return np.repeat(rng.beta(self.concentration, self.concentration, (count, 1)), K, axis=1)
 
@@ -226,8 +208,8 @@ class Led(_BuiltIn):
     """One class leads: voters choose with probabilities from a Dirichlet law with ``leader`` more for a random class.
 
     The law of a histogram is the mean over the leading class c of the Dirichlet-multinomial law with the parameter
-    ``others`` + ``leader`` at c and ``others`` elsewhere. So the winner's share is about (others + leader)/(C·others +
-    leader), and clear majorities need not be unanimous, unlike for a small `Dirichlet` concentration.
+    ``others`` + ``leader`` at c and ``others`` elsewhere. The winner's share is about (others + leader)/(C·others +
+    leader), so clear majorities need not be unanimous.
 
     >>> np.exp(Led(0.5, 1.0).log_probabilities(np.array([[2, 0], [1, 1], [0, 2]]))).round(6)
     array([0.328571, 0.342857, 0.328571])
@@ -262,11 +244,20 @@ class Led(_BuiltIn):
             leader, others = np.exp(np.clip(logs, *_FITTED)).tolist()
             return float(times @ cls(leader, others).log_probabilities(counts))
 
-        best = np.exp(np.clip(_climbed(likelihood, np.array(_START)), *_FITTED))
-        return cls(*(float(f"{number:.3g}") for number in best))
+        # climb by steps that halve when none of the eight directions ascends
+        ways = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)])
+        step, point = 1.0, np.array([1.5, -1.0])  # log leader, log others
+        height = likelihood(point)
+        while step > 1e-3:
+            best = max((point + step * way for way in ways), key=likelihood)
+            reached = likelihood(best)
+            if reached > height:
+                point, height = best, reached
+            else:
+                step /= 2.0
+        return cls(*(float(f"{number:.3g}") for number in np.exp(np.clip(point, *_FITTED))))
 
     def log_probabilities(self, counts: Counts) -> Array:
-        """Compute the log of the mean over the class that leads, (n, C) → (n,)."""
         K, C, a, b = counts.sum(axis=1), counts.shape[1], self.others, self.leader
         arranged = gammaln(K + 1.0) - gammaln(counts + 1.0).sum(axis=1)
         rising, led = (gammaln(start + counts) - gammaln(start) for start in (a, a + b))
@@ -274,7 +265,6 @@ class Led(_BuiltIn):
         return np.asarray(arranged + rising.sum(axis=1) + logsumexp(led - rising, axis=1) - math.log(C) - whole)
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
-        """Draw who leads, probabilities, then votes."""
         checks.integer_at_least(1, K=K, count=count)
         checks.integer_at_least(2, classes=classes)
         alpha = np.full(classes, self.others)
@@ -306,7 +296,6 @@ class Ewens(_BuiltIn):
         return f"open answers by Ewens' law, θ = {self._decimals()['theta']}"
 
     def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:
-        """Compute the log of Ewens' formula."""
         log_theta = math.log(self.theta)
         rising = {K: float(np.sum(np.log(self.theta + np.arange(K)))) for K in set(map(sum, parts))}
         return np.array(
@@ -361,10 +350,7 @@ class Ewens(_BuiltIn):
 
 
 def reference_priors(classes: int) -> Mapping[str, _BuiltIn]:
-    """Return the three reference priors, of low, medium and high consensus.
-
-    For C classes these are Dirichlet laws of concentration 1, 1/C and 1/(10C); for open-set answers Ewens laws of
-    θ = 10, 1 and 0.1.
+    """Return priors of low, medium and high consensus: Dirichlet laws, or Ewens laws for open-set answers.
 
     >>> {name: prior.text for name, prior in reference_priors(10).items()}
     {'low': 'dirichlet:1', 'medium': 'dirichlet:0.1', 'high': 'dirichlet:0.01'}
@@ -376,7 +362,7 @@ def reference_priors(classes: int) -> Mapping[str, _BuiltIn]:
 
 @dataclass(frozen=True)
 class Spread(_BuiltIn):
-    """The mean of the three `reference_priors`. A sample has a third from each, in turn.
+    """The mean of the three `reference_priors`. A sample is from each of them in turn.
 
     >>> np.exp(Spread().log_probabilities(np.array([[2, 0], [1, 1]]))).round(6)  # thirds of 1/3, 3/8 and 21/44
     array([0.395202, 0.209596])
@@ -391,25 +377,20 @@ class Spread(_BuiltIn):
         return "the mean of priors of low, medium and high consensus"
 
     def log_probabilities(self, counts: Counts) -> Array:
-        """Compute the log of the mean of three laws, (n, C) → (n,)."""
         logs = [prior.log_probabilities(counts) for prior in reference_priors(counts.shape[1]).values()]
         return np.asarray(logsumexp(logs, axis=0) - math.log(3.0))
 
     def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:
-        """Compute the log of the mean of three of Ewens' laws."""
         logs = [prior.log_of_partitions(parts) for prior in reference_priors(OPEN).values()]
         return np.asarray(logsumexp(logs, axis=0) - math.log(3.0))
 
     def strings(self, K: int) -> Array:
-        """Compute the mean of the three expected numbers."""
         return np.asarray(np.mean([prior.strings(K) for prior in reference_priors(OPEN).values()], axis=0))
 
     def weights(self, K: int) -> Array:
-        """Compute the mean of three weights."""
         return np.asarray(np.mean([prior.weights(K) for prior in reference_priors(2).values()], axis=0))
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
-        """Draw from each of the three in turn; those of open answers have zeros last."""
         checks.integer_at_least(1, K=K, count=count)
         three = [prior.sample(K, classes, -(-count // 3), rng=rng) for prior in reference_priors(classes).values()]
         wide = max(drawn.shape[1] for drawn in three)
@@ -417,7 +398,6 @@ class Spread(_BuiltIn):
         return np.stack(padded, axis=1).reshape(-1, wide)[:count]
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
-        """Draw from each of the three in turn."""
         three = [prior.probabilities(K, -(-count // 3), rng=rng) for prior in reference_priors(2).values()]
         return np.stack(three, axis=1).reshape(-1, K)[:count]
 
@@ -426,8 +406,8 @@ class Spread(_BuiltIn):
 class RecordedVotes(Prior):
     """A random question of recorded public votes.
 
-    For the recorded number of voters the histograms are the recorded ones, with classes renamed at random. For another
-    number each voter copies a random voter of a recorded question, independently.
+    Classes are renamed at random. For another number of voters than the recorded one, each voter copies a random voter
+    of a recorded question, independently.
 
     >>> seen = RecordedVotes("two.csv", Votes.of_counts([[3, 0, 1], [2, 2, 0]]))
     >>> seen.text, seen.digest[:8], np.exp(seen.log_probabilities(np.array([[0, 2, 2], [4, 0, 0]]))).round(6).tolist()
@@ -449,7 +429,6 @@ class RecordedVotes(Prior):
 
     @property
     def text(self) -> str:
-        """The prior as ``--prior`` reads it, if its name is that of a file."""
         return f"votes:{self.name}"
 
     def __str__(self) -> str:
@@ -457,10 +436,7 @@ class RecordedVotes(Prior):
         return f"the {found.queries:,} questions that {found.voters:,} voters were asked (SHA-256 {self.digest[:16]}…)"
 
     def log_probabilities(self, counts: Counts) -> Array:
-        """Compute the log of the share of a histogram's partition, over as many histograms as it has, (n, C) → (n,).
-
-        `ValueError` for another number of voters or classes than were recorded.
-        """
+        """Compute the log of the share of a histogram's partition, over as many histograms as it has."""
         self.check_classes(counts.shape[1])
         if np.any(counts.sum(axis=1) != self.votes.voters):
             advice = "for another number of voters such a prior only samples: record as many, or say dirichlet:A"
@@ -473,7 +449,6 @@ class RecordedVotes(Prior):
         return np.asarray(log_shares - log_arrangements(counts))
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
-        """Draw questions, rename their classes, and where K is another number, draw votes."""
         checks.integer_at_least(1, K=K, count=count)
         self.check_classes(classes)
         drawn = self.votes.counts[rng.integers(self.votes.queries, size=count)]
@@ -482,7 +457,7 @@ class RecordedVotes(Prior):
         return np.asarray(rng.permuted(drawn, axis=1))
 
     def check_classes(self, classes: int) -> None:
-        """Raise `ValueError` unless the recorded votes are about this number of classes."""
+        """Raise `ValueError` for another number of classes than the recorded one."""
         if classes != self.votes.counts.shape[1]:
             checks.fail("classes", classes, f"the {self.votes.counts.shape[1]} of the recorded votes")
 
@@ -491,15 +466,12 @@ class RecordedVotes(Prior):
 class _OfVoters(_BuiltIn):
     """Independent voters with the same mean probability of a 1, for two classes."""
 
-    linear: ClassVar[str] = ""  # which texts of the kind have weights
-
     @property
     def mean(self) -> float:
         """The mean of p_i: the law of the number of ones is Binomial(K, mean)."""
         raise NotImplementedError
 
     def log_probabilities(self, counts: Counts) -> Array:
-        """Compute the log of Binomial(K, mean), (n, 2) → (n,)."""
         if counts.shape[1] != 2:
             checks.fail("the prior", self.text, f"one for {counts.shape[1]} classes", "this one is about two")
         with np.errstate(divide="ignore"):
@@ -510,7 +482,8 @@ class _OfVoters(_BuiltIn):
         checks.integer_at_least(1, K=K)
         if not self.has_closed_form:
             advice = "the majority may change sides: only draws give the expected error"
-            checks.fail("the prior", self.text, f"one with a linear expected error{self.linear}", advice)
+            advice += "; uniform:LOW,HIGH has a linear one with 0.5 <= LOW <= HIGH and HIGH > 0.5"
+            checks.fail("the prior", self.text, "one with a linear expected error", advice)
         # α_l − α_{K−l} = α_l·(1 − ((1−p)/p)^{2l−K}), without cancellation
         levels, p = np.arange(K // 2 + 1, K + 1), max(self.mean, 1.0 - self.mean)
         pmf = binomial_pmf(K, p)[K // 2 + 1 :]
@@ -538,7 +511,6 @@ class Independent(_OfVoters):
     low: float = 0.0
     high: float = 1.0
     kind: ClassVar[str] = "uniform"
-    linear: ClassVar[str] = ", uniform:LOW,HIGH with 0.5 <= LOW <= HIGH and HIGH > 0.5"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -550,16 +522,13 @@ class Independent(_OfVoters):
 
     @property
     def has_closed_form(self) -> bool:
-        """Whether no p_i can fall below 1/2."""
         return self.low >= 0.5 and self.high > 0.5
 
     @property
     def mean(self) -> float:
-        """μ."""
         return 0.5 * (self.low + self.high)
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
-        """Draw count × K independent probabilities."""
         checks.integer_at_least(1, K=K, count=count)
         return rng.uniform(self.low, self.high, (count, K))
 
@@ -568,7 +537,7 @@ class Independent(_OfVoters):
 class TwoSided(_OfVoters):
     """Independent p_i ~ U([1 − high, 1 − low] ∪ [low, high]): every voter is decided, either way [D, D.1.3].
 
-    The paper's T_P is (0.7, 1.0). There are no weights: by symmetry every E[α_l − α_{K−l}] is 0.
+    The paper's T_P is (0.7, 1.0). By symmetry every E[α_l − α_{K−l}] is 0.
 
     >>> TwoSided(0.7, 1.0).probabilities(3, 1, rng=np.random.default_rng(0)).round(3)
     array([[0.109, 0.781, 0.712]])
@@ -589,7 +558,6 @@ class TwoSided(_OfVoters):
         return f"independent p_i, each 1 − q or q with q uniform on [{', '.join(self._decimals().values())}]"
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
-        """Draw count × K independent probabilities."""
         checks.integer_at_least(1, K=K, count=count)
         decided = rng.uniform(self.low, self.high, (count, K))
         return np.where(rng.random((count, K)) < 0.5, 1.0 - decided, decided)
@@ -616,18 +584,16 @@ class Point(_OfVoters):
 
     @property
     def mean(self) -> float:
-        """The p."""
         return self.p
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
-        """Repeat p count × K times: draws from an interval of length 0."""
         checks.integer_at_least(1, K=K, count=count)
         return rng.uniform(self.p, self.p, (count, K))
 
 
 @dataclass(frozen=True)
 class StoredPrior(Prior):
-    """The name and the digest of a prior that a file could not keep: it can be recognized, not computed with.
+    """The name and the digest of a prior that a file could not keep: it cannot be computed with.
 
     >>> StoredPrior("beta", "9f0a").weights(3)
     Traceback (most recent call last):
@@ -641,20 +607,18 @@ class StoredPrior(Prior):
 
     @property
     def text(self) -> str:
-        """The name that the prior had."""
         return self.name
 
     def __str__(self) -> str:
         return f"the prior {self.text!r}"
 
-    def _refuse(self, *_: object, **__: object) -> NDArray[Any]:
-        """Refuse: only the name and the digest are known."""
-        return checks.fail("the prior", self.text, "given itself", "the table keeps its name and a digest only")
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        checks.fail("the prior", self.text, "given itself", "the table keeps its name and a digest only")
 
     log_probabilities = sample = weights = probabilities = _refuse
 
     def to_json(self) -> dict[str, str]:
-        """Write name and digest as plain data."""
+        """Write name and digest."""
         return {"kind": _OTHER, "name": self.text, "sha256": self.digest}
 
 
@@ -666,11 +630,9 @@ _KINDS: dict[str, type[_BuiltIn]] = {
 def parse(text: str, classes: int = 2) -> Prior:
     """Read a prior for a number of classes, as ``--prior`` does.
 
-    The texts are those of `usage` of the priors of this module; ``common`` for ``dirichlet`` of two classes;
-    ``votes:FILE`` for recorded public votes, and ``like:FILE`` for the `Led` that is fitted to them.
-
-    `ValueError` if the text is none of these, a number is out of range, or the file holds no such votes; `OSError` if
-    it cannot be read.
+    The texts are the `text` of a prior of this module; ``common`` for ``dirichlet`` of two classes; ``votes:FILE`` for
+    recorded public votes, and ``like:FILE`` for the `Led` that is fitted to them. `ValueError` for other texts, numbers
+    out of range and files without such votes; `OSError` if a file cannot be read.
 
     >>> parse("uniform:0.7,1"), parse("common") == Dirichlet(), parse("dirichlet:0.5", classes=10)
     (Independent(low=0.7, high=1.0), True, Dirichlet(concentration=0.5))
@@ -685,10 +647,14 @@ def parse(text: str, classes: int = 2) -> Prior:
         return Led.fitted(votes) if kind == _LIKE else RecordedVotes(arguments, votes)
     if text == _COMMON and is_law_a_gamma(classes):
         return Dirichlet()
-    prior, numbers = _KINDS.get(kind), _numbers(arguments) if colon else ()
-    if prior is not None and prior.is_about(classes) and numbers is not None:
-        is_complete = len(numbers) == len(fields(prior))
-        if is_complete or (not colon and prior.has_defaults()):
+    prior = _KINDS.get(kind)
+    if prior is not None and prior.is_about(classes):
+        try:
+            numbers = [float(checks.ascii_digits(part)) for part in arguments.split(",")] if colon else []
+        except ValueError:
+            numbers = [math.nan]
+        is_complete = len(numbers) == len(fields(prior)) or (not colon and prior.has_defaults())
+        if is_complete and not any(map(math.isnan, numbers)):
             return prior(*numbers)
     allowed = [prior.usage() for prior in _KINDS.values() if prior.is_about(classes)]
     if is_open(classes):
@@ -701,17 +667,8 @@ def parse(text: str, classes: int = 2) -> Prior:
     return checks.fail("the prior", text, words, f"for example {example}")
 
 
-def _numbers(arguments: str) -> tuple[float, ...] | None:
-    """Read decimals; None if one is none."""
-    try:
-        numbers = tuple(float(checks.ascii_digits(part)) for part in arguments.split(","))
-    except ValueError:
-        return None
-    return None if any(map(math.isnan, numbers)) else numbers
-
-
 def checked(prior: Prior | str, classes: int = 2) -> Prior:
-    """Return a prior for a number of classes, also from its text; `ValueError` for any other.
+    """Return a prior, or that of a text; `ValueError` if it is not about this number of classes.
 
     >>> checked("uniform"), checked("dirichlet:0.5", classes=10)
     (Independent(low=0.0, high=1.0), Dirichlet(concentration=0.5))
@@ -731,9 +688,9 @@ def checked(prior: Prior | str, classes: int = 2) -> Prior:
 
 
 def surrogate_of(prior: Prior) -> Prior | None:
-    """Return the prior whose linear expected error the paper optimizes instead: every p_i moved to max(p_i, 1 − p_i).
+    """Return the prior whose linear expected error the paper optimizes instead: p_i moved to max(p_i, 1 − p_i).
 
-    A prior with linear expected error is its own surrogate; None for a prior without one.
+    A prior with linear expected error is its own surrogate. None if there is no surrogate.
 
     >>> surrogate_of(Independent(0, 1)), surrogate_of(TwoSided(0.7, 1))  # [D, Eq. 202 and 204]
     (Independent(low=0.5, high=1.0), Independent(low=0.7, high=1.0))
@@ -748,7 +705,7 @@ def surrogate_of(prior: Prior) -> Prior | None:
 
 
 def two_sided_of(prior: Prior) -> Prior | None:
-    """Return the prior on both sides of 1/2 of which independent p_i ≥ 1/2 are the surrogate; None for others.
+    """Return the prior on both sides of 1/2 that has this surrogate; None if there is none.
 
     >>> two_sided_of(Independent(0.5, 1)), two_sided_of(Independent(0.7, 1)), two_sided_of(Point(0.8))
     (Independent(low=0.0, high=1.0), TwoSided(low=0.7, high=1.0), None)
@@ -759,24 +716,12 @@ def two_sided_of(prior: Prior) -> Prior | None:
 
 
 def default_of(classes: int) -> Prior:
-    """Return the default prior: every histogram equally likely, or Ewens' law with θ = 1.
-
-    >>> from darrm.problem import OPEN
-    >>> default_of(3), default_of(OPEN)
-    (Dirichlet(concentration=1.0), Ewens(theta=1.0))
-    """
+    """Return the default prior: every histogram equally likely, or Ewens' law with θ = 1."""
     return Ewens() if is_open(classes) else Dirichlet()
 
 
 def is_built_in(prior: object) -> bool:
-    """Whether its text determines a prior. It does not for subclasses, which may have other weights.
-
-    >>> class Doubled(Point):
-    ...     def weights(self, K):
-    ...         return 2.0 * super().weights(K)
-    >>> is_built_in(Point(0.8)), is_built_in(Doubled(0.8)), is_built_in("dirichlet")
-    (True, False, False)
-    """
+    """Whether its text determines a prior. It does not for subclasses, which may have other weights."""
     return type(prior) in {*_KINDS.values(), RecordedVotes}
 
 
@@ -790,13 +735,13 @@ def in_words(prior: Prior) -> str:
 
 
 def to_json(prior: Prior, K: int, classes: int = 2) -> dict[str, str]:
-    """Write a prior for a file about K voters: all of a prior of this module, name and digest of any other."""
+    """Write a prior of this module as it is, any other by its name and its digest for K voters."""
     if isinstance(prior, _BuiltIn | StoredPrior) and type(prior) in {*_KINDS.values(), StoredPrior}:
         return prior.to_json()
     return StoredPrior(str(prior.text), digest_of(prior, K, classes)).to_json()
 
 
-def from_json(data: Any) -> Prior:  # noqa: ANN401 (from JSON)
+def from_json(data: Json) -> Prior:
     """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if malformed.
 
     >>> from_json({"kind": "uniform", "low": "0.6666667", "high": "1"}) == parse("uniform:0.6666667,1")
@@ -819,8 +764,8 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (from JSON)
 
 
 def digest_of(prior: Prior, K: int, classes: int = 2) -> str:
-    """Compute the SHA-256 of a prior's coefficients for K voters, or of a few draws without coefficients."""
-    numbers: NDArray[Any]
+    """Compute the SHA-256 of a prior's coefficients for K voters, or else of a few draws."""
+    numbers: Array | Counts
     if not is_law_a_gamma(classes):
         numbers = prior.sample(K, classes, _DIGEST_DRAWS, rng=np.random.default_rng(0))
     elif prior.has_closed_form:
@@ -854,7 +799,8 @@ def law_of_ones(prior: Prior, K: int) -> Array | None:
     >>> law_of_ones(Dirichlet(), 3).round(12)
     array([0.25, 0.25, 0.25, 0.25])
     """
-    defining = next(kind for kind in type(prior).__mro__ if _MEMBERS & vars(kind).keys())
+    members = {"log_probabilities", "sample", "weights", "probabilities"}
+    defining = next(kind for kind in type(prior).__mro__ if members & vars(kind).keys())
     if not {"log_probabilities", "mean"} & vars(defining).keys():  # a subclass with other weights
         return None
     ones = np.arange(K + 1)
@@ -876,16 +822,3 @@ def log_arrangements(counts: Counts) -> Array:
         run = np.where(ordered[:, place] == ordered[:, place - 1], run + 1.0, 1.0)
         log_ways += math.log(place + 1.0) - np.log(run)  # C!/Πm! as a product: each class by its place in its run
     return log_ways
-
-
-def _climbed(value: Callable[[Array], float], point: Array) -> Array:
-    """Climb in two dimensions by steps that halve when none of the eight directions ascends."""
-    step, height = 1.0, value(point)
-    while step > _LAST_STEP:
-        best = max((point + step * way for way in _COMPASS), key=value)
-        reached = value(best)
-        if reached > height:
-            point, height = best, reached
-        else:
-            step /= 2.0
-    return point

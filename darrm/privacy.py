@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from numbers import Integral, Rational, Real
-from typing import Any, SupportsFloat
+from typing import SupportsFloat
 
 from darrm.util import checks
 
@@ -30,17 +30,10 @@ _TOO_LONG = f"a finite number of at most {_MOST_CHARACTERS} characters and of a 
 
 
 def exact_number(name: str, value: Number) -> Fraction:
-    """Read a number as the fraction that its decimal writing means.
+    """Read a number as the fraction that its decimal writing means; a float counts as its shortest decimal.
 
-    A float counts as its shortest decimal, the one that the user typed; numpy's floats too.
+    `ValueError` if it is no number, not finite, beyond all floats, or has thousands of digits.
 
-    Raises
-    ------
-    ValueError
-        If ``value`` is no number, not finite, beyond all floats, or longer than any number that is meant.
-
-    Examples
-    --------
     >>> exact_number("epsilon", 0.1), exact_number("epsilon", "1e-5")
     (Fraction(1, 10), Fraction(1, 100000))
     >>> exact_number("epsilon", "1e999999999")
@@ -63,7 +56,7 @@ def _advice(value: object) -> str:
     return "give one number; PrivacyParams(epsilon, delta) takes two" if several else ""
 
 
-def _fraction(value: Any) -> Fraction | None:  # noqa: ANN401 (whatever a caller passes for a number)
+def _fraction(value: object) -> Fraction | None:
     """Read a number; None if it is longer than any sensible one."""
     if isinstance(value, bool):
         raise TypeError
@@ -102,7 +95,7 @@ def decimal_text(value: Fraction) -> str:
 def at_most(bound: float | Fraction, digits: int = 5) -> str:
     """Write an upper bound with that number of significant digits, rounded up.
 
-    A float counts as the shortest decimal of the float below it, because sums of floats are rounded up already.
+    A float counts as the decimal of the float below it, because sums of floats are rounded up already.
 
     >>> at_most(2.31252), at_most(0.1 + 0.2), at_most(Fraction(1, 3), 2), at_most(0.00004)
     ('2.3126', '0.3', '0.34', '4e-05')
@@ -158,8 +151,7 @@ class PrivacyParams:
     Warns
     -----
     UserWarning
-        If they are probably swapped: ε below 0.001 and δ of at least 0.01, both with few digits, as people type
-        them.
+        If they are probably swapped: ε below 0.001 and δ of at least 0.01, both with few digits.
 
     Examples
     --------
@@ -200,11 +192,7 @@ class PrivacyParams:
 
     @classmethod
     def of(cls, value: PrivacyPair, name: str = "privacy") -> PrivacyParams:
-        """Return a pair (ε, δ), such as ``(2, 1e-5)`` or ``("2", "1e-5")``, as `PrivacyParams`.
-
-        >>> PrivacyParams.of(("2", "1e-5"))
-        PrivacyParams(epsilon=2, delta=0.00001)
-        """
+        """Return a pair (ε, δ), such as ``(2, 1e-5)``, as `PrivacyParams`."""
         if isinstance(value, PrivacyParams):
             return value
         if not isinstance(value, tuple | list) or len(value) != 2:
@@ -218,19 +206,19 @@ class PrivacyParams:
 
     @property
     def exact_epsilon(self) -> Fraction:
-        """ε as a fraction; `ValueError` if it is infinite, so that no formula uses it by accident."""
+        """ε; `ValueError` if it is infinite, so that no formula uses it by accident."""
         if self.finite_epsilon is None:
             checks.fail("epsilon", math.inf, "a finite number of at least 0", "only voters may be not private")
         return self.finite_epsilon
 
     @property
     def epsilon(self) -> float:
-        """The float nearest to ε; raises `ValueError` if it is infinite."""
+        """The nearest float; `ValueError` if ε is infinite."""
         return float(self.exact_epsilon)
 
     @property
     def delta(self) -> float:
-        """The float nearest to δ."""
+        """The nearest float."""
         return float(self.exact_delta)
 
     @property
@@ -244,12 +232,12 @@ class PrivacyParams:
         return decimal_text(self.exact_delta)
 
     def to_json(self) -> dict[str, str]:
-        """Write the pair as the decimals that were typed."""
+        """Write decimals, as they were typed."""
         return {"epsilon": self.epsilon_text, "delta": self.delta_text}
 
     @classmethod
     def from_json(cls, data: dict[str, str]) -> PrivacyParams:
-        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+        """`KeyError`, `TypeError` or `ValueError` if the data is malformed."""
         return cls(data["epsilon"], data["delta"])
 
     def __repr__(self) -> str:

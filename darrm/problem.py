@@ -1,7 +1,5 @@
 """The problem: `Voters`, `Problem` (one release) and `Workload` (many releases).
 
-Functions take one of these three, never a bare ε together with K, m or δ.
-
 ====================  =================  ==========================================================================
 name                  [D]                meaning
 ====================  =================  ==========================================================================
@@ -24,16 +22,17 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyPair, PrivacyParams, exact_number
 from darrm.subsampling import Subsampling
 from darrm.util import checks
+from darrm.util.files import Json
 
 # a proof looks at γ(l) for all l: a million voters take minutes and a table of 10 MB. Numbers of queries are multiplied
 # as floats, which are exact for integers up to 2^53
 MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 10**6
-_NO_PRIVACY = 1e6
+_NO_PRIVACY = 1e6  # ε of non-private voters in sums
 _ROUNDING = Fraction(1, 2**50)  # tolerance for floats of a caller: m·ε, and 1 − (1 − Δ)^m
 _MOST_CUTS = 200  # candidate cuts in `Voters.rounded`, whose work is quadratic in them
 _M_EPSILON = "the release is m*epsilon-private, at least as one voter is and at most as all are"
@@ -41,7 +40,7 @@ _NO_ALLOWANCE = "voters that are not private have no allowance m: state the targ
 
 
 class Open(int):
-    """The number of classes of open-set answers: voters answer with any string, and no class is listed.
+    """The number of classes of open-set answers: voters answer with any string.
 
     >>> OPEN, OPEN == 0, Problem(Voters(9, PrivacyParams("inf"), overlap=1), PrivacyParams(1), "open").classes
     (open, True, open)
@@ -71,17 +70,16 @@ class Voters:
     overlap
         The largest number of voters that one person's data can influence, 1 … K; None is K, the paper's analysis.
     models
-        True: every voter is a model that is trained once and answers all queries. Its answers share the randomness of
-        the training, so guarantees of single queries do not add up. Retrained models are new voters: give them another
-        account and ledger, because equal `Voters` count as the same models. False: voters draw fresh randomness for
-        every query. Nothing in the votes shows whether this is true.
+        True: voters are models that are trained once and answer all queries. Answers share the randomness of the
+        training, so guarantees of queries do not add up. Equal `Voters` count as the same models: give retrained ones
+        another account and ledger. False: voters draw fresh randomness for every query; the votes cannot show this.
     per_voter
         The guarantee of each voter if they differ, see `Voters.of`; ``each`` is then the weakest of them. Using only
         ``each`` is valid but conservative.
     sampled
-        For voters that resample examples per query, such as prompted language models: the probability that a person is
-        among the examples, or a `darrm.subsampling.Subsampling`. Such voters are non-private and no models, and
-        ``overlap`` counts those that one person influences when included, usually 1.
+        For non-private voters that resample examples per query, such as prompted language models: the probability that
+        a person is among the examples, or a `Subsampling`. ``overlap`` counts the voters that one person influences
+        when included, usually 1.
 
     Examples
     --------
@@ -124,11 +122,7 @@ class Voters:
 
     @classmethod
     def non_private(cls, K: int, overlap: int | None = None, sampled: Subsampling | Number | None = None) -> Voters:
-        """Return voters that guarantee nothing themselves, such as teachers trained on disjoint shards.
-
-        >>> Voters.non_private(250, overlap=1) == Voters(250, PrivacyParams("inf"), overlap=1)
-        True
-        """
+        """Return voters that guarantee nothing themselves, such as teachers trained on disjoint shards."""
         return cls(K, PrivacyParams("inf"), overlap, sampled=sampled)
 
     def __post_init__(self) -> None:
@@ -201,7 +195,7 @@ class Voters:
 
     @property
     def private_groups(self) -> list[tuple[int, PrivacyParams]]:
-        """The groups that have a guarantee."""
+        """The groups with a guarantee."""
         return [(n, each) for n, each in self.groups if each.is_private]
 
     @property
@@ -211,7 +205,7 @@ class Voters:
 
     @property
     def conditional_on_inclusion(self) -> Voters:
-        """The same voters for a person who is among the examples."""
+        """The voters for a person who is among the examples."""
         return self if self.sampled is None else replace(self, sampled=None)
 
     @property
@@ -221,23 +215,21 @@ class Voters:
 
     @property
     def are_private_models(self) -> bool:
-        """Whether they are private models that are trained once: costs of their answers do not add up."""
+        """Whether costs of answers do not add up."""
         return self.models and not self.are_non_private
 
     @property
     def first_majority(self) -> int:
-        """The smallest strict majority of ones, floor(K/2) + 1."""
+        """floor(K/2) + 1."""
         return self.K // 2 + 1
 
     @property
     def num_upper_levels(self) -> int:
-        """The number of free values of γ, at l = floor(K/2) + 1 … K."""
+        """The number of free values of γ."""
         return self.K - self.K // 2
 
     def rounded(self, groups: int) -> Voters:
         """Round ε and Δ up to at most that number of groups, so that the sum of all ε grows least.
-
-        Of more than `_MOST_CUTS` cuts, evenly spread ones and the one at the non-private voters are tried.
 
         >>> hospitals = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.11", "0.5", "0.45", "0.4")])
         >>> [(n, each.epsilon) for n, each in hospitals.rounded(2).groups]
@@ -250,7 +242,7 @@ class Voters:
         ends = [0, *accumulate(len(list(each)) for _, each in groupby(per_voter))]
         non_private = sum(not each.is_private for each in per_voter)
         ends = sorted({*ends[:: -(-len(ends) // _MOST_CUTS)], non_private, self.K})
-        sizes = [_size(each) for each in per_voter]
+        sizes = [min(each.epsilon, _NO_PRIVACY) if each.is_private else _NO_PRIVACY for each in per_voter]
         sums = [0.0, *accumulate(sizes)]
         # grown[i] is the growth of the first i groups, and cuts[i] lists the starts of its parts
         grown, cuts = [0.0] + [math.inf] * (len(ends) - 1), [list[int]() for _ in ends]
@@ -287,8 +279,8 @@ class Voters:
         noun = "voter" if self.K == 1 else "voters"
         return f"{self.K:,} {noun}, {each}{models}; one person's data reach {reach} of them{anew}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Write the voters as plain data, ε and Δ as exact decimals; defaults are omitted."""
+    def to_json(self) -> dict[str, Json]:
+        """Write ε and Δ as exact decimals; defaults are omitted."""
         overlap = {} if self.overlap is None else {"overlap": self.overlap}
         differ = self.per_voter is not None
         per_voter = {"own": [{"voters": n, **each.to_json()} for n, each in self.groups]} if differ else {}
@@ -297,8 +289,8 @@ class Voters:
         return {"K": self.K, "each": self.each.to_json(), **per_voter, **overlap, **models, **sampled}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Voters:
-        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+    def from_json(cls, data: dict[str, Json]) -> Voters:
+        """`KeyError`, `TypeError` or `ValueError` if the data is malformed."""
         each, per_voter = PrivacyParams.from_json(data["each"]), None
         if "own" in data:
             numbers = [entry["voters"] for entry in data["own"]]
@@ -360,14 +352,10 @@ must be (0.5, 1e-05)-differentially private.
         if self.target.exact_epsilon > LARGEST_EXPONENT:
             advice = "e^(m*epsilon) would overflow, and such a target protects nobody"
             checks.fail("target.epsilon (m * epsilon)", self.target.epsilon, f"at most {LARGEST_EXPONENT}", advice)
-        if self._are_private_alike:
+        if self.voters.each.is_private and self.voters.per_voter is None:
             self._check_allowance()
         elif self.target.exact_epsilon == 0:  # noise can make the release more private than the weakest voter
             checks.fail("target.epsilon", 0, "positive")
-
-    @property
-    def _are_private_alike(self) -> bool:
-        return self.voters.each.is_private and self.voters.per_voter is None
 
     @property
     def has_noise_function(self) -> bool:
@@ -376,7 +364,7 @@ must be (0.5, 1e-05)-differentially private.
 
     @property
     def conditional_on_inclusion(self) -> Problem:
-        """The same problem for a person who is among the examples; proofs are about it."""
+        """The problem for a person who is among the examples; proofs are about it."""
         voters = self.voters
         if voters.sampled is None:
             return self
@@ -395,21 +383,11 @@ must be (0.5, 1e-05)-differentially private.
 
     @classmethod
     def from_allowance(cls, voters: Voters, m: Number, delta: Number | None = None, classes: int = 2) -> Problem:
-        """State the problem as in the paper: the target is (m·ε, δ).
+        """State the problem as in the paper: the target of private voters is (m·ε, δ).
 
-        Parameters
-        ----------
-        voters
-            Private voters.
-        m
-            The privacy allowance, a real number in [1, K]; relative to the largest ε and Δ if voters differ.
-        delta
-            δ of the target; by default 1 − (1 − Δ)^m, rounded down to 15 significant digits.
-        classes
-            The number C of classes.
+        The allowance m is a real number in [1, K], relative to the largest ε and Δ if voters differ. By default δ is
+        1 − (1 − Δ)^m, rounded down to 15 significant digits.
 
-        Examples
-        --------
         >>> Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), m=3).target
         PrivacyParams(epsilon=0.3, delta=0.000029999700001)
         """
@@ -424,14 +402,14 @@ must be (0.5, 1e-05)-differentially private.
 
     @property
     def exact_m(self) -> Fraction:
-        """The privacy allowance m relative to the largest ε, as a fraction; `ValueError` for non-private voters."""
+        """The allowance m relative to the largest ε; `ValueError` for non-private voters."""
         if not self.voters.each.is_private:
             raise ValueError(_NO_ALLOWANCE)
         return self.target.exact_epsilon / self.voters.each.exact_epsilon
 
     @property
     def m(self) -> float:
-        """The privacy allowance, target.epsilon / each.epsilon."""
+        """The allowance as a float."""
         return float(self.exact_m)
 
     @property
@@ -452,13 +430,13 @@ must be (0.5, 1e-05)-differentially private.
         private = f"{self.target}-differentially private"
         return f"{self.voters}. The released {what} must be {private}{allowance}{tie}."
 
-    def to_json(self) -> dict[str, Any]:
-        """Write the problem as plain data; `darrm/schemas/gamma_table.json` describes it."""
+    def to_json(self) -> dict[str, Json]:
+        """Write plain data; `darrm/schemas/gamma_table.json` describes it."""
         return {**self.voters.to_json(), **_named(self.classes), "target": self.target.to_json()}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Problem:
-        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+    def from_json(cls, data: dict[str, Json]) -> Problem:
+        """`KeyError`, `TypeError` or `ValueError` if the data is malformed."""
         return cls(Voters.from_json(data), PrivacyParams.from_json(data["target"]), data.get("classes", 2))
 
 
@@ -475,11 +453,9 @@ class Workload:
     total
         The budget (ε, δ) of all Q answers together, ε > 0.
     classes
-        The number C ≥ 2 of classes, or ``"open"``, as for `Problem`. Plans for more than two classes need non-private
-        voters or private models.
+        As for `Problem`. Plans for more than two classes need non-private voters or private models.
     missing
-        How many of the K votes are usually missing, 0 … K − 1: the majority is then that of the others. The budget is
-        that of K votes.
+        How many of the K votes are usually missing, 0 … K − 1: the majority is then that of the others.
 
     Examples
     --------
@@ -518,26 +494,21 @@ class Workload:
 
     @property
     def has_noise_function(self) -> bool:
-        """Whether there are two classes, as `Problem.has_noise_function`."""
+        """Whether there are two classes."""
         return is_law_a_gamma(self.classes)
 
     def problem(self, target: PrivacyParams) -> Problem:
         """Return the problem of one ``target``-private query; `ValueError` if there is none."""
         return Problem(self.voters, target, self.classes)
 
-    def to_json(self) -> dict[str, Any]:
-        """Write the workload as plain data."""
+    def to_json(self) -> dict[str, Json]:
+        """Write plain data."""
         missing = {"missing": self.missing} if self.missing else {}
         asked = {**_named(self.classes), "queries": self.queries, **missing, "total": self.total.to_json()}
         return {**self.voters.to_json(), **asked}
 
 
 def is_law_a_gamma(classes: int) -> bool:
-    """Whether the law of that number of classes is a noise function γ: only for two classes.
-
-    >>> is_law_a_gamma(2), is_law_a_gamma(3)
-    (True, False)
-    """
     return classes == 2
 
 
@@ -562,28 +533,18 @@ def checked_classes(classes: int | str, voters: Voters) -> int:
 
 
 def classes_to_json(classes: int) -> int | str:
-    """Write the number of classes as plain data.
-
-    >>> classes_to_json(3), classes_to_json(OPEN)
-    (3, 'open')
-    """
     return repr(OPEN) if is_open(classes) else classes
 
 
 def classes_in_words(classes: int) -> str:
-    """Write the number of classes as words.
-
-    >>> classes_in_words(1000), classes_in_words(OPEN)
-    ('1,000 classes', 'open answers')
-    """
     return "open answers" if is_open(classes) else f"{classes:,} classes"
 
 
 def answer_in_words(classes: int) -> str:
     """Name the winner of a vote: a majority of two classes, a plurality of more.
 
-    >>> answer_in_words(2), answer_in_words(10), answer_in_words(OPEN)
-    ('majority', 'plurality of 10 classes', 'plurality of open answers')
+    >>> answer_in_words(2), answer_in_words(10)
+    ('majority', 'plurality of 10 classes')
     """
     return "majority" if is_law_a_gamma(classes) else f"plurality of {classes_in_words(classes)}"
 
@@ -594,11 +555,6 @@ def _named(classes: int) -> dict[str, int | str]:
 
 def _strength(each: PrivacyParams) -> tuple[bool, Fraction, Fraction]:
     return not each.is_private, each.finite_epsilon or Fraction(0), each.exact_delta
-
-
-def _size(each: PrivacyParams) -> float:
-    """Return the size of a voter in `Voters.rounded`: ε, and a large number for non-private voters."""
-    return min(each.epsilon, _NO_PRIVACY) if each.is_private else _NO_PRIVACY
 
 
 def _satisfied_by_all(guarantees: Sequence[PrivacyParams]) -> PrivacyParams:

@@ -27,10 +27,10 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
-from typing import Any
 
 from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, decimal_text, exact_number
 from darrm.util import checks
+from darrm.util.files import Json
 
 SCHEMES = {"poisson": "add or remove one person", "fixed": "replace one person"}
 _LEAST_RATE = Fraction(1, 10**15)  # one record among more than the people alive
@@ -78,7 +78,7 @@ class Subsampling:
 
     @classmethod
     def of(cls, rate: Number | Subsampling) -> Subsampling:
-        """Return a sampling as it is, and a number as Poisson sampling of one record a person."""
+        """Return a number as Poisson sampling of one record a person."""
         return rate if isinstance(rate, Subsampling) else cls(exact_number("the sampling rate", rate))
 
     @property
@@ -127,14 +127,14 @@ class Subsampling:
             f"a person is among the examples of a question with probability {rate}{drawn}; neighbors {self.neighbors}"
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Write it as plain data."""
+    def to_json(self) -> dict[str, Json]:
+        """Write plain data."""
         records = {} if self.records == 1 else {"records": self.records}
         return {"rate": decimal_text(self.record_rate), "scheme": self.scheme, **records}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Subsampling:
-        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+    def from_json(cls, data: dict[str, Json]) -> Subsampling:
+        """`KeyError`, `TypeError` or `ValueError` if the data is malformed."""
         if not isinstance(data, dict) or not isinstance(data["rate"], str) or set(data) - {"rate", "scheme", "records"}:
             checks.fail("sampled", str(data), 'like {"rate": "0.004", "scheme": "poisson"}')
         return cls(exact_number("the sampling rate", data["rate"]), data["scheme"], data.get("records", 1))

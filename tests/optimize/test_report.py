@@ -279,6 +279,12 @@ def test_what_missing_votes_do(tmp_path: Path) -> None:
     assert "missing" not in json.loads(printed([*arguments[:6], "--format", "json"]))
 
 
+def test_a_report_on_many_rows_is_no_wider_than_a_screen() -> None:
+    table = load_table(Problem.from_allowance(Voters(301, PrivacyParams("0.1", "1e-5")), 1))
+    lines = GammaReport(table, ()).text(None).splitlines()
+    assert max(map(len, lines)) == 100
+
+
 def test_many_missing_votes_are_shown_in_few_lines() -> None:
     table = load_table(Problem.from_allowance(Voters(101, PrivacyParams("0.1", "1e-5")), 10))
     rows = with_missing(table, priors.Dirichlet(), range(101))
