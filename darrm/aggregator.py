@@ -78,6 +78,7 @@ def load_release(path: str | os.PathLike[str]) -> Released:
 
 
 def release_of(data: Json) -> Released:
+    """Read a file's document; `TableError` as `load_release`."""
     data = without_claims(data)
     named = data.get("format") if isinstance(data, dict) else None
     if named == noisy_maximum.FORMAT:
@@ -88,6 +89,7 @@ def release_of(data: Json) -> Released:
 
 
 def without_claims(data: Json) -> Json:
+    """Leave out the claims of a plan."""
     return {name: value for name, value in data.items() if name != CLAIMS} if isinstance(data, dict) else data
 
 

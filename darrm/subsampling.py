@@ -48,9 +48,9 @@ class Subsampling:
     record_rate
         The probability in [1e-15, 1] that one record is among the examples of a query.
     scheme
-        ``"poisson"``: each record is included independently, and neighbors add or remove one person; ``"fixed"``: a
-        fixed number of records without replacement, ``record_rate`` of all, and neighbors replace one person. Costs
-        under different schemes are never added up.
+        ``"poisson"``: records are included independently, and neighbors add or remove one person; ``"fixed"``: a fixed
+        number without replacement, ``record_rate`` of all, and neighbors replace one person. Costs under different
+        schemes are never added up.
     records
         The largest number of records of one person; they can influence as many voters.
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import click
 
@@ -182,7 +183,7 @@ def optimize(
             tables[0].save(output.path)
     if len(tables) > 1 or output.format == "csv":
         output.print(
-            text=lambda: rows_text(tables), document=lambda: rows_document(tables), rows=lambda: rows_data(tables)
+            text=partial(rows_text, tables), document=partial(rows_document, tables), rows=partial(rows_data, tables)
         )
     else:
         _print_report(tables[0], missing, who.remark, output)
@@ -194,7 +195,7 @@ def _print_report(table: Table, missing: int | None, remark: str, output: Output
         report = report_of(table, numbers, line.show, everything=output.everything, remark=remark)
     if output.plot is not None and isinstance(report, GammaReport):
         report.plot(output.plot)
-    output.print(text=lambda: report.text(output.path), document=lambda: report.document(output.path))
+    output.print(text=partial(report.text, output.path), document=partial(report.document, output.path))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,13 +1,12 @@
 """Find the best noise function for a problem, with its proof and an optimality bound.
 
-`optimize_table` passes a request to the program that solves it. It trusts no solver: privacy comes from the proof, and
-the optimality bound is recomputed from the duals, which the table keeps.
+No solver is trusted: privacy comes from the proof, and the optimality bound is recomputed from the duals in the table.
 
 **Why the free optimum is not monotone.** The rows limit E_p[g] − c·E_{p'}[g], which measures how g *changes* under
 small moves of the number of ones. Expectations smooth γ, so a γ that alternates between 1 and 0 near the tie has the
 same smoothed slope as a γ that rises gently. The program is linear, so it prefers corners: γ = 1 at the level with
-the largest weight under the prior, and γ = 0 next to it as compensation. If each single l matters (auditors, few
-voters), choose ``shape="monotone"``: γ then never decreases towards unanimity, for a few percent more expected error.
+the largest weight under the prior, and γ = 0 next to it. If each single l matters, choose ``shape="monotone"``, for a
+few percent more expected error.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -52,24 +51,20 @@ def optimize_table(
     problem
         Voters, target and classes. With more than two classes only ``prior``, ``options`` and ``report`` apply.
     K, m, each
-        Instead of a problem: the number of voters, the privacy allowance, and the guarantee of each voter; by default
-        11, 3 and (0.1, 1e-5), the paper's example.
+        Instead of a problem; by default 11, 3 and (0.1, 1e-5), the paper's example.
     prior
-        The public prior on the voters; by default independent p_i ~ U[0.5, 1], the paper's surrogate of U[0, 1].
+        The public prior on the voters; by default independent p_i ~ U[0.5, 1].
     shape
-        ``"free"``, or ``"monotone"`` for a γ that never decreases from the tie to unanimity. By default free, but
-        monotone if voters differ: their free γ are not known.
+        ``"free"``, or ``"monotone"``: γ never decreases from the tie to unanimity, the default if voters differ.
     objective
-        ``"expected-error"``: the expected error under the prior [D, Eq. 2]. It is linear in γ if no p_i is below 1/2 or
-        all are equal; else its absolute value is fitted to draws of the prior. ``"surrogate"``: the linear objective
-        that the paper solves for a prior on both sides of 1/2, `darrm.priors.surrogate_of`.
+        ``"expected-error"`` under the prior [D, Eq. 2]: linear in γ if no p_i is below 1/2 or all are equal, else
+        fitted to draws, absolute value included. ``"surrogate"``: the paper's linear one, `darrm.priors.surrogate_of`.
     solver
         ``"production"`` generates rows; ``"reference"`` lists every row of Lemma 5.1 and needs cvxpy.
     options
         When to stop; they change no guarantee.
     draws
-        Of a prior without linear expected error; as many held-out draws estimate the result. By default 20,000 for few
-        voters, down to 5,000 for many.
+        Of a prior without linear expected error, by default 20,000 to 5,000; as many held-out ones estimate the result.
     rng
         Of these draws, with a fixed seed by default. It draws nothing private.
     report
@@ -85,8 +80,7 @@ def optimize_table(
     Raises
     ------
     ValueError
-        If there are more voters than `check_size` allows, the prior has no surrogate, or the reference solver would
-        have to sample.
+        If there are too many voters, the prior has no surrogate, or the reference solver would have to sample.
     SolveError
         If the reference solver fails. The production solver always returns its best proven γ.
 
@@ -139,13 +133,9 @@ def optimize_many(
 ) -> list[Table]:
     """Find and prove the noise functions with the smallest expected errors for many problems.
 
-    Neighboring problems have nearly the same active rows. So a solve starts from those of the previous problem with the
-    same K, ε, Δ and overlap: sort a sweep by m. A row counts voters at corners, so it is a row of both problems, and
-    every table is proved separately.
-
-    ``prior``, ``shape`` and ``options`` are those of `optimize_table`. ``jobs`` is the number of processes, −1 for one
-    per core; other values than 1 need joblib (the extra ``sampling``). The tables do not depend on it. `ValueError` if
-    an item is not a `Problem`, joblib is missing, or `optimize_table` raises it.
+    A solve starts from the active rows of the previous problem with the same voters: sort a sweep by m. This changes
+    no table. ``jobs`` is the number of processes, −1 for one per core; others than 1 need joblib (the extra
+    ``sampling``). `ValueError` as `optimize_table`.
 
     >>> from darrm import PrivacyParams, Voters
     >>> voters = Voters(5, PrivacyParams(0.1))

@@ -18,8 +18,6 @@ at every z. With r_t = h_t/h'_t at z, the coefficients are k_t α r_t^{α−1} o
 solve starts from the half-planes at the exponential mechanism that the budget allows. For a violated point it adds the
 half-plane at the boundary of the set, on the line from the point to a random answer, (1/C, 1/C), with E = 1 < B.
 
-Measured on one busy core, one query of non-private voters: 2 s at C = 3, K = 101, 6 s at C = 4, K = 50, 13 s at C = 5,
-K = 30, and 6 s at C = 10, K = 20.
 """
 
 import math
@@ -122,8 +120,7 @@ def optimize_plurality(
 class PluralityOptimum:
     """The best law for one order and Rényi budget; a proposal, like every `PluralityLaw`.
 
-    No law with this divergence and all probabilities at least `SMALLEST_PROBABILITY` has an accuracy above ``bound``,
-    up to the rounding of the solver's multipliers.
+    ``bound`` is on laws with all probabilities at least `SMALLEST_PROBABILITY`, up to the solver's rounding.
     """
 
     law: PluralityLaw
@@ -140,10 +137,9 @@ def optimize_plurality_under_renyi(
     *,
     options: SolveOptions = FINE,
 ) -> PluralityOptimum:
-    """Find the plurality with the largest accuracy among those with a Rényi divergence of one order within a budget.
+    """Find the plurality with the largest accuracy whose Rényi divergence of order α > 1 is within a budget ρ > 0.
 
-    ``order`` is α > 1 and ``budget`` ρ > 0. `ValueError` if an argument is outside its range, the problem is larger
-    than `check_size` allows, or the prior can only sample.
+    `ValueError` if the problem is larger than `check_size` allows, or the prior can only sample.
 
     >>> from darrm import PrivacyParams
     >>> from darrm.priors import Dirichlet

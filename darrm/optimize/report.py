@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
@@ -411,7 +411,12 @@ def _short_proof(table: Table, optimality: Optimality) -> str:
 def _values(table: Table, entries: Sequence[Entry], prior: Prior, second: Prior | None) -> str:
     shown = {entry.name + ("*" if entry.remark else ""): entry for entry in entries if entry.table is not None}
     columns = {name: entry.table.gamma.half for name, entry in shown.items() if entry.table is not None}
-    values = _level_table(table.gamma.levels.tolist(), columns)
+    lines = [
+        f"{level:>8}" + "".join(f"{values[place]:>{_COLUMN}.4f}" for values in columns.values())
+        for place, level in enumerate(table.gamma.levels.tolist())
+    ]
+    head = f"{'l':>8}" + "".join(f"{name:>{_COLUMN}}" for name in columns)
+    values = "\n".join([head, *_shortened(lines, "--output or --format json")])
     shares = "".join(f"{_short(entry.share_right):>{_COLUMN}}" for entry in shown.values())
     errors = "".join(f"{_short(entry.expected_error):>{_COLUMN}}" for entry in shown.values())
     coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size)).share_right(prior)
@@ -468,15 +473,6 @@ def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
             f"{how}: {kinds}\n"
         )
     return found
-
-
-def _level_table(levels: Sequence[int], columns: Mapping[str, Array]) -> str:
-    lines = [
-        f"{level:>8}" + "".join(f"{values[place]:>{_COLUMN}.4f}" for values in columns.values())
-        for place, level in enumerate(levels)
-    ]
-    head = f"{'l':>8}" + "".join(f"{name:>{_COLUMN}}" for name in columns)
-    return "\n".join([head, *_shortened(lines, "--output or --format json")])
 
 
 def _shortened(lines: Sequence[str], elsewhere: str) -> list[str]:

@@ -49,7 +49,7 @@ class Setting:
 
 
 def available_sizes() -> tuple[int, ...]:
-    """List the numbers of voters for which there are stored tables, in ascending order.
+    """List the numbers of voters of the stored tables.
 
     >>> available_sizes()
     (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101, 201, 251, 301, 501, 1001)
@@ -142,7 +142,19 @@ def _stored_json(problem: Problem, shape: str, prior: Prior) -> Document | None:
         key = (problem.exact_m, voters.each.epsilon_text, voters.each.delta_text, shape)
         for entry in data["tables"]:
             if (entry["m"], entry["epsilon"], entry["delta"], entry["shape"]) == key:
-                return _table_json(problem, entry, data)
+                return {
+                    "format": KINDS[NoiseFunction].format,
+                    "version": VERSION,
+                    "problem": problem.to_json(),
+                    **{name: entry[name] for name in ("gamma", "checksum")},
+                    "certificate": {"scale": entry["scale"]},
+                    "optimality": {
+                        "prior": data["prior"],
+                        "objective": "linear",
+                        **{name: entry[name] for name in ("shape", *_OPTIMALITY)},
+                    },
+                    "provenance": data["provenance"],
+                }
     wanted = PaperSetting(problem, prior, shape)
     return next((entry for setting, entry in _paper_entries() if setting == wanted), None)
 
@@ -193,24 +205,6 @@ def _entry(setting: Setting, table: Table) -> Document:
     }
 
 
-def _table_json(problem: Problem, entry: dict[str, Json], library: dict[str, Json]) -> Document:
-    return {
-        "format": KINDS[NoiseFunction].format,
-        "version": VERSION,
-        "problem": problem.to_json(),
-        "gamma": entry["gamma"],
-        "checksum": entry["checksum"],
-        "certificate": {"scale": entry["scale"]},
-        "optimality": {
-            "prior": library["prior"],
-            "objective": "linear",
-            "shape": entry["shape"],
-            **{name: entry[name] for name in _OPTIMALITY},
-        },
-        "provenance": library["provenance"],
-    }
-
-
 def _read(name: str) -> dict[str, Json]:
     try:
         packed = resources.files("darrm").joinpath("tables", name).read_bytes()
@@ -247,13 +241,10 @@ def _miss(problem: Problem, shape: str, prior: Prior) -> str:
     asked = f"K = {K}, m = {m:g}, each = {each}, shape = {shape!r}"
     return (
         f"there is no stored table for {asked}; near are "
-        + "; ".join(_difference(setting, K, m) for setting in nearest)
+        + "; ".join(
+            ", ".join([f"K = {near.K}"] * (near.K != K) + [f"m = {near.m}"] * (near.m != m) + [f"each = {near.each}"])
+            for near in nearest
+        )
         + f"; optimize_table computes it, or darrm optimize --K {K} --m {m:g} --epsilon {each.epsilon_text} "
         f"--each-delta {each.delta_text} --shape {shape} --output FILE"
     )
-
-
-def _difference(setting: Setting, K: int, m: float) -> str:
-    parts = [f"K = {setting.K}"] if setting.K != K else []
-    parts += [f"m = {setting.m}"] if setting.m != m else []
-    return ", ".join([*parts, f"each = {setting.each}"])

@@ -53,23 +53,11 @@ _BLOCK = 2**16  # queries answered at a time
 
 
 class Release:
-    """Release labels with the law of a table; for two classes the majority with probability γ(l), else a fair coin.
+    """Release labels with the proven law of a table: for two classes the majority with probability γ(l), else a coin.
 
     The guarantee is that of one query. Guarantees of several queries add up if voters draw fresh randomness for each,
     but not for trained models (docs/trained-models.md); the accountant handles both.
 
-    Parameters
-    ----------
-    table
-        A proven law.
-
-    Raises
-    ------
-    ValueError
-        If ``table`` is no `Table`.
-
-    Examples
-    --------
     >>> from darrm import PrivacyParams, Problem, Voters, certify
     >>> from darrm.majority import baselines
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
@@ -115,11 +103,11 @@ class Release:
         return self._table.problem.target
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Describe the cost of queries; see `darrm.table.release.charge_of`."""
+        """Describe the cost of queries for any data."""
         return charge_of(self._table, queries)
 
     def to_json(self) -> dict[str, Json]:
-        """Write the table as plain data."""
+        """Write the table."""
         return self._table.to_json()
 
     def probability_of_one(self, ones: int) -> Fraction:
@@ -135,8 +123,7 @@ class Release:
     def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one label for each query, as `Aggregator.release`.
 
-        The votes are those of K voters about C classes: `Votes`, or a (Q, K) array of labels 0 … C − 1 or booleans.
-        Missing votes are drawn uniformly, again in each release, if the votes allow them.
+        Votes may be a (Q, K) array of labels 0 … C − 1 or booleans. Missing votes are drawn uniformly in each release.
         """
         if isinstance(self._sampler, _Coins):
             given = votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)
@@ -155,14 +142,14 @@ def _sampler_of(law: Law) -> _Coins | _Groups | _Leads:
 
 
 class _Coins:
-    """Of a γ: Pr[the answer is not the majority | l] = (1 − γ(l))/2; at a tie this is 1/2, and the coin decides."""
+    """Of a γ: Pr[the answer is not the majority | l] = (1 − γ(l))/2, which is 1/2 at a tie."""
 
     def __init__(self, gamma: NoiseFunction) -> None:
         self.K = gamma.K
         self.lies = ExactCoins([(1 - Fraction(float(value))) / 2 for value in gamma.full])
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Answer every query by the number of a class: (Q,)."""
+        """Answer every query by the number of a class, or of a string's column, or by `ABSTAIN`: (Q,)."""
         ones = votes.impute_missing(rng=rng).ones
         told = (2 * ones > self.K) ^ self.lies.flip(ones, source=os.urandom if rng is None else rng.bytes)
         return told.astype(np.int64)
@@ -184,7 +171,6 @@ class _Groups:
         self.votes[partitions.blocks, column] = partitions.votes
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Answer every query by the number of a class: (Q,)."""
         below, votes = uniform_below(rng), votes.impute_missing(rng=rng)
         answers = [np.empty(0, dtype=np.int64)]
         answers += [
@@ -205,7 +191,6 @@ class _Groups:
 
 class _Strings(_Groups):
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
         return columns_of(votes, self._draw, uniform_below(rng))
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
@@ -222,7 +207,6 @@ class _Leads:
         self.law = law
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
         return columns_of(votes, self._draw, uniform_below(rng))
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:

@@ -66,7 +66,7 @@ class Table:
 
     @property
     def gamma(self) -> NoiseFunction:
-        """The law of two classes as a noise function; `ValueError` for a law on histograms."""
+        """The law of two classes; `ValueError` for a law on histograms."""
         if not isinstance(self.law, NoiseFunction):
             advice = "this table's law is on histograms: table.law"
             checks.fail("table.gamma", checks.Found("no γ"), "asked of a table of two classes", advice)
@@ -90,7 +90,7 @@ class Table:
     def __call__(self, votes: Sequence[int] | Sequence[Sequence[int]] | NDArray[np.integer]) -> Array: ...
 
     def __call__(self, votes: ArrayLike) -> float | Array:
-        """Return γ(l) for a number of ones; of more classes the probability of each answer for a histogram of votes."""
+        """Return γ(l) for a number of ones; else the probability of each answer for a histogram of votes."""
         return self.law(np.asarray(votes)) if isinstance(self.law, NoiseFunction) else self._answers(votes)
 
     def _answers(self, votes: ArrayLike) -> Array:
@@ -103,10 +103,7 @@ class Table:
         return probabilities[0] if counts.ndim == 1 else probabilities
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw γ over the number of ones, for two classes; the figure, which is also saved if a path is named.
-
-        Needs matplotlib.
-        """
+        """Draw γ over the number of ones, for two classes, and save the figure if a path is named; needs matplotlib."""
         return plot_noise_functions(self.problem, [("γ", 0, self.gamma)], None if path is None else Path(path))
 
     @property
@@ -119,12 +116,12 @@ class Table:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256, in hexadecimal, of problem and law as JSON; ledgers and auditors identify a table by it."""
+        """The SHA-256 of problem and law as JSON; ledgers and auditors identify a table by it."""
         return checksum_of(self._content())
 
     @cached_property
     def profile(self) -> PrivacyProfile | None:
-        """The exact privacy profile of one query: the worst divergence for each ε; None if it bounds nothing."""
+        """The exact privacy profile of one query; None if it bounds nothing."""
         certain = evidence.profile_of(self.problem.conditional_on_inclusion, self.law)
         sampling = self.problem.voters.sampled
         return certain if certain is None or sampling is None else amplified_profile(certain, sampling)
@@ -145,7 +142,7 @@ class Table:
         return Table(self.problem, self.law, self.certificate, proved, dict(provenance), _PROVED)
 
     def to_json(self) -> dict[str, Json]:
-        """Write the table as plain data; floats keep their exact value, ε and δ their decimals."""
+        """Write floats with their exact value, ε and δ with their decimals."""
         proved, optimality = self.problem.conditional_on_inclusion, self.optimality
         return {
             "format": kind_of(self.law).format,
@@ -190,25 +187,20 @@ class Table:
         return cls(problem, law, certificate, None, {}, _PROVED).with_optimality(optimality, provenance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a file, replacing an old one in one step."""
+        """Write the table to a file, atomically."""
         write_document(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Table:
         """Read a table from a file and prove it again.
 
-        Raises
-        ------
-        TableError
-            If the file holds no valid table; ``field`` names the wrong field.
-        OSError
-            If the file cannot be read.
+        `TableError` if the file holds no valid table; ``field`` names the wrong field. `OSError` if it cannot be read.
         """
         return cls.from_json(read_document(path))
 
 
 def certify(problem: Problem, law: Law) -> Table:
-    """Prove a law private, after mixing it with the least random guessing that makes it private (a γ is scaled down).
+    """Prove a law private, mixed with the least random guessing that makes it private (a γ is scaled down).
 
     `ValueError` if law and problem disagree about voters or classes, or there are too many neighbors to list.
 
