@@ -5,7 +5,6 @@ range, so "Raises" sections name only other causes.
 """
 
 import copyreg
-from typing import Any
 
 __all__ = [
     "BudgetExceededError",
@@ -24,7 +23,7 @@ __all__ = [
 class DarrmError(Exception):
     """Base class of the project's own errors."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Cross into processes and copies as it is: `Exception` would call the class with the message alone."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 

@@ -203,6 +203,13 @@ class Dirichlet(_BuiltIn):
         return np.repeat(rng.beta(self.concentration, self.concentration, (count, 1)), K, axis=1)
 
 
+def _check_public(votes: Votes) -> None:
+    checks.instance(Votes, votes=votes, advice="say Votes.of_counts(counts) or Votes.read(file)")
+    require_votes(votes)
+    if not votes.queries:
+        checks.fail("votes", votes, "of at least one query")
+
+
 @dataclass(frozen=True)
 class Led(_BuiltIn):
     """One class leads: voters choose with probabilities from a Dirichlet law with ``leader`` more for a random class.
@@ -234,10 +241,7 @@ class Led(_BuiltIn):
         >>> Led.fitted(Votes.of_counts(Led(6, 0.2).sample(40, 5, 300, rng=np.random.default_rng(1))))
         Led(leader=5.32, others=0.197)
         """
-        checks.instance(Votes, votes=votes, advice="say Votes.of_counts(counts) or Votes.read(file)")
-        require_votes(votes)
-        if not votes.queries:
-            checks.fail("votes", votes, "of at least one query")
+        _check_public(votes)
         counts, times = np.unique(np.sort(votes.counts, axis=1), axis=0, return_counts=True)
 
         def likelihood(logs: Array) -> float:
@@ -419,10 +423,7 @@ class RecordedVotes(Prior):
     digest: str = field(init=False)  # SHA-256 of the counts
 
     def __post_init__(self) -> None:
-        checks.instance(Votes, votes=self.votes, advice="say Votes.of_counts(counts) or Votes.read(file)")
-        require_votes(self.votes)
-        if not self.votes.queries:
-            checks.fail("votes", self.votes, "of at least one query")
+        _check_public(self.votes)
         counts = np.ascontiguousarray(self.votes.counts, dtype="<i8")
         shape = ",".join(map(str, counts.shape)).encode()
         object.__setattr__(self, "digest", hashlib.sha256(shape + counts.tobytes()).hexdigest())

@@ -319,11 +319,6 @@ class Problem:
         The number C ≥ 2 of classes; or ``"open"``, stored as `OPEN`: voters answer with any string, and the release is
         the string of a voter or no answer. Open-set answers need non-private voters.
 
-    Raises
-    ------
-    ValueError
-        If a value is out of its range, or e^{mε} overflows.
-
     Examples
     --------
     >>> problem = Problem(Voters(11, PrivacyParams(0.1, 1e-5)), PrivacyParams(0.3, 3e-5))
@@ -352,10 +347,17 @@ must be (0.5, 1e-05)-differentially private.
         if self.target.exact_epsilon > LARGEST_EXPONENT:
             advice = "e^(m*epsilon) would overflow, and such a target protects nobody"
             checks.fail("target.epsilon (m * epsilon)", self.target.epsilon, f"at most {LARGEST_EXPONENT}", advice)
-        if self.voters.each.is_private and self.voters.per_voter is None:
-            self._check_allowance()
-        elif self.target.exact_epsilon == 0:  # noise can make the release more private than the weakest voter
-            checks.fail("target.epsilon", 0, "positive")
+        if not self.voters.each.is_private or self.voters.per_voter is not None:
+            if self.target.exact_epsilon == 0:  # noise can make the release more private than the weakest voter
+                checks.fail("target.epsilon", 0, "positive")
+            return
+        if not 1 - _ROUNDING <= self.exact_m <= self.voters.K * (1 + _ROUNDING):  # m·ε of floats is a rounding off
+            allowed = f"in [1, K] = [1, {self.voters.K}]"
+            checks.fail("m", float(self.exact_m), allowed, f"m = target.epsilon / each.epsilon; {_M_EPSILON}")
+        # 1 − (1 − Δ)^m of floats may be below Δ by a rounding; the proof uses the exact target
+        if self.voters.each.exact_delta - self.target.exact_delta > _ROUNDING:
+            advice = "a majority cannot fail less often than one voter"
+            checks.fail("target.delta", self.target.delta, f"at least each.delta = {self.voters.each.delta}", advice)
 
     @property
     def has_noise_function(self) -> bool:
@@ -371,15 +373,6 @@ must be (0.5, 1e-05)-differentially private.
         return replace(
             self, voters=voters.conditional_on_inclusion, target=voters.sampled.conditional_on_inclusion(self.target)
         )
-
-    def _check_allowance(self) -> None:
-        if not 1 - _ROUNDING <= self.exact_m <= self.voters.K * (1 + _ROUNDING):  # m·ε of floats is a rounding off
-            allowed = f"in [1, K] = [1, {self.voters.K}]"
-            checks.fail("m", float(self.exact_m), allowed, f"m = target.epsilon / each.epsilon; {_M_EPSILON}")
-        # 1 − (1 − Δ)^m of floats may be below Δ by a rounding; the proof uses the exact target
-        if self.voters.each.exact_delta - self.target.exact_delta > _ROUNDING:
-            advice = "a majority cannot fail less often than one voter"
-            checks.fail("target.delta", self.target.delta, f"at least each.delta = {self.voters.each.delta}", advice)
 
     @classmethod
     def from_allowance(cls, voters: Voters, m: Number, delta: Number | None = None, classes: int = 2) -> Problem:

@@ -36,7 +36,7 @@ from darrm.problem import Problem, Voters, is_law_a_gamma
 from darrm.table.optimality import SHAPES
 from darrm.table.table import Table
 from darrm.util import checks
-from lp_models.options import SolveOptions
+from lp_models.options import Progress, SolveOptions
 
 DESCRIPTION = """\
 Find the noise function γ with which the majority of K private voters is released as accurately as its privacy
@@ -77,7 +77,7 @@ costs a few percent of expected error."""
 @option("--delta", type=EXACT, section=RELEASED, help="δ of the release (default 1 - (1 - Δ)^m)")
 @option(
     "--target",
-    type=Value("eps,delta", lambda flag, text: privacy_pair(flag, text, "0.5,1e-5")),
+    type=Value("eps,delta", partial(privacy_pair, example="0.5,1e-5")),
     metavar=PAIR,
     section=RELEASED,
     help="(ε, δ) of the release, instead of --m and --delta",
@@ -162,6 +162,10 @@ def optimize(
     if draws is not None and is_law_a_gamma(classes) and prior_to_optimize(belief, objective).has_closed_form:
         raise ValueError("--draws is about a prior without linear expected error: leave it out, or say --prior uniform")
     with output.status_line() as line:
+
+        def show(now: Progress) -> None:
+            line.show(f"round {now.rounds}: {now.rows} rows, gap {abs(now.value - now.bound):.2e}")
+
         tables = [
             optimize_table(
                 problem,
@@ -171,9 +175,7 @@ def optimize(
                 solver=solver,
                 draws=draws,
                 options=SolveOptions(gap=gap, time_limit=time_limit),
-                report=lambda now: line.show(
-                    f"round {now.rounds}: {now.rows} rows, gap {abs(now.value - now.bound):.2e}"
-                ),
+                report=show,
             )
             for problem in problems
         ]

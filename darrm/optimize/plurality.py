@@ -112,7 +112,8 @@ def optimize_plurality(
         number = min(partitions.K, int(problem.exact_m))
         if 1 - (1 - problem.voters.each.exact_delta) ** number <= problem.target.exact_delta:
             tables.append(certify(problem, true_plurality(partitions.K, problem.classes, number)))
-    table = max(tables, key=lambda other: other.plurality.share_right(belief))
+    accuracies = [other.plurality.share_right(belief) for other in tables]
+    table = tables[accuracies.index(max(accuracies))]
     return table.with_solution(Solution(belief, multipliers, result.status.value), made_by(result))
 
 
@@ -252,7 +253,8 @@ class _VoterOracle:
         thorough = self.few or not broken
         if not broken and not self.few:
             broken, share = self._look(point, every=None)
-        labels = [row for _, row in sorted(broken, key=lambda pair: -pair[0])[:_MOST_AT_ONCE]]
+        worst = np.argsort([-cost for cost, _ in broken], kind="stable")[:_MOST_AT_ONCE]
+        labels = [broken[place][1] for place in worst]
         self.known |= set(labels)
         return _mixed(self.problem, point, share, [self._coefficients(row) for row in labels], labels, thorough)
 

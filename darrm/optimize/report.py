@@ -142,7 +142,7 @@ class WithMissing:
 
 
 def with_missing(
-    table: Table, prior: Prior, numbers: Iterable[int], *, report: Callable[[int], object] = lambda _: None
+    table: Table, prior: Prior, numbers: Iterable[int], *, report: Callable[[str], object] | None = None
 ) -> tuple[WithMissing, ...]:
     """Evaluate a table for increasing numbers of missing votes, each below K; call ``report`` before each.
 
@@ -157,7 +157,8 @@ def with_missing(
     """
     rows, gamma = [], table.gamma
     for missing in numbers:
-        report(missing)
+        if report is not None:
+            report(f"evaluating with {missing} votes missing")
         gamma = gamma.with_missing(missing - (table.gamma.K - gamma.K))
         rows.append(WithMissing(missing, gamma.share_right(prior), gamma.expected_error(prior)))
     return tuple(rows)
@@ -317,7 +318,7 @@ def report_of(
     if not table.problem.has_noise_function:
         return Report(table, everything=everything, remark=remark)
     prior = _optimality_of(table).prior
-    rows = with_missing(table, prior, missing, report=lambda now: show(f"evaluating with {now} votes missing"))
+    rows = with_missing(table, prior, missing, report=show)
     second = second_prior(prior) if everything or table.gamma.K <= _MOST_SAMPLED else None
     return GammaReport(table, compare(table, prior, second), rows, second, everything=everything, remark=remark)
 

@@ -26,7 +26,6 @@ from darrm.plurality.plurality_law import PluralityLaw
 from darrm.plurality.proof import are_few, curve_of_answers, curve_of_law, profile_of_answers, profile_of_law
 from darrm.problem import Problem, is_open
 from darrm.util import checks
-from darrm.util.files import Json
 
 VERSION = 1  # of the file formats
 
@@ -59,13 +58,6 @@ def kind_of(law: object) -> Kind:
         advice = "say NoiseFunction(K, values), or PluralityLaw.of_probabilities(K, classes, probabilities)"
         checks.fail("gamma", law, "a NoiseFunction or a PluralityLaw", advice)
     return KINDS[type(law)]
-
-
-def law_from_json(format_: str, data: Json, problem: Problem) -> Law:
-    K = problem.voters.K
-    if BY_FORMAT[format_] is PluralityLaw:
-        return PluralityLaw.from_json(K, problem.classes, data)
-    return NoiseFunction.from_json(K, data) if BY_FORMAT[format_] is NoiseFunction else OpenLaw.from_json(K, data)
 
 
 def prove(problem: Problem, law: Law, scale: float) -> Certificate:

@@ -226,7 +226,7 @@ def _miss(problem: Problem, shape: str, prior: Prior) -> str:
         what = "private voters, all alike, and all within reach, with the default delta 1 - (1 - Δ)^m"
         return f"the stored tables are for {what}, and for paper_settings(); {computes}"
     K, m, each = problem.voters.K, float(problem.exact_m), problem.voters.each
-    nearest_first = sorted(available_sizes(), key=lambda candidate: abs(math.log(candidate / K)))
+    _, nearest_first = zip(*sorted((abs(math.log(size / K)), size) for size in available_sizes()), strict=True)
     of_shape = ([each for each in available_tables(size) if each.shape == shape] for size in nearest_first)
     settings = next(filter(None, of_shape))
 

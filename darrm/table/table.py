@@ -24,6 +24,7 @@ from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics import Array
+from darrm.open_set.open_law import OpenLaw
 from darrm.plurality.plurality_law import PluralityLaw
 from darrm.problem import Problem, classes_to_json, is_open
 from darrm.table import evidence
@@ -167,13 +168,18 @@ class Table:
         `TableError` if a field is missing, malformed, changed or false; ``field`` names it.
         """
         format_ = check_head(data, BY_FORMAT, VERSION)
-        stored, name = problem_of(data), KINDS[BY_FORMAT[format_]].field
+        kind, stored = BY_FORMAT[format_], problem_of(data)
+        name = KINDS[kind].field
         with reading("problem"):
             problem = Problem.from_json(stored)
             proved = problem.conditional_on_inclusion
         with reading(name):
             numbers = field_of(data, name)
-            law = evidence.law_from_json(format_, numbers, problem)
+            law: Law
+            if kind is PluralityLaw:
+                law = PluralityLaw.from_json(problem.voters.K, problem.classes, numbers)
+            else:
+                law = (NoiseFunction if kind is NoiseFunction else OpenLaw).from_json(problem.voters.K, numbers)
             if field_of(data, "checksum") != checksum_of({"problem": stored, name: numbers}):
                 raise TableError(name, _CHANGED)
         with reading("certificate"):
