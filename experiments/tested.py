@@ -18,10 +18,9 @@ import numpy as np
 
 from darrm.noisy_max.mechanisms import GNMax
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
-from darrm.pate.budget_test import BudgetTest
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.publication import expected_publication, search_publication
-from darrm.pate.tested import TestedRun
+from darrm.pate.tested import BudgetTest, TestedRun
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.util import checks

@@ -37,7 +37,7 @@ LONG_EXAMPLES = {
     "darrm.estimators.pate.PATEClassifier",
     "darrm.estimators.voting.PrivateVotingClassifier",
     "darrm.prompts.generate.noise_for",
-    "darrm.noisy_max.best_shape.best_shape",
+    "darrm.noisy_max.noisy_law.best_shape",
     "darrm.plan.calibration.calibrate",
     "darrm.plan.planner.plan",
     "darrm.verify.attack.attack",

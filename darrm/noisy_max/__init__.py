@@ -6,14 +6,12 @@ the label), `label_cost` (the cost for any votes), `label_supremum` (branch and 
 """
 
 __all__ = [
-    "best_shape",
     "cost_given_votes",
     "label_cost",
     "label_supremum",
     "mechanisms",
     "mislabel_bound",
     "noise_law",
-    "noise_tails",
     "noisy_law",
     "noisy_maximum",
     "selection",

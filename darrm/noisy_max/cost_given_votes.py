@@ -25,8 +25,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.loss.renyi import log_renyi_sums
 from darrm.noisy_max.mislabel_bound import others_majorant
-from darrm.noisy_max.noise_law import Integers, NoiseDifference, find_reach, log_below, log_masses_of, unit_rule
-from darrm.noisy_max.noise_tails import laplace_log_tails
+from darrm.noisy_max.noise_law import (
+    Integers,
+    NoiseDifference,
+    find_reach,
+    laplace_log_tails,
+    log_below,
+    log_masses_of,
+    unit_rule,
+)
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.util import checks

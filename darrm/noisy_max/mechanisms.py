@@ -21,10 +21,17 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
 from darrm.noisy_max.label_cost import counts_curve, is_exact_of_two, label_curve, label_of_two, label_profile
-from darrm.noisy_max.noise_tails import NOISES, check_noise
-from darrm.numerics.exact_inversion import WIDEST, ExactInversion, bytes_from
+from darrm.noisy_max.noise_law import NOISES, check_noise
 from darrm.numerics.exact_sampling import UniformBelow, discrete_gaussian, discrete_laplace, uniform_below
-from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from darrm.numerics.integer_noise import (
+    WIDEST,
+    AsymmetricNoise,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExactInversion,
+    IntegerNoise,
+    bytes_from,
+)
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import MOST_VOTERS, Voters, is_law_a_gamma
 from darrm.subsampling import Subsampling
@@ -200,7 +207,7 @@ class AsymmetricMax(NoisyMax):
     [0, 1]
     """
 
-    noise: AsymmetricNoise  # of a deviation of at most 1,024 votes; `darrm.noisy_max.best_shape` finds one
+    noise: AsymmetricNoise  # of a deviation of at most 1,024 votes; `darrm.noisy_max.noisy_law` finds one
     reached: int = 1
 
     def __post_init__(self) -> None:

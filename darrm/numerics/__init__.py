@@ -6,8 +6,6 @@ from numpy.typing import NDArray
 __all__ = [
     "binomial",
     "bisection",
-    "exact_coins",
-    "exact_inversion",
     "exact_sampling",
     "integer_noise",
     "special",

@@ -1,21 +1,33 @@
 """Noise on whole numbers of votes, as log-concave laws.
 
 The bounds of `darrm.loss` need log-concavity, w(x)² ≥ w(x − 1)·w(x + 1).
+
+Integer noise by inversion: the law of a draw is exactly the stated one, at a few nanoseconds a draw.
+
+The draw is the x with F(x − 1) ≤ U < F(x), U = 0.u₁u₂… uniform. Of U the first 16 bits are drawn, and the next 48 if
+these do not decide between two x. If a boundary F(x) is too near, words of 64 bits follow. A boundary is known
+as an interval of words, from ball arithmetic: w(x) of a table of points, and what lies beyond. As w is log-concave, its
+ratios fall, so Σ_{y ≥ x} w(y) ≤ w(x)/(1 − w(x)/w(x − 1)) to the right of the table, and likewise to the left. Every
+refinement takes a longer table and more precise balls, so each draw ends with probability 1, and none is rounded.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import accumulate, count
 from typing import Protocol
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 from numpy.typing import NDArray
 
 from darrm.numerics import Array
+from darrm.numerics.exact_sampling import require_generator
 from darrm.util import checks
 
 SMALLEST_SCALE, LARGEST_SCALE = 0.5, 4096.0  # votes, of shaped noise
@@ -174,3 +186,94 @@ def ball(parameter: float) -> arb:
     """Enclose the number that the shortest decimal of a float means."""
     top, bottom = Fraction(repr(float(parameter))).as_integer_ratio()
     return arb(top) / bottom
+
+
+WIDEST = 1024.0  # votes of deviation: a table of at most 2^18 points, made within a second
+_GUARD_BITS = 64  # of the balls beyond the words; only the tables' length and speed depend on it
+_TAIL_BITS = 8  # the tail beyond the table is below 2^-8 of the last bit of a word
+_PREFIX = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
+
+Source = Callable[[int], bytes]  # a number of uniform bytes
+
+
+def bytes_from(rng: np.random.Generator | None) -> Source:
+    """Return the source of a release, the operating system, or a reproducible one for tests and experiments."""
+    if rng is None:
+        return os.urandom
+    require_generator(rng)
+    return rng.bytes
+
+
+class ExactInversion:
+    """A sampler of one integer noise whose deviation is at most `WIDEST`.
+
+    >>> from darrm.numerics.integer_noise import DiscreteGaussian
+    >>> ExactInversion(DiscreteGaussian(40.0)).draw(4, source=lambda size: bytes([128] * size))
+    array([0, 0, 0, 0])
+    """
+
+    def __init__(self, noise: IntegerNoise) -> None:
+        if not noise.deviation <= WIDEST:
+            checks.fail("the deviation of the noise", noise.deviation, f"at most {WIDEST:g} votes")
+        self._noise = noise
+        self._first, low, high = _boundaries(noise, 64)
+        self._low, self._high = np.array(low, dtype=np.uint64), np.array(high, dtype=np.uint64)
+        least, most = self._below(_PREFIX)[1], self._below(_PREFIX | np.uint64(2**48 - 1))[0]
+        self._open = least != most
+        self._values = self._first + least
+
+    def draw(self, size: int, *, source: Source = os.urandom) -> NDArray[np.int64]:
+        """Draw ``size`` integers, independently."""
+        checks.integer_at_least(0, size=size)
+        prefix = np.frombuffer(source(2 * size), dtype="<u2")
+        drawn: NDArray[np.int64] = self._values[prefix]
+        left = np.flatnonzero(self._open[prefix])
+        rest = np.frombuffer(source(8 * left.size), dtype="<u8") >> np.uint64(16)
+        words = _PREFIX[prefix[left]] | rest
+        most, least = self._below(words)
+        drawn[left] = self._first + least
+        for place in np.flatnonzero(most != least):
+            drawn[left[place]] = self._refined(int(words[place]), source)
+        return drawn
+
+    def _below(self, words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Count the boundaries that may lie below U, and those that do, for the first words of U."""
+        most, least = np.searchsorted(self._low, words, side="right"), np.searchsorted(self._high, words, side="left")
+        return np.asarray(most), np.asarray(least)
+
+    def _refined(self, word: int, source: Source) -> int:
+        bits = 64
+        while True:
+            bits, word = bits + 64, word << 64 | int.from_bytes(source(8), "little")
+            first, low, high = _boundaries(self._noise, bits)
+            least = bisect_left(high, word)
+            if bisect_right(low, word) == least:
+                return first + least
+
+
+def _boundaries(noise: IntegerNoise, bits: int) -> tuple[int, list[int], list[int]]:
+    """Enclose F(x)·2^bits, rounded down, of the points of a table and of the one before: that one, and two lists."""
+    # With i boundaries below U the draw is that point plus i. What lies beyond both ends is never decided.
+    with ctx.workprec(bits + _GUARD_BITS):
+        right, beyond_right = _weights(noise, 1, bits)
+        left, beyond_left = _weights(noise, -1, bits)
+        sums = list(accumulate([beyond_left, *left[:0:-1], *right]))
+        scale = arb(2**bits) / (sums[-1] + beyond_right)
+        scaled = [total * scale for total in sums]
+        most = 2**bits - 1
+        low = [min(max(int(one.lower().floor().unique_fmpz()), 0), most) for one in scaled]
+        high = [min(int(one.upper().floor().unique_fmpz()), most) for one in scaled]
+    return -len(left), low, high
+
+
+def _weights(noise: IntegerNoise, step: int, bits: int) -> tuple[list[arb], arb]:
+    """Enclose w(0), w(step), … up to a point beyond which nearly nothing lies, and the sum of what does."""
+    log_weights = noise.enclosed_log_weights(count(0, step))
+    weights = [next(log_weights).exp()]
+    least = weights[0] * arb(2) ** -(bits + _TAIL_BITS)
+    while True:
+        weight = next(log_weights).exp()
+        if weight < least and (beyond := weight / (1 - weight / weights[-1])) < least:
+            half = beyond.upper() / 2
+            return weights, arb(half, half)
+        weights.append(weight)

@@ -21,7 +21,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve, log_renyi_sums
 from darrm.noisy_max.label_cost import threshold_curve
 from darrm.noisy_max.mechanisms import GNMax, noise_draws, noisy_argmax
-from darrm.noisy_max.noise_tails import MOST_SUMMED, check_noise, discrete_gaussian_log_survival
+from darrm.noisy_max.noise_law import MOST_SUMMED, check_noise, discrete_gaussian_log_survival
 from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.numerics.special import log_ndtr
 from darrm.pate.theorem_6 import gaussian_renyi

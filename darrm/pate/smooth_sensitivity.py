@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from darrm.errors import DarrmError
 from darrm.noisy_max.mechanisms import LNMax
-from darrm.noisy_max.noise_tails import check_noise, gaussian_log_tails, log_tail_factor, sum_of_tails, winner_gaps
+from darrm.noisy_max.noise_law import check_noise, gaussian_log_tails, log_tail_factor, sum_of_tails, winner_gaps
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.numerics.special import log_ndtr, ndtri_exp

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.noisy_max.mechanisms import GNMax, LNMax
-from darrm.noisy_max.noise_tails import check_noise, gaussian_log_tails, laplace_log_tails, sum_of_tails, winner_gaps
+from darrm.noisy_max.noise_law import check_noise, gaussian_log_tails, laplace_log_tails, sum_of_tails, winner_gaps
 from darrm.numerics import Array
 from darrm.util import checks
 from darrm.votes import counts_of
@@ -46,7 +46,7 @@ _ENTRIES_AT_ONCE = 1 << 15  # (query, order) pairs at a time, which fit the cach
 def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> Array:
     """Bound log Pr[noisy maximum ≠ plurality] for Gaussian noise [P, Proposition 7].
 
-    q = min(1, Σ_{i≠i*} ½ erfc((n_{i*} − n_i)/(2σ))), rounded up; for discrete noise see `noise_tails`.
+    q = min(1, Σ_{i≠i*} ½ erfc((n_{i*} − n_i)/(2σ))), rounded up; for discrete noise see `noise_law`.
     A bound if it is at most ½; larger ones are never used. (Q, C) vote counts → (Q,) values of at most 0.
     `ValueError` if these are no vote counts or σ is not positive.
 

@@ -25,16 +25,15 @@ from darrm.loss.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max import mechanisms
-from darrm.noisy_max.best_shape import DEAR, best_shape
 from darrm.noisy_max.mechanisms import AsymmetricMax
-from darrm.noisy_max.noisy_law import WinningLaw, answering_probabilities, chosen, lags_of
+from darrm.noisy_max.noisy_law import DEAR, WinningLaw, answering_probabilities, best_shape, chosen, lags_of
 from darrm.noisy_max.noisy_maximum import Mechanism as Drawn
 from darrm.noisy_max.noisy_maximum import NoisyMaximum, least_threshold
 from darrm.numerics import Array
-from darrm.numerics.exact_inversion import WIDEST
 from darrm.numerics.integer_noise import (
     LARGEST_SCALE,
     SMALLEST_SCALE,
+    WIDEST,
     AsymmetricNoise,
     DiscreteGaussian,
     DiscreteLaplace,

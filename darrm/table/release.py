@@ -37,8 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 from darrm.loss.privacy_cost import PrivacyCost, Sample
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics.binomial import hypergeometric_pmf
-from darrm.numerics.exact_coins import ExactCoins
-from darrm.numerics.exact_sampling import UniformBelow, uniform_below
+from darrm.numerics.exact_sampling import ExactCoins, UniformBelow, uniform_below
 from darrm.open_set.open_law import OpenLaw, columns_of, largest_others, of_classes
 from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.privacy import PrivacyParams

@@ -34,8 +34,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.numerics.exact_coins import ExactCoins
-from darrm.numerics.exact_sampling import UniformBelow, require_generator, uniform_below
+from darrm.numerics.exact_sampling import ExactCoins, UniformBelow, require_generator, uniform_below
 from darrm.problem import OPEN
 from darrm.util import checks
 from darrm.util.extras import Untyped

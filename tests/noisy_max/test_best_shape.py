@@ -3,9 +3,8 @@ import pytest
 
 from darrm.errors import PlanError
 from darrm.loss.renyi import DEFAULT_ORDERS
-from darrm.noisy_max.best_shape import best_shape
 from darrm.noisy_max.label_cost import label_curve, label_estimate
-from darrm.noisy_max.noisy_law import winning_probabilities
+from darrm.noisy_max.noisy_law import best_shape, winning_probabilities
 from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.priors import Dirichlet
 

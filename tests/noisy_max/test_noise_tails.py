@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from darrm.noisy_max import noise_tails
-from darrm.noisy_max.noise_tails import (
+from darrm.noisy_max import noise_law
+from darrm.noisy_max.noise_law import (
     discrete_gaussian_log_survival,
     gaussian_log_tails,
     laplace_log_tails,
@@ -60,7 +60,7 @@ def test_survival_of_one_draw() -> None:
 def test_the_closed_form_of_one_draw_is_a_bound_and_close(sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
     points = np.arange(-int(12 * sigma) - 2, int(12 * sigma) + 3)
     exact = discrete_gaussian_log_survival(points, sigma)
-    monkeypatch.setattr(noise_tails, "MOST_SUMMED", 0)
+    monkeypatch.setattr(noise_law, "MOST_SUMMED", 0)
     closed = discrete_gaussian_log_survival(points, sigma)
     rare = points >= 1  # the smaller one of Pr[X ≥ k] and Pr[X < k]; the other is its complement
     assert np.all(closed[rare] >= exact[rare])

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from darrm.numerics.exact_coins import _BLOCK, ExactCoins, _usual_ties
+from darrm.numerics.exact_sampling import _BLOCK, ExactCoins, _usual_ties
 
 
 def feeding(*chunks: bytes) -> Callable[[int], bytes]:

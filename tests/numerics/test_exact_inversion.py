@@ -7,10 +7,16 @@ from functools import partial
 import numpy as np
 import pytest
 
-from darrm.numerics import exact_inversion
-from darrm.numerics.exact_inversion import ExactInversion, bytes_from
 from darrm.numerics.exact_sampling import discrete_gaussian, uniform_below
-from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from darrm.numerics.integer_noise import (
+    WIDEST,
+    AsymmetricNoise,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExactInversion,
+    IntegerNoise,
+    bytes_from,
+)
 from tests.numerics.test_exact_sampling import chi_square
 
 LAWS: dict[str, tuple[IntegerNoise, Callable[[int], Decimal]]] = {
@@ -125,4 +131,4 @@ def test_draws_come_from_the_operating_system_unless_a_generator_is_given() -> N
 
 def test_wide_noise_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 1024 votes"):
-        ExactInversion(DiscreteGaussian(exact_inversion.WIDEST * 1.01))
+        ExactInversion(DiscreteGaussian(WIDEST * 1.01))

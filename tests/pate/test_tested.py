@@ -22,11 +22,10 @@ from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.noisy_max.selection import PermuteAndFlip
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
-from darrm.pate import checked_cost
-from darrm.pate.budget_test import BudgetTest
-from darrm.pate.checked_cost import CheckedCost
+from darrm.pate import vote_scale
 from darrm.pate.confident import NoisyCheck
-from darrm.pate.tested import TestedRun
+from darrm.pate.tested import BudgetTest, TestedRun
+from darrm.pate.vote_scale import CheckedCost
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.release.delivery import release_debited
@@ -366,7 +365,7 @@ def test_the_bound_after_a_vote_is_above_every_place(
     tolerance: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(checked_cost, "_TOLERANCE", tolerance)
+    monkeypatch.setattr(vote_scale, "_TOLERANCE", tolerance)
     bound = CheckedCost(GaussianMislabelBound(sigma, order), NoisyCheck(*check), K, C)
     rows = np.array(histograms(K, C))
     largest, missed = rows.max(axis=1), missed_probabilities(noise_of(GNMax(sigma)), rows)

@@ -16,9 +16,9 @@ from darrm.noisy_max import mechanisms
 from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax
 from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.numerics import exact_coins, exact_sampling
+from darrm.numerics import exact_sampling
 from darrm.numerics.binomial import binomial_pmf, poisson_binomial_pmf
-from darrm.numerics.exact_coins import ExactCoins
+from darrm.numerics.exact_sampling import ExactCoins
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian
 from darrm.optimize.optimizer import optimize_table
 from darrm.plurality.plurality_law import ONE, PluralityLaw, true_plurality
@@ -266,13 +266,15 @@ def half_the_lies(patch: Patch) -> None:
 
 
 def one_coin_for_a_call(patch: Patch) -> None:
-    draw = exact_coins._draw
-    patch.setattr(exact_coins, "_draw", lambda size, *rest: np.repeat(draw(1, *rest), size))
+    draw = exact_sampling._draw
+    patch.setattr(exact_sampling, "_draw", lambda size, *rest: np.repeat(draw(1, *rest), size))
 
 
 def one_coin_for_two_queries(patch: Patch) -> None:
-    draw = exact_coins._draw
-    patch.setattr(exact_coins, "_draw", lambda size, *rest: np.repeat(draw(size, *rest)[: (size + 1) // 2], 2)[:size])
+    draw = exact_sampling._draw
+    patch.setattr(
+        exact_sampling, "_draw", lambda size, *rest: np.repeat(draw(size, *rest)[: (size + 1) // 2], 2)[:size]
+    )
 
 
 def the_wrong_side(patch: Patch) -> None:
