@@ -82,11 +82,7 @@ def amplified(cost: PrivacyCost, sampling: Subsampling, curve: RenyiCurve | None
 
 
 def amplified_pure(epsilon: float, rate: float) -> float:
-    """Return the ε of an (ε, 0)-private label for a person who takes part with probability q: ln(1 + q(e^ε − 1)).
-
-    >>> round(float(np.exp(amplified_pure(float(np.log(3.0)), 0.1))), 9)
-    1.2
-    """
+    """Compute ln(1 + q(e^ε − 1)), rounded up."""
     return float(np.log1p(rate * np.expm1(epsilon)) * _UP)
 
 
@@ -113,10 +109,9 @@ def _penalties(t: Array, grown: Array, order: Array | float) -> tuple[Array, Arr
 def subsampled_curve(present: Array, absent: Array, rate: float) -> RenyiCurve:
     """Compute the Rényi curve for a person who takes part with probability q, from log-probabilities of outcomes.
 
-    Both directions, rounded up. ``present`` and ``absent`` hold a law in each row: shape (…, outcomes). Randomized
-    response with ε = log 3 and q = ½ has the ratios 2 and 2/3, each half of it:
+    Both directions, rounded up. ``present`` and ``absent`` hold a law in each row: shape (…, outcomes).
 
-    >>> some = np.log([0.75, 0.25])
+    >>> some = np.log([0.75, 0.25])  # the ratios for q = ½ are 2 and 2/3
     >>> curve = subsampled_curve(some, some[::-1], 0.5)
     >>> round(float(np.exp(curve.values[curve.orders == 2.0][0])), 6), 0.25 * 2**2 + 0.75 * (2 / 3) ** 2
     (1.333333, 1.3333333333333333)

@@ -94,10 +94,7 @@ class LossDistribution:
         return total + self.weight_rounding + 4.0 * _UNIT * terms.size * (1.0 + abs(total))
 
     def smallest_epsilon(self, log_delta: float, *, to_beat: float = math.inf) -> float:
-        """Find the smallest ε ≥ 0 whose bounded divergence is at most e^{log_delta}; ∞ if it is above ``to_beat``.
-
-        Atoms that weigh less than 10⁻¹² of δ together are dropped: of a million some thousands remain.
-        """
+        """Find the smallest ε ≥ 0 whose bounded divergence is at most e^{log_delta}; ∞ if it is above ``to_beat``."""
         is_heavy = self.log_weights > log_delta + math.log(_NEGLIGIBLE / self.losses.size) - self.weight_rounding
         if not is_heavy.any():
             return 0.0
@@ -131,27 +128,11 @@ def compose_simple(params: PrivacyPair, k: int) -> PrivacyParams:
 
 
 def compose_general(params: PrivacyPair, k: int, delta_prime: float) -> PrivacyParams:
-    """Compose k queries by the closed form with a slack δ′ [D, Theorem 2.3], [KOV15, Theorem 3.4].
+    """Compose k ≥ 1 queries by the closed form with a slack δ′ in (0, 1) [D, Theorem 2.3], [KOV15, Theorem 3.4].
 
     ε_k = min{kε, A + ε√(2k log(e + √(kε²)/δ′)), A + ε√(2k log(1/δ′))} with A = kε(e^ε − 1)/(e^ε + 1), and
-    δ_k = 1 − (1 − δ)^k (1 − δ′).
+    δ_k = 1 − (1 − δ)^k (1 − δ′). `ValueError` if an argument is out of its range.
 
-    Parameters
-    ----------
-    params
-        The guarantee of one query.
-    k
-        Number of queries, at least 1.
-    delta_prime
-        The slack δ′ in (0, 1).
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-
-    Examples
-    --------
     The last row of the first block of [D, Table 2]:
 
     >>> total = compose_general(PrivacyParams(0.2676, 0.0003), 100, delta_prime=1e-4)
@@ -166,27 +147,12 @@ def compose_general(params: PrivacyPair, k: int, delta_prime: float) -> PrivacyP
 
 
 def compose_optimal(params: PrivacyPair, k: int, delta: float) -> PrivacyParams:
-    """Find the smallest ε at which k queries are (ε, δ)-private for all mechanisms [KOV15, Theorem 3.3].
+    """Find the smallest ε at which k ≥ 1 queries are (ε, δ)-private for all mechanisms [KOV15, Theorem 3.3].
 
     δ_k(ε_k) = 1 − (1 − δ)^k (1 − Σ_l C(k, l) max(0, e^{lε} − e^{ε_k + (k−l)ε})/(1 + e^ε)^k), inverted by bisection in
-    log space and rounded up by a bound on the rounding. No bound that ignores the mechanism is smaller.
+    log space and rounded up. No bound that ignores the mechanism is smaller. 10⁵ queries take about a second.
+    `ValueError` if an argument is out of its range, or ``delta`` below 1 − (1 − δ_query)^k.
 
-    Parameters
-    ----------
-    params
-        The guarantee of one query.
-    k
-        Number of queries, at least 1; 10⁵ take about a second.
-    delta
-        The total δ, at least 1 − (1 − δ_query)^k.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range, or ``delta`` is smaller than 1 − (1 − δ_query)^k.
-
-    Examples
-    --------
     >>> query = PrivacyParams(0.2676, 0.0003)
     >>> [round(compose_optimal(query, k, compose_general(query, k, 1e-4).delta).epsilon, 3) for k in (20, 50, 100)]
     [4.268, 7.946, 12.597]
@@ -249,6 +215,5 @@ def log_remaining_delta(groups: Sequence[Group], delta: float) -> float:
 
 
 def round_up(value: Fraction) -> float:
-    """Return the nearest float that is at least ``value``."""
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

@@ -112,7 +112,7 @@ def analytic_sigma(target: PrivacyPair, *, sensitivity: float = SENSITIVITY) -> 
 
 
 def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
-    """Compute the exact δ of a Gaussian mechanism at ε: Φ(a − b) − e^ε·Φ(−a − b) [BW18, Theorem 8]."""
+    """Compute Φ(a − b) − e^ε·Φ(−a − b), the exact δ of a Gaussian mechanism [BW18, Theorem 8]."""
     a, b = sensitivity / (2.0 * sigma), epsilon * sigma / sensitivity
     return float(ndtr(a - b) - math.exp(min(epsilon + float(log_ndtr(-a - b)), 0.0)))
 

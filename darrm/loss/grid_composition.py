@@ -87,7 +87,6 @@ class GridQueries:
 
     @property
     def last(self) -> int:
-        """The largest loss with a mass, in steps."""
         return self.first + self.masses.size - 1
 
 
@@ -100,7 +99,7 @@ class GridComposition:
 
     @property
     def infinite(self) -> float:
-        """Bound the probability of an infinite loss, 1 − Π (1 − i)^k."""
+        """Bound 1 − Π (1 − i)^k, the probability of an infinite loss."""
         if any(kind.infinite >= 1.0 for kind in self.kinds):
             return 1.0
         log_finite = sum(kind.count * math.log1p(-kind.infinite) for kind in self.kinds)

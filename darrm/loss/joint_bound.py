@@ -43,12 +43,7 @@ _TOLERANCE = 1e-12  # relative, of the resulting ε
 
 
 def models_delta(voters: Voters, count: int, epsilon: float) -> float:
-    """Bound R = H_{e^epsilon} of the ``count`` least private models from above.
-
-    >>> models = Voters(3, PrivacyParams(1), overlap=1, models=True)
-    >>> round(models_delta(models, 1, 0.0) - math.tanh(0.5), 9)  # the total variation of one bit
-    0.0
-    """
+    """Bound R = H_{e^epsilon} of the ``count`` least private models from above."""
     return _Models.of(voters, count).delta(epsilon)
 
 
@@ -72,7 +67,6 @@ class _Models:
         return cls(most, math.fsum(n * math.log1p(-guarantee.delta) for guarantee, n in groups), losses)
 
     def delta(self, epsilon: float) -> float:
-        """Bound R from above."""
         if self.losses is None:
             return 1.0
         log_divergence = self.losses.log_divergence(epsilon)

@@ -45,52 +45,45 @@ class PrivacyCost:
     Parameters
     ----------
     what
-        The mechanism in words, for reports; it does not distinguish kinds.
-    guarantee
-        (ε, δ) of one query.
-    renyi
-        Rényi curve of one query.
-    profile
-        δ as a function of ε for one query.
+        The mechanism, for reports; it does not distinguish kinds.
+    guarantee, renyi, profile
+        (ε, δ), Rényi curve, and δ as a function of ε, of one query; at least one of them.
     count
         The number of queries, at least 1.
     data_dependent
-        Whether the cost was computed from private data. It is no guarantee then: `PrivacyAccountant.add` needs
+        Whether the cost was computed from private data, and so is no guarantee: `PrivacyAccountant.add` needs
         ``consent``, and a ledger keeps it only after publication.
     failure_probability
-        For a data-dependent cost published with noise, the largest probability that the figure is too small, 1 if
-        unknown; None if it was not published and is private data itself.
+        Of a data-dependent cost published with noise: the largest probability that the figure is too small, 1 if unknown;
+        None if it was not published and is private data itself.
     consent
         `PRIVATE_TOTAL`, or `ESTIMATED_TOTAL` for a published figure, from the caller who adds a data-dependent cost.
     voters
-        The voters of the proof; None if unknown, or if it holds for all voters and a person who influences at most
-        ``reached`` of them.
+        The voters of the proof; None if unknown, or if it holds for all voters and an overlap of ``reached``.
     reached
         The largest number of voters that a person may influence: that of ``voters`` if given; None if unknown.
     for_plain_voters
-        The same query for non-private voters, one cost for each overlap: the basis of several answers of private
-        models.
+        The same query for non-private voters, one cost for each overlap: the basis of several answers of private models.
     sample
         The voters that each label samples, if few: another bound on several answers of private models.
     non_composable
         Whether the proof covers one query only: always for private models.
     labels
-        The largest number of labels that one query pays for: more than 1 for a run with one cost.
+        The largest number of labels that one query pays for: above 1 for a run with one cost.
     table
-        The digest of the proven table, `darrm.table.table.Table.digest`, or of a mechanism's file; empty without one.
+        The digest of the proven table or of a mechanism's file; empty without one.
     sampling
-        The subsampling of a person's examples, if voters resample them for each query. Such costs are about other
-        neighbors and never added to others. That of ``voters`` if given; None for neighbors that change one person's
-        answers. ``Subsampling.of(1)`` is for costs about adding or removing a person.
+        The subsampling of a person's examples, if voters resample them for each query: that of ``voters`` if given. Such
+        costs are about other neighbors and never added to others. ``Subsampling.of(1)`` is for costs about adding or
+        removing a person, None for neighbors that change one person's answers.
     vanishing
-        A bound on the probability that a label is a string that only one of two neighboring data sets contains,
-        `darrm.noisy_max.noisy_maximum`: the account takes it from δ, and the other descriptions cover the rest.
+        A bound on the probability that a label is a string that only one of two neighboring data sets contains
+        (`darrm.noisy_max.noisy_maximum`), taken from δ; the other descriptions cover the rest.
 
     Raises
     ------
     ValueError
-        If no description is given, ``count`` or ``reached`` is no positive integer, or ``for_plain_voters`` contains
-        something else.
+        If no description is given, or a number or ``for_plain_voters`` is invalid.
 
     Examples
     --------
@@ -166,7 +159,7 @@ class PrivacyCost:
 
     @property
     def neighbors(self) -> str:
-        """The difference between neighboring data sets, in words; costs with different ones are never added."""
+        """The difference between neighboring data sets, in words; costs with different ones never add up."""
         return neighbors_of(self.sampling)
 
     @property
@@ -190,13 +183,7 @@ class PrivacyCost:
         return self.voters is None or self.voters.are_non_private, self.reached or 0
 
     def as_for_plain_voters(self, overlap: int) -> PrivacyCost | None:
-        """Return the cost of the same queries for non-private voters and a given overlap, if known.
-
-        >>> from darrm.privacy import PrivacyParams
-        >>> pate = PrivacyCost("GNMax", guarantee=PrivacyParams(1), reached=1, count=5)
-        >>> pate.as_for_plain_voters(1) is pate, pate.as_for_plain_voters(2)
-        (True, None)
-        """
+        """Return the cost of the same queries for non-private voters and a given overlap; None if unknown."""
         of_any_voters = self.voters is None or self.voters.are_non_private
         is_for_votes = of_any_voters and not self.non_composable and self.sampling is None
         known = ((self,) if is_for_votes else ()) + self.for_plain_voters
@@ -207,15 +194,11 @@ class PrivacyCost:
         return closest if closest is self else closest.repeated(self.count)
 
     def to_text(self) -> str:
-        """Return the cost of one query, without ``what`` and ``count``, as canonical JSON: equal costs, equal texts.
-
-        >>> PrivacyCost("majority", guarantee=PrivacyParams(0.3, 3e-5), count=7).to_text()
-        '{"guarantee":["0.3","0.00003"],"profile":null,"renyi":null}'
-        """
+        """Return the cost of one query, without ``what``, as canonical JSON: equal costs, equal texts."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
     def to_json(self) -> Document:
-        """Write the cost of one query, without ``what`` and ``count``, as plain data."""
+        """Return the cost of one query, without ``what``, as plain data."""
         params, curve, profile = self.guarantee, self.renyi, self.profile
         document: Document = {
             "guarantee": None if params is None else [params.epsilon_text, params.delta_text],
@@ -244,7 +227,7 @@ class PrivacyCost:
 
     @classmethod
     def from_text(cls, text: str, *, what: str) -> PrivacyCost:
-        """Read the text of `to_text`; `ValueError` if it is no cost."""
+        """Read `to_text`; `ValueError` if it is no cost."""
         try:
             return cls._read(json.loads(text), what)
         except (KeyError, TypeError, AttributeError) as error:
@@ -290,11 +273,6 @@ class PrivacyCost:
 
 
 def neighbors_of(sampling: Subsampling | None) -> str:
-    """Return the difference between neighboring data sets, in words.
-
-    >>> neighbors_of(None)
-    "change one person's answers"
-    """
     return (
         "change one person's answers"
         if sampling is None

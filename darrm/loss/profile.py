@@ -22,12 +22,11 @@ class PrivacyProfile:
     Parameters
     ----------
     epsilons
-        Strictly increasing, the first is 0, at least one.
+        Strictly increasing from 0.
     deltas
         As many, non-increasing, in [0, 1].
     reverse
-        As many, non-increasing, at most ``deltas``: smaller bounds with the two data sets exchanged. None if ``deltas``
-        is the bound for both directions.
+        As many, non-increasing, at most ``deltas``: bounds with the data sets exchanged; None if ``deltas`` covers both.
 
     Raises
     ------
@@ -36,7 +35,7 @@ class PrivacyProfile:
 
     Examples
     --------
-    Randomized response with ε = log 3 is correct with probability 3/4; δ(0) is the total variation distance 1/2:
+    Randomized response with ε = log 3; δ(0) is the total variation distance 1/2:
 
     >>> profile = PrivacyProfile((0.0, math.log(3.0)), (0.5, 0.0))
     >>> round(profile.delta_at(math.log(2.0)), 12)
@@ -68,11 +67,7 @@ class PrivacyProfile:
 
     @classmethod
     def of_pair(cls, params: PrivacyParams) -> PrivacyProfile:
-        """Return the profile of the worst (ε, δ)-private mechanism: randomized response that reveals all at times (δ).
-
-        >>> PrivacyProfile.of_pair(PrivacyParams(0, "0.1"))
-        PrivacyProfile(epsilons=(0.0,), deltas=(0.1,), reverse=None)
-        """
+        """Return the profile of the worst (ε, δ)-private mechanism: randomized response that reveals all at times (δ)."""
         epsilon, delta = params.epsilon, params.delta
         if epsilon == 0.0:
             return cls((0.0,), (delta,))
@@ -80,17 +75,17 @@ class PrivacyProfile:
 
     @property
     def parts(self) -> tuple[tuple[float, ...], ...]:
-        """The stored tuples: ``reverse`` only if known."""
+        """The stored tuples."""
         return (self.epsilons, self.deltas) if self.reverse is None else (self.epsilons, self.deltas, self.reverse)
 
     @property
     def sides(self) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
-        """Pairs (δ forward, δ reverse) for both orders of the two data sets; one pair if both directions are equal."""
+        """Pairs (δ forward, δ reverse) for both orders of the data sets; one pair if they are equal."""
         back = self.deltas if self.reverse is None else self.reverse
         return ((self.deltas, back),) if self.reverse is None else ((self.deltas, back), (back, self.deltas))
 
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return ε and δ as two float vectors."""
+        """Return ε and δ as vectors."""
         return np.array(self.epsilons), np.array(self.deltas)
 
     def delta_at(self, epsilon: float) -> float:
@@ -99,7 +94,7 @@ class PrivacyProfile:
         return float(self.deltas_at(np.array([epsilon], dtype=np.float64))[0])
 
     def deltas_at(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Apply `delta_at` to an array of ε ≥ 0: (n,) → (n,)."""
+        """Apply `delta_at` to a vector."""
         grid, bounds = self.arrays()
         return np.asarray(np.interp(np.exp(np.minimum(epsilons, grid[-1])), np.exp(grid), bounds))
 

@@ -85,9 +85,7 @@ class RenyiCurve:
 
     Examples
     --------
-    A Gaussian of sensitivity 1 and standard deviation σ = 10 has value order/(2σ²):
-
-    >>> curve = RenyiCurve.of(lambda order: order / 200.0)
+    >>> curve = RenyiCurve.of(lambda order: order / 200.0)  # a Gaussian of sensitivity 1 and σ = 10
     >>> hundred = curve.repeated(100)
     >>> conversion = hundred.convert(1e-5)
     >>> round(conversion.epsilon, 3), conversion.order
@@ -115,7 +113,7 @@ class RenyiCurve:
 
     @classmethod
     def of(cls, value_at: Callable[[Array], ArrayLike], orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
-        """Evaluate a vectorized function of the order on a grid of orders."""
+        """Evaluate a vectorized function of the order on a grid."""
         grid = _vector("orders", orders)
         return cls(grid, np.asarray(value_at(grid), dtype=np.float64))
 
@@ -141,7 +139,7 @@ class RenyiCurve:
 
     @classmethod
     def unknown(cls) -> RenyiCurve:
-        """Return a curve that bounds nothing: ∞ at every order."""
+        """Return ∞ at every order."""
         return cls.of(lambda orders: np.full(orders.shape, np.inf))
 
     def minimum(self, other: RenyiCurve) -> RenyiCurve:
@@ -149,7 +147,6 @@ class RenyiCurve:
         return RenyiCurve(self.orders, np.minimum(self.values, other.values))
 
     def __add__(self, other: RenyiCurve) -> RenyiCurve:
-        """Compose with another curve on the same orders: the values add."""
         if not isinstance(other, RenyiCurve):
             return NotImplemented
         if not np.array_equal(self.orders, other.orders):
@@ -157,7 +154,7 @@ class RenyiCurve:
         return RenyiCurve(self.orders, self.values + other.values)
 
     def repeated(self, count: int) -> RenyiCurve:
-        """Compose the mechanism ``count`` times with itself: the values times ``count``."""
+        """Compose the mechanism ``count`` times with itself."""
         checks.integer_at_least(0, count=count)
         if count == 0:
             return RenyiCurve(self.orders, np.zeros_like(self.values))
@@ -197,19 +194,10 @@ class RenyiCurve:
         )
 
     def convert(self, delta: float, *, conversion: str = "tight") -> RenyiConversion:
-        """Convert to (ε, δ) at the order with the smallest ε.
+        """Convert to (ε, δ) at the order with the smallest ε, for δ in (0, 1).
 
-        Parameters
-        ----------
-        delta
-            δ in (0, 1).
-        conversion
-            ``"tight"`` [CKS20, Proposition 12] or ``"classic"`` [M17, Proposition 3], the one of [P, Theorem 5].
-
-        Warns
-        -----
-        RenyiGridWarning
-            If the best order is the first or the last of the grid.
+        ``conversion`` is ``"tight"`` [CKS20, Proposition 12] or ``"classic"`` [M17, Proposition 3], which is [P, Theorem 5].
+        `RenyiGridWarning` if the best order is the first or the last of the grid.
         """
         best = self.best(delta, conversion=conversion)
         if best.at_edge:

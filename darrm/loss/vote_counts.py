@@ -98,7 +98,7 @@ def undominated(p: Array, q: Array) -> NDArray[np.int64]:
 
 
 def _neighbors(log_lies: Array, K: int, moved: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """List log (Pr[answer | l'], Pr[answer | l]) of the answers 1 and 0 for all l and its worst l', shape (K + 1,)."""
+    """List log (Pr[answer | l'], Pr[answer | l]) of the answers 1 and 0 for all l and the worst l': (K + 1,) each."""
     log_zero = np.full(K + 1, math.log(0.5))
     log_zero[K // 2 + 1 :] = log_lies
     with np.errstate(divide="ignore"):

@@ -96,10 +96,9 @@ def smooth(values: Array, p: float) -> Array:
 
 
 def poisson_binomial_pmf(probabilities: Array) -> Array:
-    """Compute the distribution of the number of ones among independent variables: shape (…, K) → (…, K + 1).
+    """Compute the law of the number of ones among independent variables: shape (…, K) → (…, K + 1).
 
-    One variable after the other, and for many variables two halves at a time: the law of a sum is the convolution of
-    its halves' laws. Nothing is subtracted, so every value is right to about K·2⁻⁵² of itself.
+    Nothing is subtracted, so every value is right to about K·2⁻⁵² of itself.
 
     >>> poisson_binomial_pmf(np.array([0.5, 0.25]))
     array([0.375, 0.5  , 0.125])

@@ -59,13 +59,13 @@ def system_uniform_below(limits: Integers) -> Integers:
 
 
 def require_generator(rng: object) -> None:
-    """Raise `ValueError` for a seed, or anything else that draws no bytes."""
+    """Refuse a seed, or anything else that draws no bytes."""
     if not hasattr(rng, "bytes"):
         checks.fail("rng", rng, "a generator", "say np.random.default_rng(seed), or leave rng out to release")
 
 
 def uniform_below(rng: np.random.Generator | None) -> UniformBelow:
-    """Return the source of a release, the operating system, or a reproducible one for tests and experiments."""
+    """Return the operating system's source, or a reproducible one for tests and experiments."""
     if rng is None:
         return system_uniform_below
     require_generator(rng)
@@ -106,10 +106,7 @@ def bernoulli_exp(
 
 
 def discrete_laplace(scale: Fraction, size: int, below: UniformBelow = system_uniform_below) -> NDArray[np.int64]:
-    """Draw integers with Pr[x] = (e^{1/s} − 1)/(e^{1/s} + 1) · e^{−|x|/s} exactly [CKS20, Algorithm 2].
-
-    ``scale`` is s > 0 as an exact fraction t/u.
-    """
+    """Draw integers with Pr[x] = (e^{1/s} − 1)/(e^{1/s} + 1) · e^{−|x|/s} exactly, s = ``scale`` > 0 [CKS20, Algorithm 2]."""
     checks.positive(scale=scale)
     _check_scale(math.floor(scale))
     top, bottom = scale.numerator, scale.denominator
@@ -164,7 +161,6 @@ def _until_filled(attempt: Callable[[int], tuple[Integers, NDArray[np.bool_]]], 
 
 
 def _bernoulli_exp_at_most_one(numerator: Integers, denominator: Integers, below: UniformBelow) -> NDArray[np.bool_]:
-    """Toss coins of probability exp(−a/b) for a/b ≤ 1: count the trials until Bernoulli(a/(b k)) fails."""
     result = np.zeros(numerator.shape, dtype=bool)
     active = np.arange(numerator.size)
     trial = 1

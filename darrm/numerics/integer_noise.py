@@ -71,15 +71,12 @@ class DiscreteGaussian:
 
     @property
     def deviation(self) -> float:
-        """Its σ."""
         return self.sigma
 
     def log_weights(self, points: NDArray[np.int64]) -> Array:
-        """Compute −x²/(2σ²)."""
         return np.asarray(-((points / self.sigma) ** 2) / 2.0)
 
     def enclosed_log_weights(self, points: Iterable[int]) -> Iterator[arb]:
-        """Enclose −x²/(2σ²)."""
         rate = -1 / (2 * ball(self.sigma) ** 2)
         return (rate * point**2 for point in points)
 
@@ -103,11 +100,9 @@ class DiscreteLaplace:
         return float(np.sqrt(2.0) / self.gamma)
 
     def log_weights(self, points: NDArray[np.int64]) -> Array:
-        """Compute −γ|x|."""
         return np.asarray(-self.gamma * np.abs(points))
 
     def enclosed_log_weights(self, points: Iterable[int]) -> Iterator[arb]:
-        """Enclose −γ|x|."""
         rate = -ball(self.gamma)
         return (rate * abs(point) for point in points)
 
@@ -116,22 +111,10 @@ class DiscreteLaplace:
 class AsymmetricNoise:
     """Pr[x] ∝ e^{−(x/s)^q} for x ≥ 0 and e^{−(|x|/ℓ)^p} for x < 0: with ℓ > s short on the right and long on the left.
 
-    Of many classes it is the largest of their noises that makes errors, so a short right tail makes fewer.
+    Of many classes the largest noise makes errors, so a short right tail makes fewer. Scales s = ``right`` and
+    ℓ = ``left`` are in [½, 4096] votes; powers q = ``right_power`` and p = ``left_power`` are multiples of ¼ in [1, 3],
+    so that the law is log-concave. Else `ValueError`.
 
-    Parameters
-    ----------
-    right, left
-        The scales s and ℓ in votes, in [½, 4096].
-    right_power, left_power
-        q and p, multiples of ¼ in [1, 3]: from 1 on the law is log-concave.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range.
-
-    Examples
-    --------
     >>> AsymmetricNoise(right=4.0, left=8.0, right_power=3.0, left_power=2.0).log_weights(np.array([-8, 0, 4, 8]))
     array([-1., -0., -1., -8.])
     """
@@ -170,13 +153,11 @@ class AsymmetricNoise:
         return math.sqrt(square / mass - (mean / mass) ** 2)
 
     def log_weights(self, points: NDArray[np.int64]) -> Array:
-        """Compute −(x/s)^q, or −(|x|/ℓ)^p."""
         size = np.abs(points)
         right, left = (size / self.right) ** self.right_power, (size / self.left) ** self.left_power
         return -np.where(points >= 0, right, left)
 
     def enclosed_log_weights(self, points: Iterable[int]) -> Iterator[arb]:
-        """Enclose −(x/s)^q, or −(|x|/ℓ)^p."""
         right, left = ball(self.right), ball(self.left)
         right_power, left_power = ball(self.right_power), ball(self.left_power)
         return (-((x / right) ** right_power) if x >= 0 else -((-x / left) ** left_power) for x in points)
@@ -197,7 +178,6 @@ Source = Callable[[int], bytes]  # a number of uniform bytes
 
 
 def bytes_from(rng: np.random.Generator | None) -> Source:
-    """Return the source of a release, the operating system, or a reproducible one for tests and experiments."""
     if rng is None:
         return os.urandom
     require_generator(rng)
@@ -223,7 +203,6 @@ class ExactInversion:
         self._values = self._first + least
 
     def draw(self, size: int, *, source: Source = os.urandom) -> NDArray[np.int64]:
-        """Draw ``size`` integers, independently."""
         checks.integer_at_least(0, size=size)
         prefix = np.frombuffer(source(2 * size), dtype="<u2")
         drawn: NDArray[np.int64] = self._values[prefix]
