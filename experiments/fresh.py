@@ -26,8 +26,7 @@ from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.plan.calibration import CalibratedMechanism
-from darrm.plan.mechanisms import named
-from darrm.plan.planner import plan
+from darrm.plan.planner import named, plan
 from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload

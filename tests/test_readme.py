@@ -14,7 +14,7 @@ import pytest
 from darrm import PrivacyParams, Problem, Voters, Workload, certify, optimize_table
 from darrm.majority import baselines
 from darrm.plan import plan
-from darrm.plan.mechanisms import named
+from darrm.plan.planner import named
 from darrm.priors import Independent
 from darrm.privacy import at_most
 from darrm.table.library import available_sizes, available_tables, paper_settings

@@ -39,11 +39,9 @@ from darrm.loss.renyi import RenyiCurve
 from darrm.pate.confident import ConfidentGNMax, ScoredGNMax
 from darrm.pate.tested import TestedRun
 from darrm.plan.accuracy import Measure
-from darrm.plan.budget import account_of, needs_no_noise
 from darrm.plan.calibration import CalibratedMechanism, calibrate, largest_rate
-from darrm.plan.mechanism import rounded
-from darrm.plan.mechanisms import RELEASED, named
-from darrm.plan.planner import plan
+from darrm.plan.mechanism import account_of, needs_no_noise, rounded
+from darrm.plan.planner import RELEASED, named, plan
 from darrm.priors import parse
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload

@@ -2,10 +2,9 @@
 
 from darrm.plan.calibration import CalibratedMechanism, calibrate
 from darrm.plan.mechanism import Mechanism, Proposal, Search
-from darrm.plan.mechanisms import MECHANISMS, TESTED, largest, mechanism_of, named
-from darrm.plan.planner import affordable, plan, sweep
+from darrm.plan.planner import MECHANISMS, TESTED, affordable, named, plan, sweep
 from darrm.plan.report import Plan, Sweep
-from darrm.plan.tables import TableProposal
+from darrm.plan.tables import TableProposal, largest, mechanism_of
 from darrm.problem import Workload
 
 __all__ = [

@@ -26,9 +26,8 @@ from darrm.commands.options import (
 )
 from darrm.optimize.report import fitted
 from darrm.plan import planner
-from darrm.plan.mechanisms import MECHANISMS, TESTED, named
-from darrm.plan.report import Plan, Sweep, csv_row, plan_text, sweep_text
-from darrm.plan.text import affordable_text
+from darrm.plan.planner import MECHANISMS, TESTED, named
+from darrm.plan.report import Plan, Sweep, affordable_text, csv_row, plan_text, sweep_text
 from darrm.priors import Prior, parse
 from darrm.problem import Workload
 from darrm.util import checks

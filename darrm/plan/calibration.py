@@ -1,15 +1,14 @@
 """The only search of a plan: the largest rate of a mechanism whose Q queries stay within the budget.
 
-log ε(rate), the accountant's ε for all queries, is nearly linear in log rate: the search takes secants, and bisects
-if they fail. It starts at the rate that an estimate of the cost admits, since a cost or an optimal law may take
-seconds. With a more accurate mechanism known, one trial often decides: the smallest rate that beats it. The result
-was tried and admitted.
+log ε(rate), the accountant's ε for all queries, is nearly linear in log rate, so the search takes secants, and bisects
+if they fail. A cost or an optimal law may take seconds. So the search starts at the rate that an estimate of the cost
+admits, and first tries the smallest rate that beats the best mechanism so far. The accountant admits the result itself.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +18,14 @@ from darrm.aggregator import Aggregator
 from darrm.errors import PlanError
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.plan.accuracy import Accuracy, Law, Measure
-from darrm.plan.budget import account_of, counted
-from darrm.plan.mechanism import Mechanism, Proposal, Search, no_report
+from darrm.plan.mechanism import Mechanism, Proposal, Search, account_of, counted, no_report
 from darrm.problem import Workload
 from darrm.table.table import Table
 
 QUICK_UNUSED = 2e-5  # part of ε that a search with costs that take no time may leave
 SLOPE = 1.15  # of log ε over log rate, until it is known: 1 for pure privacy, up to 2 for Gaussian noise
 TRIALS, STRAIGHT = 60, 9  # trials, and how many before every third one bisects
-STRIDE = 8.0  # times the rate: the longest step until the end lies between two rates
+LONGEST = math.log(8.0)  # of the steps of log rate until the end lies between two rates
 JUMP, CLOSEST, NARROW = 2.0, 1e-9, 1e-6  # slopes of a jump, and parts of a rate at which a search ends
 LEAST_RATE = 1e-100  # below, an answer is a guess
 
@@ -53,7 +51,7 @@ class CalibratedMechanism:
     regret: float | None = None  # the largest difference to the best under one of these, after a ranking
     expected_error: float | None = None  # of two classes, under the prior
     answered: float | None = None  # the share of open questions, under the prior
-    levels: NDArray[np.int64] = field(default_factory=lambda: np.arange(0))
+    levels: NDArray[np.int64] = field(default_factory=partial(np.arange, 0))
     law: Law | None = None
     rough: "_Calibration | None" = field(default=None, repr=False)  # may use more of the budget; None once finished
 
@@ -93,19 +91,21 @@ def calibrate(
 ) -> CalibratedMechanism:
     """Find the most accurate parameter of a mechanism within the budget of a workload.
 
-    Without a ``measure`` it is for no prior in particular. The search may end early unless the objective can be smaller
-    than ``to_beat``, that of the best mechanism so far; without ``is_fine`` it may leave a part of the budget where the
-    cost takes long, and `CalibratedMechanism.refined` finishes it. `PlanError` if no parameter is within the budget or
-    beats ``to_beat``, or the mechanism does not apply.
+    The default ``measure`` has no prior. The search may end early unless the objective can be smaller than ``to_beat``,
+    that of the best mechanism so far. Without ``is_fine`` it may leave a part of the budget where a cost takes long;
+    `CalibratedMechanism.refined` uses it. `PlanError` if no parameter is within the budget or beats ``to_beat``, or the
+    mechanism does not apply.
 
     >>> from darrm import PrivacyParams, Voters
-    >>> from darrm.plan.mechanisms import named
+    >>> from darrm.plan import named
     >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"), classes=10)
     >>> gnmax = calibrate(work, named("gnmax"))
     >>> gnmax.spent.epsilon <= 2, round(gnmax.settings["sigma"])
     (True, 55)
     """
-    mechanism.check_classes(workload.classes)
+    least, most = mechanism.classes
+    if not mechanism.answers(workload.classes):
+        raise PlanError(f"it is for {'two' if most == 2 else f'{least} to {most:,}'} classes only")
     search = Search(workload, measure or Measure(workload, None), to_beat, report)
     return _Calibration(search, mechanism).run(to_beat, is_fine=is_fine)
 
@@ -120,14 +120,18 @@ def largest_rate(
     >>> round(largest_rate(work, lambda rate: PrivacyCost("one", guarantee=PrivacyParams(rate)), 1.0), 5)
     0.1
     """
-    rate = _last_below(lambda rate: _excess(workload, cost(rate)), start, (0.0, most))
+
+    def excess(rate: float) -> float:
+        return _excess(workload, cost(rate))
+
+    rate = _last_below(excess, start, (0.0, most))
     if rate == 0.0:
         raise PlanError(f"no parameter composes within {workload.total}")
     return rate
 
 
 class _Calibration:
-    """The search of a mechanism over its instances."""
+    """The search of a mechanism over its instances: the most accurate ones are followed to their largest rates."""
 
     def __init__(self, search: Search, mechanism: type[Mechanism]) -> None:
         self.search, self.mechanism = search, mechanism
@@ -142,7 +146,6 @@ class _Calibration:
         self.trials = self._ranked([_Trial(instance) for instance in instances])
 
     def run(self, to_beat: float, *, is_fine: bool = True) -> CalibratedMechanism:
-        """Follow the most accurate instances to their largest rates, and return the best."""
         followed = self.trials[: self.trials[0].mechanism.followed]
         for trial in followed:
             trial.turn_up(to_beat, is_fine=is_fine)
@@ -151,16 +154,9 @@ class _Calibration:
         best = next((trial for trial in self._ranked(self.trials) if trial.is_admitted()), None)
         if best is None:
             raise PlanError("; ".join(dict.fromkeys(trial.reason for trial in self.trials)))
-        is_rough = not is_fine and best.mechanism.rough > best.mechanism.unused
-        return self._result(best.proved(), self if is_rough else None)
-
-    def _ranked(self, trials: list["_Trial"]) -> list["_Trial"]:
-        return sorted(trials, key=_Trial.wrong) if len(trials) > 1 else trials
-
-    def _result(self, proposal: Proposal, rough: "_Calibration | None") -> CalibratedMechanism:
-        work, measure, law = self.search.workload, self.search.measure, proposal.proved_law()
+        proposal, work, measure = best.proved(), self.search.workload, self.search.measure
+        law, total, delta = proposal.proved_law(), proposal.total, work.total.delta
         aggregator = None if self.mechanism.only_compared else proposal.release()
-        total, delta = proposal.total, work.total.delta
         if total is not None:
             spent = Spent(total.epsilon, delta, total.name, total.explanation, (total,), work.queries)
         else:
@@ -182,8 +178,11 @@ class _Calibration:
             answered=measure.share_answered(law),
             levels=measure.levels,
             law=law,
-            rough=rough,
+            rough=self if not is_fine and best.mechanism.rough > best.mechanism.unused else None,
         )
+
+    def _ranked(self, trials: list["_Trial"]) -> list["_Trial"]:
+        return sorted(trials, key=_Trial.wrong) if len(trials) > 1 else trials
 
 
 class _Trial:
@@ -224,7 +223,6 @@ class _Trial:
         return self._excesses[value]
 
     def is_admitted(self) -> bool:
-        """Return whether the accountant admits all queries at the rate."""
         return not self.is_refused and self.excess(self.rate) <= 0.0
 
     def _admits(self, proposal: Proposal) -> bool:
@@ -264,11 +262,11 @@ class _Trial:
 
     def _may_beat(self, to_beat: float) -> bool:
         """Return whether the budget may admit a smaller objective; if so, the search goes on from its rate."""
-        mechanism = self.mechanism
+        mechanism, goal = self.mechanism, self.mechanism.goal
         if to_beat == math.inf or not self._has_estimate or mechanism.is_refined:
             return True
         most = min(mechanism.limits[1], mechanism.hope * self.rate)
-        if mechanism.goal is None:
+        if goal is None:
             self.is_refused = self.wrong(most) >= to_beat
             self.reason = f"not calibrated; an estimate of its {self._shown(most)}"
             return not self.is_refused
@@ -277,11 +275,14 @@ class _Trial:
         self.reason = f"not calibrated to the end; at a first trial its {self._shown(self.rate)}"
         self.is_refused = True
         if self.wrong(most) < to_beat:
-            aim, limits = to_beat * (1.0 - mechanism.goal), (self.rate, most)
-            unused = mechanism.goal / 2.0
-            goal = _last_below(lambda rate: _log_ratio(aim, self.wrong(rate)), self.rate, limits, unused=unused)
-            if goal == 0.0 or self.excess(goal) <= 0.0:
-                self.rate, self.is_refused = goal or self.rate, False
+            aim = to_beat * (1.0 - goal)
+
+            def gain(rate: float) -> float:
+                return _log_ratio(aim, self.wrong(rate))
+
+            rate = _last_below(gain, self.rate, (self.rate, most), unused=goal / 2.0)
+            if rate == 0.0 or self.excess(rate) <= 0.0:
+                self.rate, self.is_refused = rate or self.rate, False
         return not self.is_refused
 
     def _shown(self, rate: float) -> str:
@@ -332,8 +333,7 @@ def _last_below(
     A rate that is returned was tried. The search aims at an excess of −``aim``/2, by default −``unused``/2.
     """
     least, most = max(limits[0], LEAST_RATE), limits[1]
-    inside, value_inside = 0.0, -math.inf
-    outside, value_outside = math.inf, math.inf
+    inside, value_inside, outside, value_outside = 0.0, -math.inf, math.inf, math.inf
     last: tuple[float, float] | None = None  # log rate and excess of the trial before
     rate = min(max(start, least), most)
     for trial in range(TRIALS):
@@ -355,19 +355,13 @@ def _last_below(
             secant = slope if last is None or last[0] == point[0] else (value - last[1]) / (point[0] - last[0])
             step = -(value + (unused if aim is None else aim) / 2.0) / min(4.0, max(0.25, secant))
             last = point
-        longest = math.log(STRIDE)
-        guess = rate * math.exp(max(-longest, min(longest, step)))
-        guess = _between(guess, inside, outside, bisect=trial >= STRAIGHT and trial % 3 == 2)
+        guess = rate * math.exp(max(-LONGEST, min(LONGEST, step)))
+        is_cut = (trial >= STRAIGHT and trial % 3 == 2) or not inside < guess < outside
+        if math.isinf(outside) and guess <= inside:
+            guess = 2.0 * inside
+        elif inside == 0.0 and guess >= outside:
+            guess = outside / 16.0
+        elif inside > 0.0 and math.isfinite(outside) and is_cut:
+            guess = math.sqrt(inside) * math.sqrt(outside)
         rate = min(max(guess, least), most)
     return inside
-
-
-def _between(guess: float, inside: float, outside: float, *, bisect: bool) -> float:
-    """Return a guess between both ends, or their geometric mean."""
-    if math.isinf(outside) and guess <= inside:
-        return 2.0 * inside
-    if inside == 0.0 and guess >= outside:
-        return outside / 16.0
-    if inside > 0.0 and math.isfinite(outside) and (bisect or not inside < guess < outside):
-        return math.sqrt(inside) * math.sqrt(outside)
-    return guess

@@ -1,28 +1,76 @@
-"""Mechanisms with one parameter: each value of it gives a law of the answers and a cost.
+"""Mechanisms with one parameter, each value of which gives a law of the answers and a cost; the cost of all queries.
 
-Costs grow with the rate of a search. A mechanism converts a rate to its parameter, and `Mechanism.at` makes a
-`Proposal`; `darrm.plan.calibration.calibrate` finds the largest rate within a budget.
+Costs grow with the rate of a search. A mechanism converts a rate to its parameter, `Mechanism.at` makes a `Proposal`,
+and `darrm.plan.calibration.calibrate` finds the largest rate within a budget.
+
+The answers of private *models* to several queries share the randomness of their training, so their costs do not add
+up. `counted` plans for non-private voters instead, whose queries do, within the larger budget that the joint bound
+leaves for the release (`darrm.loss.joint_bound`).
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
-from darrm.account.bounds import Bound
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.bounds import Bound, models_bound
 from darrm.aggregator import Aggregator
 from darrm.errors import PlanError
+from darrm.loss.joint_bound import release_within
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.plan.accuracy import MOST_PLANNED, Law, Measure
-from darrm.plan.budget import counted, releases_of
-from darrm.problem import Workload, is_open
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters, Workload, is_open
 from darrm.util.figures import GRAY
 
 DIGITS = 6  # of a calibrated parameter
+
+
+def account_of(workload: Workload, query: PrivacyCost) -> PrivacyAccountant:
+    return PrivacyAccountant(workload.voters, [query.repeated(workload.queries)])
+
+
+def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
+    """Return the workload whose queries add up: that of non-private voters for several answers of private models.
+
+    A person reaches as many plain voters as models, or one with ``one_by_one``. The total is unchanged where the models
+    are private enough for any release.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
+    >>> release = counted(Workload(models, 100, PrivacyParams("0.5", "1e-5")))
+    >>> release.voters.each.is_private, round(release.total.epsilon, 2), round(release.total.delta, 6)
+    (False, 1.18, 3.5e-05)
+    """
+    voters = workload.voters
+    if workload.queries == 1 or not voters.are_private_models:
+        return workload
+    plain = Voters(voters.K, PrivacyParams("inf"), 1 if one_by_one else voters.overlap)
+    # a part of ε remains for the rounding of reports
+    whole = PrivacyParams(workload.total.exact_epsilon * (1 - Fraction(1, 250_000)), workload.total.exact_delta)
+    total = release_within(voters, whole, one_by_one=one_by_one) or workload.total
+    return replace(workload, voters=plain, total=total)
+
+
+def releases_of(workload: Workload) -> list[Workload]:
+    """List `counted`, and for overlapping models also that of one model at a time."""
+    release = counted(workload)
+    if release == workload or workload.voters.reached == 1:
+        return [release]
+    return [release, counted(workload, one_by_one=True)]
+
+
+def needs_no_noise(workload: Workload) -> bool:
+    """Return whether the models that one person reaches stay within the budget, and so any number of answers."""
+    if workload.queries == 1 or not workload.voters.are_private_models:
+        return False
+    cap = models_bound(workload.voters, workload.total.delta)
+    return cap is not None and cap.epsilon <= workload.total.epsilon
 
 
 def rounded(value: Fraction | float, rounding: str = ROUND_FLOOR) -> Fraction:
@@ -39,9 +87,9 @@ def rounded(value: Fraction | float, rounding: str = ROUND_FLOOR) -> Fraction:
 
 @contextmanager
 def as_plan_error() -> Iterator[None]:
-    """Turn the `ValueError` of a check of ranges or sizes into a `PlanError`: a plan leaves the mechanism out.
+    """Turn the `ValueError` of a check into a `PlanError`, so that a plan leaves the mechanism out.
 
-    Put only such checks inside. Any other error in a mechanism has to end the plan.
+    Use it for checks of ranges and sizes only: any other error has to end the plan.
     """
     try:
         yield
@@ -64,11 +112,11 @@ class Search:
 
 
 class Proposal:
-    """A mechanism at one value of its parameter; a subclass may compute `cost` and the aggregator when asked.
+    """A mechanism at one value of its parameter.
 
-    ``law`` maps histograms with the largest count first to the probabilities of the answers, and ``settings`` are the
-    parameters by name. ``cost`` is that of one query, by default that of the aggregator, or ``total`` that of all
-    queries if a theorem states it.
+    ``law`` maps histograms with the largest count first to the probabilities of the answers; ``settings`` are the
+    parameters by name. ``cost`` is that of one query, by default that of the aggregator; ``total`` is that of all
+    queries, where a theorem states it. A subclass may compute the cost and the aggregator when asked.
     """
 
     def __init__(
@@ -88,7 +136,7 @@ class Proposal:
 
     @cached_property
     def cost(self) -> PrivacyCost:
-        """The exact cost of one query."""
+        """The exact cost of one query; `PlanError` if only that of all queries is known."""
         if self._aggregator is not None:
             return self._aggregator.privacy_cost()
         if self._cost is None:
@@ -96,7 +144,7 @@ class Proposal:
         return self._cost
 
     def quick_cost(self) -> PrivacyCost | None:
-        """Return a quick upper bound on the cost, or None."""
+        """Return an upper bound on the cost that takes no time, or None."""
 
     def proved_law(self) -> Law:
         """Return the law after its proof, which may change the last digits."""
@@ -157,11 +205,9 @@ class Mechanism:
         return True
 
     @classmethod
-    def check_classes(cls, classes: int) -> None:
-        """Raise `PlanError` unless it answers questions with this number of classes."""
-        least, most = cls.classes
-        if not (cls.is_open_set if is_open(classes) else least <= classes <= most):
-            raise PlanError(f"it is for {'two' if most == 2 else f'{least} to {most:,}'} classes only")
+    def answers(cls, classes: int) -> bool:
+        """Return whether it answers questions with this number of classes."""
+        return cls.is_open_set if is_open(classes) else cls.classes[0] <= classes <= cls.classes[1]
 
     def at(self, parameter: float) -> Proposal:
         """Make the proposal with a value of the parameter; `PlanError` if there is none."""
@@ -185,9 +231,7 @@ class FixedMechanism(Mechanism):
     rough = 0.0
 
     def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
-        """Make the only proposal."""
         return self.propose()
 
     def propose(self) -> Proposal:
-        """Make the only proposal; `PlanError` if there is none."""
         raise NotImplementedError

@@ -1,17 +1,22 @@
-"""Noisy maxima, charged for the label that they release, and for comparison for their noisy counts.
+"""Noisy maxima, charged for the label that they release; only compared, for their noisy counts; or tested first.
 
-A person who may change t voters moves t votes, whether the voters are private or not. GNMax, LNMax and asymmetric noise
-add noise to every count; `darrm.plan.tables` has the mechanisms that choose a class by its votes.
+A person who may change t voters moves t votes, whether the voters are private or not. The mechanisms that are only
+compared charge for the noisy counts, which are never published. A moved vote changes two counts by t, in opposite
+directions: sensitivity √2·t for Gaussian noise, and 2γt for Laplace noise of scale 1/γ.
 
-The mechanisms that are only compared charge for the noisy counts, which are never published. A moved vote changes two
-counts by t, in opposite directions: sensitivity √2·t for Gaussian noise, and 2γt for Laplace noise of scale 1/γ.
+Propose-test-release takes the least noise with which votes like public ones, recorded or of a prior, pass a private
+test of the whole run (`darrm.pate.tested`). The guarantee holds for any private votes. If they differ from the public
+ones, the test probably fails, and the budget is spent on nothing, or on labels with noise that is enough for any votes.
+The plan draws runs of Q queries from the public votes with a public seed. The chance of a run is the mean of its test's
+chances. Order, threshold and the ratio of both noises are the best of a few; the noise is found by bisection.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from decimal import ROUND_CEILING
 from functools import cached_property, partial
+from operator import itemgetter
 from typing import ClassVar, cast
 
 import numpy as np
@@ -25,8 +30,15 @@ from darrm.loss.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max import mechanisms
+from darrm.noisy_max.cost_given_votes import WIDEST as WIDEST_TESTED
 from darrm.noisy_max.mechanisms import AsymmetricMax
-from darrm.noisy_max.noisy_law import DEAR, WinningLaw, answering_probabilities, best_shape, chosen, lags_of
+from darrm.noisy_max.noisy_law import (
+    DEAR,
+    WinningLaw,
+    answering_probabilities,
+    best_shape,
+    winning_probabilities,
+)
 from darrm.noisy_max.noisy_maximum import Mechanism as Drawn
 from darrm.noisy_max.noisy_maximum import NoisyMaximum, least_threshold
 from darrm.numerics import Array
@@ -38,49 +50,32 @@ from darrm.numerics.integer_noise import (
     DiscreteGaussian,
     DiscreteLaplace,
 )
-from darrm.numerics.special import softmax
-from darrm.plan.accuracy import MOST_PLANNED, Law
-from darrm.plan.budget import account_of, counted
-from darrm.plan.calibration import largest_rate
-from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, as_plan_error, rounded
+from darrm.pate.confident import NoisyCheck
+from darrm.pate.tested import LARGEST_ORDER, TestedRun
+from darrm.plan.accuracy import MOST_PLANNED, SEED, Law, histograms
+from darrm.plan.calibration import calibrate, largest_rate
+from darrm.plan.mechanism import (
+    FixedMechanism,
+    Mechanism,
+    Proposal,
+    Search,
+    account_of,
+    as_plan_error,
+    counted,
+    rounded,
+)
 from darrm.privacy import PrivacyParams
 from darrm.problem import Workload, is_open
-from darrm.util.figures import BLUE, ORANGE, VERMILION
+from darrm.util.figures import BLUE, ORANGE, SKY_BLUE, VERMILION
 
-ROUGH = 3e-3  # of ε: the cost of wide noise takes a quarter of a second
-HOPE = 1.1  # times the rate of an estimate: the privacy profile of more than two classes may admit more
-ROUNDED_DOWN = 1.0 - 1e-4  # of the widest noise: its scales are rounded
 # the Rényi divergence of a label, λ times the squared rate: about the certified one
 GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.1, 0.671
 # of open answers, with a threshold by the right tail: left scales over the right one, and the steepest power
 OPEN_SET_RATIOS, KNOWN_SCALE, STEEPEST, LEAST_DELTA = (1.0, 1.5, 2.0, 3.0), 64.0, 3.0, 1e-30
-LEAST_SIGMA, LARGEST_GAMMA, LARGEST_EPSILON = 0.5, 50.0, 700.0  # beyond, the answer is next to certain
-MOST_SIGMA, LEAST_COUNT_GAMMA, LARGEST_COUNT_GAMMA = 3e5, 1e-11, 1e3  # of noisy counts: more noise takes gigabytes
+LEAST_SIGMA, LARGEST_EPSILON = 0.5, 700.0  # beyond, the answer is next to certain
+LEAST_COUNT_GAMMA = 1e-11  # of noisy counts: more noise takes gigabytes
 LABEL = "charged for its label, for any number of classes, as `darrm.pate` charges it."
-DEARER = "its labels cost less than its noisy counts"
-
-
-def exponential_law(epsilon: float, overlap: int) -> Law:
-    """Return the law of the exponential mechanism [MT07]: a class has the weight e^{ε·count/(2t)}."""
-    return lambda counts: np.asarray(softmax(counts * (epsilon / (2.0 * overlap)), axis=1))
-
-
-def permute_and_flip_law(epsilon: float, overlap: int) -> Law:
-    """Integrate Pr[c] = e_c ∫_0^1 Π_{j ≠ c}(1 − e_j·s) ds: with C/2 nodes exactly, with some √C to twelve digits.
-
-    Permute-and-flip [MS20] answers a class at the place s of a random order if its coin shows heads and the coins of
-    all earlier classes showed tails. For two classes Pr[majority] is 1 − ½e^{−ε(lead)/(2t)}.
-    """
-
-    def law(counts: NDArray[np.int64]) -> Array:
-        size = min(counts.shape[1] // 2 + 1, math.isqrt(16 * counts.shape[1]) + 20)
-        nodes, weights = np.polynomial.legendre.leggauss(size)
-        lags, place = lags_of(counts)
-        heads = np.exp(-lags * (epsilon / (2.0 * overlap)))[:, None]
-        tails = 1.0 - heads * (nodes + 1.0) / 2.0
-        return chosen(place, np.log(tails), heads / tails, weights / 2.0)
-
-    return law
+WANTED = 0.99  # chance that a tested run passes
 
 
 class NoisyProposal(Proposal):
@@ -101,13 +96,11 @@ class NoisyProposal(Proposal):
 
     @cached_property
     def cost(self) -> PrivacyCost:
-        """The cost of the label, amplified where voters resample their examples."""
         released = self._released
         is_label_alone = released.voters.sampled is None and released.threshold is None
         return (released.mechanism if is_label_alone else released).privacy_cost()
 
     def release(self) -> Released:
-        """Return the noisy maximum."""
         return self._released
 
 
@@ -116,12 +109,14 @@ class NoisyMechanism(Mechanism):
 
     is_slow = is_open_set = True
     is_scale: ClassVar[bool] = True  # the parameter is a scale of the noise
-    unused, rough, narrow = 1e-4, ROUGH, 2e-3
+    # the cost of wide noise takes a quarter of a second
+    unused, rough, narrow = 1e-4, 3e-3, 2e-3
 
     def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
         self.reached = search.workload.voters.reached
-        self.hope = 1.0 if search.workload.has_noise_function else HOPE
+        # the privacy profile of more than two classes may admit more than the estimate
+        self.hope = 1.0 if search.workload.has_noise_function else 1.1
         self.start = first_rate(search.workload)
         self.lost = 0.0
         if is_open(workload.classes):
@@ -130,55 +125,45 @@ class NoisyMechanism(Mechanism):
             self.lost = delta_of_threshold(search.workload)
 
     def value(self, rate: float) -> float:
-        """Return a scale that falls with the rate, 1/rate, rounded up to six digits and within limits; or the rate."""
+        """Return the scale 1/rate, rounded up to six digits; or the rate."""
         least, most = self.limits
         if not self.is_scale:
             return super().value(rate)
         return min(max(float(rounded(1.0 / max(rate, 1e-300), ROUND_CEILING)), 1.0 / most), 1.0 / max(least, 1e-300))
 
     def estimate(self, parameter: float) -> PrivacyCost | None:
-        """Estimate the cost of the label by its usual share of the cost of the counts."""
         return None if self.search.workload.voters.sampled is not None else self.share(parameter)
 
     def share(self, parameter: float) -> PrivacyCost:
-        """Estimate the cost for voters that keep their examples."""
+        """Estimate the cost of a label by its usual share of the counts' cost, if voters keep their examples."""
         raise NotImplementedError
 
 
 class GNMax(NoisyMechanism):
-    """Turn down the σ of Gaussian noise."""
-
     slug, name, color = "gnmax", "GNMax", BLUE
     about = "the least σ that the accountant admits; " + LABEL
     limits = (0.0, 1.0 / LEAST_SIGMA)
 
     def at(self, parameter: float) -> Proposal:
-        """Make the noise with σ."""
         drawn = mechanisms.GNMax(parameter, reached=self.reached)
         return NoisyProposal(self.search.workload, drawn, {"sigma": parameter})
 
     def share(self, parameter: float) -> PrivacyCost:
-        """Take a part of the Rényi divergence of Gaussian counts."""
         return PrivacyCost("GNMax", renyi=_gaussian_curve(self.reached / parameter), vanishing=self.lost)
 
 
 class LNMax(NoisyMechanism):
-    """Turn up the γ of Laplace noise."""
-
     slug, name, color = "lnmax", "LNMax", ORANGE
     about = "the largest γ that it admits; " + LABEL
-    limits, is_scale = (1e-9, LARGEST_GAMMA), False
+    limits, is_scale = (1e-9, 50.0), False
 
     def at(self, parameter: float) -> Proposal:
-        """Make the noise with γ."""
         drawn = mechanisms.LNMax(parameter, reached=self.reached)
         return NoisyProposal(self.search.workload, drawn, {"gamma": parameter})
 
     def share(self, parameter: float) -> PrivacyCost:
-        """Take a part of the Rényi divergence of Laplace counts."""
         rate = parameter * self.reached
-        curve = RenyiCurve.of(lambda orders: np.minimum(LAPLACE_SHARE * orders * rate**2, 2.0 * rate))
-        return PrivacyCost("LNMax", PrivacyParams(2.0 * rate), curve)
+        return PrivacyCost("LNMax", PrivacyParams(2.0 * rate), _laplace_curve(LAPLACE_SHARE, rate))
 
 
 class AsymmetricNoiseMax(NoisyMechanism):
@@ -202,13 +187,12 @@ class AsymmetricNoiseMax(NoisyMechanism):
             widest = min(LARGEST_SCALE / max(noise.left, noise.right), widest)
             self.start = 1.0 / noise.right
             self.unused = 1e-3 if noise.deviation > DEAR else self.unused
-        least = 1.0 / (ROUNDED_DOWN * (noise.right * widest))
+        least = 1.0 / ((1.0 - 1e-4) * (noise.right * widest))  # the scales are rounded
         self.limits = (least, min(1.0, noise.left / noise.right) / SMALLEST_SCALE)
         self.hope = math.inf
 
     @classmethod
     def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
-        """Choose the shapes: one for listed classes, and one for each ratio of scales for open answers."""
         if search.workload.voters.sampled is not None:
             raise PlanError("its shape is not known for voters that resample their examples, which need less noise")
         if not is_open(search.workload.classes):
@@ -221,9 +205,11 @@ class AsymmetricNoiseMax(NoisyMechanism):
         work, gaussian = search.workload, GNMax(search, release)
         if release.total.exact_delta == 0:
             raise PlanError("its Rényi curve gives no (epsilon, 0)")
-        rate = largest_rate(
-            release, lambda rate: gaussian.share(gaussian.value(rate)), gaussian.start, gaussian.limits[1]
-        )
+
+        def share(rate: float) -> PrivacyCost:
+            return gaussian.share(gaussian.value(rate))
+
+        rate = largest_rate(release, share, gaussian.start, gaussian.limits[1])
         curve = _gaussian_curve(rate)
         cost = PrivacyCost("GNMax", renyi=_gaussian_curve(rate * gaussian.reached))
         of_all = account_of(release, cost).charges[0].renyi
@@ -237,14 +223,12 @@ class AsymmetricNoiseMax(NoisyMechanism):
         return shape.noise
 
     def at(self, parameter: float) -> Proposal:
-        """Make the noise of this shape with a right scale."""
         noise = self._noise
         left = float(rounded(parameter * noise.left / noise.right, ROUND_CEILING))
         scaled = AsymmetricNoise(parameter, left, noise.right_power, noise.left_power)
         return NoisyProposal(self.search.workload, AsymmetricMax(scaled, self.reached), asdict(scaled))
 
     def share(self, parameter: float) -> PrivacyCost:
-        """Scale the Rényi divergence of the noise, which falls with the squared scale."""
         curve = RenyiCurve(self._curve.orders, self._curve.values * (self._noise.right / parameter) ** 2)
         return PrivacyCost("AsymmetricMax", renyi=curve, vanishing=self.lost)
 
@@ -252,36 +236,28 @@ class AsymmetricNoiseMax(NoisyMechanism):
 class ByCounts(Mechanism):
     """A mechanism that is only compared: a person's votes may move on every question."""
 
-    only_compared = DEARER
+    only_compared = "its labels cost less than its noisy counts"
 
     @classmethod
     def applies_to(cls, workload: Workload) -> bool:
-        """Return whether voters keep their examples."""
         return workload.voters.sampled is None
 
 
 class PaperGNMax(ByCounts, FixedMechanism):
-    """Take the σ of [D, Section D.2.1], for all queries together."""
-
     slug, name, color = "gnmax-paper", "GNMax as in the paper", BLUE
     about = "σ from the Rényi bound of DaRRM's Appendix D.2.1, for all queries together; counted by its noisy counts."
 
     def propose(self) -> Proposal:
-        """Make the noise."""
         work, overlap = self.workload, self.workload.voters.reached
         _check_delta(work)
         with as_plan_error():
             sigma = max(LEAST_SIGMA, renyi_sigma(work.total, work.queries).value * overlap)
-        curve = RenyiCurve.of(lambda orders: orders * (overlap / sigma) ** 2)
+        curve = RenyiCurve.of(partial(np.multiply, (overlap / sigma) ** 2))
         return Proposal(_gaussian_law(sigma), {"sigma": sigma}, cost=PrivacyCost("GNMax", renyi=curve, reached=overlap))
 
 
 class AnalyticGNMax(ByCounts, FixedMechanism):
-    """Take the least σ that any accounting of the noisy counts allows [BW18, Theorem 8].
-
-    All Q answers together are one Gaussian mechanism of sensitivity √(2Q)·t, whose (ε, δ) is known exactly, whatever
-    the number of classes.
-    """
+    """All Q answers are one Gaussian mechanism of sensitivity √(2Q)·t, whose (ε, δ) is exact [BW18, Theorem 8]."""
 
     slug, name, color = "gnmax-analytic", "GNMax, analytic σ", BLUE
     only_compared = "it is charged for the noisy counts, which are not released"
@@ -291,41 +267,36 @@ class AnalyticGNMax(ByCounts, FixedMechanism):
     )
 
     def propose(self) -> Proposal:
-        """Make the noise."""
         work, asked = self.workload, self.search.workload
         _check_delta(asked)
         with as_plan_error():
             sensitivity = SENSITIVITY * math.sqrt(work.queries) * asked.voters.reached
             sigma = analytic_sigma(work.total, sensitivity=sensitivity).value
-        why = "all answers are one Gaussian mechanism [BW18, Theorem 8]"
-        total = Bound("analytic", asked.total.epsilon, why)
+        total = Bound("analytic", asked.total.epsilon, "all answers are one Gaussian mechanism [BW18, Theorem 8]")
         return Proposal(_gaussian_law(sigma), {"sigma": sigma}, total=total)
 
 
 class LNMaxByCounts(ByCounts):
-    """Turn up the γ of discrete Laplace noise, charged for both counts."""
-
     slug, name, color = "lnmax-counts", "LNMax by noisy counts", ORANGE
     about = "the largest γ that the accountant admits; counted by its noisy counts, which cost more than the label."
-    limits, is_exact = (LEAST_COUNT_GAMMA, LARGEST_COUNT_GAMMA), True
+    limits, is_exact = (LEAST_COUNT_GAMMA, 1e3), True
 
     def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
         self.start = first_rate(search.workload)
 
     def at(self, parameter: float) -> Proposal:
-        """Make the noise with γ."""
         overlap = self.search.workload.voters.reached
         rate = parameter * overlap
-        curve = RenyiCurve.of(lambda orders: np.minimum(2.0 * rate**2 * orders, 2.0 * rate))
-        cost = PrivacyCost("LNMax", guarantee=PrivacyParams(2.0 * rate), renyi=curve, reached=overlap)
+        guarantee = PrivacyParams(2.0 * rate)
+        cost = PrivacyCost("LNMax", guarantee=guarantee, renyi=_laplace_curve(2.0, rate), reached=overlap)
         noise = DiscreteLaplace(max(parameter, LEAST_COUNT_GAMMA))  # wider noise answers next to the same
         return Proposal(WinningLaw(noise), {"gamma": parameter}, cost=cost)
 
 
 def _gaussian_law(sigma: float) -> Law:
     """Return the law of the largest count with Gaussian noise; `PlanError` where σ is too large to compute with."""
-    if sigma > MOST_SIGMA:
+    if sigma > 3e5:  # more noise takes gigabytes
         raise PlanError(f"its noise would have sigma = {sigma:.3g} votes: nothing is left to be computed")
     return WinningLaw(DiscreteGaussian(max(LEAST_SIGMA, sigma)))
 
@@ -347,7 +318,7 @@ def delta_of_threshold(workload: Workload) -> float:
     """Return the δ of a query for the answer of a single voter: half of its share; `PlanError` if there is none."""
     share = float(workload.total.exact_delta / (2 * workload.queries)) * (1.0 - 2.0**-50)
     if not share > LEAST_DELTA:
-        raise PlanError("a threshold hides the answers of single voters but for a delta, and the total has none")
+        raise PlanError("a threshold hides the answers of single voters only with a delta, and the total has none")
     return share
 
 
@@ -356,3 +327,146 @@ def _gaussian_curve(rate: float) -> RenyiCurve:
         return orders * rate**2 * np.minimum(1.0, GAUSSIAN_SHARE + GAUSSIAN_BEND * (orders * rate) ** GAUSSIAN_POWER)
 
     return RenyiCurve.of(values)
+
+
+def _laplace_curve(share: float, rate: float) -> RenyiCurve:
+    def values(orders: Array) -> Array:
+        return np.minimum(share * orders * rate**2, 2.0 * rate)
+
+    return RenyiCurve.of(values)
+
+
+_ORDERS = (0.8, 1.3)  # times log(1/δ)/ε, above 1
+_CHECKS = tuple((share, ratio) for share in (0.6, 0.8) for ratio in (4.0, 12.0))  # T over K, and σ₁ over σ₂
+_RUNS, _HISTOGRAMS = 64, 1024  # runs that a chance is the mean of; different votes that runs are drawn from
+_STEPS, _MORE_STEPS = 4, 6  # of a bisection for every test, and for the best one
+
+
+class TestedMechanism(FixedMechanism):
+    """A run that is released if a private test passes; its noise is chosen for public votes."""
+
+    about = "the least noise with which votes like the public ones pass a private test within the whole budget."
+    has_check: ClassVar[bool] = False
+    otherwise: ClassVar[type[Mechanism] | None] = None  # answers where the test fails
+
+    def propose(self) -> Proposal:
+        search, work = self.search, self.search.workload
+        self._check_workload(work)
+        otherwise, public = self._answers_otherwise(), _PublicVotes(search)
+        scale = math.log(1.0 / work.total.delta) / work.total.epsilon
+        checks: list[tuple[int | None, float]] = [(None, 0.0)]
+        if self.has_check:
+            checks = [(round(share * work.voters.K), ratio) for share, ratio in _CHECKS]
+        # with more voters a trial with a check takes seconds
+        parts = _ORDERS if work.voters.K <= 2000 else (1.0,)
+        asked = [(min(1.0 + part * scale, LARGEST_ORDER), *check) for part in parts for check in checks]
+        enough = 2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
+        widest = LEAST_SIGMA, min(max(enough, 1.0), WIDEST_TESTED)
+        passing = []
+        for done, one in enumerate(asked, 1):
+            search.report(f"{done} of {len(asked)} tests")
+            run_of = partial(_tested_run, work, one, otherwise)
+            if (sigmas := public.narrowed(run_of, widest, _STEPS)) is not None:
+                wrong = search.measure.wrong(partial(_tested_law, run_of(sigmas[1]), public.chance(run_of(sigmas[1]))))
+                passing.append((wrong, sigmas, run_of))
+        if not passing:
+            raise PlanError(f"votes like these pass with a chance of {WANTED:g} at no noise that pays for a test")
+        _, sigmas, run_of = min(passing, key=itemgetter(0))
+        search.report("the best test, closer")
+        _, sigma = public.narrowed(run_of, sigmas, _MORE_STEPS) or sigmas
+        return _tested_proposal(run_of(sigma), public.chance(run_of(sigma)))
+
+    def _check_workload(self, work: Workload) -> None:
+        if not (work.voters.are_non_private and work.voters.reached == 1):
+            raise PlanError("a test is proved for non-private voters of whom one person reaches one")
+        if self.has_check and work.voters.K == 1:
+            raise PlanError("a check of the largest count needs at least two voters")
+        if work.total.delta == 0.0 or work.missing:
+            raise PlanError("a test needs a delta, and votes of which none is missing")
+
+    def _answers_otherwise(self) -> NoisyMaximum | None:
+        if self.otherwise is None:
+            return None
+        work = self.search.workload
+        # the rest is for the outcome of the test
+        part = PrivacyParams(work.total.epsilon * 0.8, work.total.exact_delta / 2)
+        rest = calibrate(replace(work, total=part), self.otherwise, measure=self.search.measure)
+        return cast("NoisyMaximum | None", rest.aggregator)
+
+
+class TestedGNMax(TestedMechanism):
+    slug, name, color, linewidth = "gnmax-tested", "GNMax, tested", BLUE, 2.0
+
+
+class TestedGNMaxElse(TestedMechanism):
+    """Where the test fails, GNMax with more noise answers."""
+
+    slug, name, color, linewidth = "gnmax-tested-else", "GNMax, tested, else GNMax", BLUE, 1.6
+    otherwise = GNMax
+
+
+class TestedConfident(TestedMechanism):
+    slug, name, color, linewidth = "confident-tested", "Confident-GNMax, tested", SKY_BLUE, 2.0
+    has_check = True
+
+
+class _PublicVotes:
+    """Runs that are drawn from public votes."""
+
+    def __init__(self, search: Search) -> None:
+        work = search.workload
+        self.counts, weights = histograms(search.measure.prior, work.voters.K, work.classes, _HISTOGRAMS)
+        shares = np.full(len(self.counts), 1.0 / len(self.counts)) if weights is None else weights
+        self.times = np.random.default_rng(SEED).multinomial(work.queries, shares / shares.sum(), size=_RUNS)
+
+    def chance(self, run: TestedRun) -> float:
+        return float(run.chances[run.level_of(self.times @ run.costs_of(self.counts))].mean())
+
+    def narrowed(
+        self, run_of: Callable[[float], TestedRun], sigmas: tuple[float, float], steps: int
+    ) -> tuple[float, float] | None:
+        """Bisect between noise that is too little and noise that passes; None if that does not pass either."""
+        low, high = sigmas
+        if self.chance(run_of(high)) < WANTED:
+            return None
+        for _ in range(steps):
+            sigma = math.sqrt(low * high)
+            low, high = (low, sigma) if self.chance(run_of(sigma)) >= WANTED else (sigma, high)
+        return low, high
+
+
+def _tested_run(
+    work: Workload, test: tuple[float, int | None, float], otherwise: NoisyMaximum | None, sigma: float
+) -> TestedRun:
+    """Make a run of a test: an order, a threshold, and the ratio of both noises."""
+    order, threshold, ratio = test
+    sigma = float(rounded(sigma, ROUND_CEILING))
+    check = None if threshold is None else NoisyCheck(float(threshold), float(rounded(ratio * sigma)))
+    answer = NoisyMaximum(mechanisms.GNMax(sigma), work.voters, work.classes)
+    return TestedRun(answer, work.queries, work.total, float(rounded(order)), check, otherwise)
+
+
+def _tested_proposal(run: TestedRun, chance: float) -> Proposal:
+    settings = {"sigma": run.mechanism.law.deviation, "order": run.order, "chance": chance}
+    if run.check is not None:
+        settings |= {"threshold": run.check.threshold, "sigma_threshold": run.check.sigma}
+    rest = "else the budget is spent on nothing. A query without a label counts as a guess here."
+    if run.otherwise is not None:
+        rest = f"else {run.otherwise.mechanism.privacy_cost().what} answers all queries."
+    remark = (
+        f"Labels leave only if a private test passes, for votes like the public ones with chance {chance:.3f}; {rest}"
+    )
+    total = Bound("simple", run.budget.epsilon, "a private test releases all labels, or none: it is one charge")
+    return Proposal(partial(_tested_law, run, chance), settings, run, total=total, remark=remark)
+
+
+def _tested_law(run: TestedRun, chance: float, counts: NDArray[np.int64]) -> Array:
+    guess = 1.0 / counts.shape[1]
+    answers = winning_probabilities(run.mechanism.law, counts)
+    if run.check is not None:
+        passes = np.exp(run.check.log_probabilities(counts.max(axis=1))[0])[:, None]
+        answers = passes * answers + (1.0 - passes) * guess
+    instead = np.full(answers.shape, guess)
+    if run.otherwise is not None:
+        instead = winning_probabilities(cast("mechanisms.GNMax", run.otherwise.mechanism).law, counts)
+    return np.asarray(chance * answers + (1.0 - chance) * instead)

@@ -2,12 +2,11 @@
 
 * **optimal**: the (ε, δ)-optimal law of one query. δ is split between the queries' own failures and composition in
   several proportions; ε is the largest that the accountant admits, first by the optimal bound [KOV15, Theorem 3.3],
-  then by all of its bounds, the exact privacy profile of the law among them;
-* **rdp-optimal**: for an order α the divergence of a query may be ρ(α), with Q·ρ(α) + log(1 − 1/α) −
-  (log δ + log α)/(α − 1) = ε [CKS20, Proposition 12]; the best law under that budget comes from
-  `darrm.majority.closed_form` and `darrm.optimize.plurality`, and α from a search over the accountant's own orders.
+  then by all of its bounds, with the exact privacy profile of the law;
+* **rdp-optimal**: the best law of a query whose divergence of an order α is at most ρ(α), with Q·ρ(α) +
+  log(1 − 1/α) − (log δ + log α)/(α − 1) = ε [CKS20, Proposition 12], and the best of the accountant's orders.
 
-A law of more than two classes is a solution of a program that has to be small enough to be solved some twenty times.
+A law of more than two classes is a solution of a program, which is solved some twenty times.
 """
 
 import math
@@ -38,6 +37,7 @@ from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.plurality import (
     MOST_LISTED_VOTERS,
+    PluralityOptimum,
     check_size,
     optimize_plurality,
     optimize_plurality_under_renyi,
@@ -57,10 +57,10 @@ from darrm.plan.tables import (
     smallest_target,
 )
 from darrm.plurality.partitions import partitions_of
-from darrm.plurality.plurality_law import PluralityLaw
 from darrm.priors import Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Workload, is_open
+from darrm.subsampling import Subsampling
 from darrm.table.table import certify
 from darrm.util.figures import BLACK, SKY_BLUE, VERMILION
 
@@ -69,35 +69,30 @@ SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fractio
 FOLLOWED = 3  # shares that are tried with a larger ε and the exact profile
 MOST_REFINED = 101  # voters: beyond, a trial that does not beat the best ends the search, which saves half a minute
 MOST_VOTERS = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
-LARGEST_GAIN = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
-UNUSED = 2e-6  # a solution takes long
-GOAL = 1e-3  # smaller gains over the best so far are not looked for
-SAMPLED_STEP, LARGEST_TIMES = 4, 1e3  # orders between those whose budget is turned up, and how far
-FIRST_STEP = 2  # orders, from the one that a search starts with
-LEAST_BUDGET = 1e-11  # of one query: below, rounding decides the law
-BUDGET_MARGIN = 1e-9  # of the budget is left for the rounding of bounds
+SAMPLED_STEP = 4  # orders between those whose budget is turned up
 MOST_TERMS = 4000  # of a program of more than two classes: a solution takes a second
 LARGEST_EPSILON = Fraction(15)  # of one query of more than two classes; beyond, δ is rounding
 
 
 class Optimal(Mechanism):
-    """Turn up the ε of the optimal law of one query."""
-
     slug, name, color, linewidth = "optimal", "optimal per query", VERMILION, 2.0
     about = "the best of one query, with the largest ε that the accountant admits."
     is_slow = is_open_set = is_table = True
 
     @classmethod
     def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
-        """Make one for each way to split δ and each shape of γ, or a program of more classes."""
         work = search.workload
         if not work.has_noise_function:
             return [_OptimalLaw(search, release)]
-        followed = FOLLOWED * len(cls.releases(work))
+        followed, shapes = FOLLOWED * len(cls.releases(work)), ["monotone"]
+        if release.queries == 1:
+            shapes = [default_shape(release.voters)]
+        elif are_equally_private(release) and release.voters.K <= MOST_VOTERS:
+            shapes.append("free")
         made = [
             _OptimalGamma(search, release, delta, shape, followed=followed)
             for delta in _deltas(release)
-            for shape in _shapes(release)
+            for shape in shapes
         ]
         if not made:
             own = f"epsilon = {work.voters.each.epsilon:g}, the voters' own (m = 1)"
@@ -109,7 +104,9 @@ class Optimal(Mechanism):
 class _OptimalOfOne(Mechanism):
     """Turn up the ε of a query with a δ; of one query, spend the whole budget."""
 
-    hope, goal, unused, rough = LARGEST_GAIN, GOAL, UNUSED, 0.0
+    hope = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
+    goal = 1e-3  # smaller gains over the best so far are not looked for
+    unused, rough = 2e-6, 0.0  # a solution takes long
 
     def __init__(self, search: Search, workload: Workload, delta: Fraction) -> None:
         super().__init__(search, workload)
@@ -194,13 +191,11 @@ class PaperDaRRM(ByCounts):
 
     @classmethod
     def releases(cls, workload: Workload) -> Sequence[Workload]:
-        """List that of voters without disjoint shards, if the voters' own privacy counts."""
         check_private(workload)
         return [replace(workload, voters=replace(workload.voters, overlap=None))]
 
     @classmethod
     def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
-        """Make the optimum."""
         return Optimal.instances(replace(search, workload=release), release)
 
 
@@ -213,13 +208,6 @@ def _deltas(workload: Workload) -> list[Fraction]:
     return sorted(delta for delta in shares if delta * workload.queries <= total)
 
 
-def _shapes(workload: Workload) -> tuple[str, ...]:
-    if workload.queries == 1:
-        return (default_shape(workload.voters),)
-    is_free = are_equally_private(workload) and workload.voters.K <= MOST_VOTERS
-    return ("monotone", "free") if is_free else ("monotone",)
-
-
 class RDPOptimal(Mechanism):
     """Find the order with the most accurate optimal law; scale or mix it until the accountant admits it."""
 
@@ -229,7 +217,6 @@ class RDPOptimal(Mechanism):
 
     @classmethod
     def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
-        """Make the best law under a Rényi budget, or those of neighboring orders where voters resample."""
         if release.voters.sampled is not None:
             return _resampled_orders(search)
         return [(_best_gamma if release.has_noise_function else _best_law)(search, release)]
@@ -258,9 +245,9 @@ def _best_gamma(search: Search, workload: Workload) -> Mechanism:
     def error(order: float) -> float:
         nonlocal least
         search.report(f"rdp-optimal: order {order:.6g}, {search.measure.name} {least:.6g}")
-        optimum = solved[order] = optimize_under_renyi(
-            voters, prior, order, budgets[order], options=COARSE, to_beat=least * (1.0 + COARSE.gap)
-        )
+        to_beat = least * (1.0 + COARSE.gap)
+        optimum = optimize_under_renyi(voters, prior, order, budgets[order], options=COARSE, to_beat=to_beat)
+        solved[order] = optimum
         # one that stopped because it errs more has that as its bound
         value = max(optimum.value, optimum.bound)
         least = min(least, value)
@@ -281,26 +268,29 @@ def _best_law(search: Search, workload: Workload) -> Mechanism:
     budgets, prior = budgets_of(workload), search.measure.prior
     _check_known(prior, workload)
 
-    def best(order: float, options: SolveOptions) -> tuple[float, PluralityLaw]:
+    def best(order: float, options: SolveOptions) -> PluralityOptimum:
         search.report(f"rdp-optimal: order {order:.6g}")
-        optimum = optimize_plurality_under_renyi(
+        return optimize_plurality_under_renyi(
             workload.voters, workload.classes, prior, order, budgets[order], options=options
         )
-        return optimum.value, optimum.law
 
-    order = best_order(budgets, cache(lambda order: -best(order, COARSE)[0]))
-    return _UnderRenyi(search, workload, best(order, FINE)[1], {"order": order})
+    @cache
+    def error(order: float) -> float:
+        return -best(order, COARSE).value
+
+    order = best_order(budgets, error)
+    return _UnderRenyi(search, workload, best(order, FINE).law, {"order": order})
 
 
 class _ResampledOrder(Mechanism):
     """Turn up the Rényi budget of an order for voters that resample: their queries cost less together."""
 
     unused, rough = 1e-3, 0.0
-    limits = (0.0, LARGEST_TIMES)
+    limits = (0.0, 1e3)
 
-    def __init__(self, search: Search, order: float, budget: float) -> None:
+    def __init__(self, search: Search, sampling: Subsampling, order: float, budget: float) -> None:
         super().__init__(search, search.workload)
-        self._order, self._budget, self._rate = order, budget, rate_of(search.workload.voters.sampled)  # type: ignore[arg-type]
+        self._order, self._budget, self._rate = order, budget, rate_of(sampling)
 
     def at(self, parameter: float) -> Proposal:
         self.search.report(f"rdp-optimal: order {self._order:.6g}")
@@ -317,23 +307,27 @@ def _resampled_orders(search: Search) -> Sequence[Mechanism]:
     if not work.has_noise_function:
         raise PlanError("for more than two classes it is not known for voters that resample their examples")
     budgets = budgets_of(work)
-    every = {order: _ResampledOrder(search, order, budget) for order, budget in budgets.items()}
-    best = best_order(budgets, cache(lambda order: search.measure.wrong(every[order].at(1.0).law)))
-    place = list(every).index(best)
+    every = {order: _ResampledOrder(search, sampling, order, budget) for order, budget in budgets.items()}
+
+    @cache
+    def error(order: float) -> float:
+        return search.measure.wrong(every[order].at(1.0).law)
+
+    place = list(every).index(best_order(budgets, error))
     return list(every.values())[max(0, place - SAMPLED_STEP) : place + SAMPLED_STEP + 1 : SAMPLED_STEP]
 
 
 def budgets_of(workload: Workload) -> dict[float, float]:
-    """Compute ρ(α) for the accountant's orders: Q·ρ and the conversion meet ε exactly [CKS20, Proposition 12].
+    """Compute ρ(α) for the accountant's orders, see the module, where rounding does not decide the law.
 
-    Those of at most `LEAST_BUDGET` are left out; `PlanError` if none is left.
+    `PlanError` if there is no such order.
     """
     orders, total = DEFAULT_ORDERS, workload.total
     if total.exact_delta == 0:
         raise PlanError("a Rényi budget needs delta > 0")
     conversion = np.log1p(-1.0 / orders) - (math.log(total.delta) + np.log(orders)) / (orders - 1.0)
-    budgets = (1.0 - BUDGET_MARGIN) * (total.epsilon - conversion) / workload.queries
-    left = {float(a): float(budget) for a, budget in zip(orders, budgets, strict=True) if budget > LEAST_BUDGET}
+    budgets = (1.0 - 1e-9) * (total.epsilon - conversion) / workload.queries  # bounds are rounded
+    left = {float(a): float(budget) for a, budget in zip(orders, budgets, strict=True) if budget > 1e-11}
     if not left:
         raise PlanError(f"no Rényi order leaves a budget for the total {total}")
     return left
@@ -342,14 +336,14 @@ def budgets_of(workload: Workload) -> dict[float, float]:
 def best_order(budgets: dict[float, float], error: Callable[[float], float]) -> float:
     """Find the order with the smallest error, in steps that grow while they help and else are halved.
 
-    It starts at the largest ρ(α)/α: where divergences that grow as their order, like those of Gaussian noise, may be
-    largest, next to the best for many queries.
+    It starts at the largest ρ(α)/α, which is best for divergences that grow as their order: those of Gaussian noise.
     """
     orders = list(budgets)
-    place, step = orders.index(max(orders, key=lambda order: budgets[order] / order)), FIRST_STEP
+    place, step = int(np.argmax([budgets[order] / order for order in orders])), 2
     while step:
         near = [index for index in (place, place - step, place + step) if 0 <= index < len(orders)]
-        better = min(near, key=lambda index: error(orders[index]))
+        errors = [error(orders[index]) for index in near]
+        better = near[errors.index(min(errors))]
         place, step = better, step // 2 if better == place else 2 * step
     return orders[place]
 

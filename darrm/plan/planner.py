@@ -2,44 +2,109 @@
 
 The first mechanism has the highest accuracy under the prior. Without a prior, the ranking is by minimax regret: the
 largest loss of accuracy to the best mechanism under the reference priors of low, medium and high consensus; the
-calibration is for their mean. Equal mechanisms are sorted by ε. A slow calibration ends early if it does not beat the
-best so far, and the plan lists it as left out.
+calibration is for their mean. Of mechanisms that are equal in a report, the one with the smallest ε is the first. A
+slow calibration ends early if it does not beat the best so far, and the plan lists it as left out.
 
 Private *models* with several queries are planned as non-private voters, within the joint bound of models and release
-(`darrm.plan.budget`); a table is then certified for the models. Models within the budget need no noise.
+(`darrm.plan.mechanism.counted`); a table is then certified for the models. Models within the budget need no noise.
 """
 
 import math
+import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from difflib import get_close_matches
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import TypedDict, Unpack
 
+from numpy.typing import ArrayLike
+
+from darrm.account.accountant import Spent
+from darrm.commands.command_line import numbered
 from darrm.errors import CertificationError, PlanError
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.ledger.sqlite import MEMORY
+from darrm.ledger.store import is_url
 from darrm.loss.composition import TooManyKindsError
 from darrm.majority.closed_form import has_closed_form
 from darrm.numerics.bisection import bisect_safe
+from darrm.open_set.lines import of_classes
 from darrm.optimize.request import check_size, default_shape
 from darrm.plan.accuracy import Measure, without_silent_classes
-from darrm.plan.budget import needs_no_noise, releases_of
 from darrm.plan.calibration import CalibratedMechanism, calibrate
-from darrm.plan.mechanism import Mechanism, no_report
-from darrm.plan.mechanisms import MECHANISMS, RELEASED
-from darrm.plan.optimum import Optimal, PaperDaRRM
+from darrm.plan.mechanism import Mechanism, needs_no_noise, no_report, releases_of
+from darrm.plan.noisy import (
+    AnalyticGNMax,
+    AsymmetricNoiseMax,
+    GNMax,
+    LNMax,
+    LNMaxByCounts,
+    PaperGNMax,
+    TestedConfident,
+    TestedGNMax,
+    TestedGNMaxElse,
+)
+from darrm.plan.optimum import Optimal, PaperDaRRM, RDPOptimal
 from darrm.plan.report import Plan, Sweep, rank_of, wrong_of
-from darrm.plan.tables import check_private
+from darrm.plan.tables import (
+    DoubleSubsampling,
+    Exponential,
+    NoNoise,
+    PermuteAndFlip,
+    RandomizedResponse,
+    Subsampling,
+    check_private,
+)
 from darrm.priors import Prior
-from darrm.privacy import PrivacyParams
-from darrm.problem import MOST_QUERIES, MOST_VOTERS, Workload, is_open
+from darrm.privacy import Number, PrivacyPair, PrivacyParams
+from darrm.problem import MOST_QUERIES, MOST_VOTERS, OPEN, Voters, Workload, is_open
+from darrm.release.debited import release_debited
 from darrm.util import checks
 from darrm.util.progress import stoppable_search
+from darrm.votes import Labels, Votes
+from darrm.votes.vote_arrays import class_names
 
-_MINUTES = 50_000  # voters times one more than the overlap: beyond, a plan takes a minute or more
-_LONGEST_REASON = 320  # characters of all reasons in an error
-TOLERANCE = 0.02  # of what `affordable` finds: a search is some ten plans
+MECHANISMS: tuple[type[Mechanism], ...] = (
+    NoNoise,
+    RDPOptimal,
+    Optimal,
+    PermuteAndFlip,
+    Exponential,
+    GNMax,
+    LNMax,
+    AsymmetricNoiseMax,
+    PaperGNMax,
+    AnalyticGNMax,
+    LNMaxByCounts,
+    Subsampling,
+    DoubleSubsampling,
+    PaperDaRRM,
+    RandomizedResponse,
+)
+# their plan rests on public votes, which say whether a test passes
+TESTED: tuple[type[Mechanism], ...] = (TestedGNMax, TestedGNMaxElse, TestedConfident)
+RELEASED = tuple(mechanism for mechanism in MECHANISMS if not mechanism.only_compared)
+
 # the hardest and the easiest value of each quantity
 QUANTITIES = {"queries": (float(MOST_QUERIES), 1.0), "voters": (1.0, float(MOST_VOTERS)), "epsilon": (1e-4, 1e4)}
+
+
+def named(slug: str) -> type[Mechanism]:
+    """Return the mechanism of a slug; `ValueError` if there is none.
+
+    >>> named("permute-and-flip").classes
+    (2, 1000)
+    """
+    every = {mechanism.slug: mechanism for mechanism in (*MECHANISMS, *TESTED)}
+    if slug not in every:
+        close = get_close_matches(str(slug), every, n=1)
+        checks.fail("the mechanism", slug, "one of " + ", ".join(every), f"did you mean {close[0]}?" if close else "")
+    return every[slug]
 
 
 def plan(
@@ -61,7 +126,7 @@ def plan(
     prior
         A public prior of the votes; by default the ranking is by minimax regret over three reference priors.
     mechanisms
-        The mechanisms to calibrate; by default `darrm.plan.mechanisms.MECHANISMS`.
+        The mechanisms to calibrate; by default `darrm.plan.planner.MECHANISMS`.
     objective
         "accuracy" or, for two classes, "error": the expected error [D, Definition 2.4].
     complete
@@ -108,11 +173,11 @@ def plan(
     known = {row.slug for row in rows} | set(left_out)
     left_out |= {one.slug: "not calibrated; the search was stopped" for one in asked if one.slug not in known}
     if not rows:
-        reasons = list(dict.fromkeys(left_out.values()))
-        words = "; ".join(reasons)
-        if len(words) > _LONGEST_REASON:
-            words = f"{reasons[0]}; and {len(reasons) - 1} more reasons"
-        raise PlanError(f"no mechanism stays within this budget: {words or 'those that were named do not apply here'}")
+        wanted = [left_out[one.slug] for one in asked if one.answers(workload.classes)] or list(left_out.values())
+        reasons = Counter(wanted).most_common() or [("those that were named do not apply here", 1)]
+        others = numbered(len(reasons) - 1, "other reason", "other reasons")
+        more = f" (and {others})" if len(reasons) > 1 else ""
+        raise PlanError(f"no mechanism stays within this budget: {reasons[0][0]}{more}")
     return Plan(workload, measure, tuple(ranking.ranked()), tuple(left_out.items()), listed)
 
 
@@ -169,7 +234,14 @@ class _Ranking:
         best = {name: max(row.consensus[name].value for row in rows) for name in names}
         if best:
             rows = [replace(row, regret=max(best[name] - row.consensus[name].value for name in best)) for row in rows]
-        return sorted(rows, key=lambda row: rank_of(row, self.measure))
+        return sorted(rows, key=partial(rank_of, self.measure))
+
+
+class _Options(TypedDict, total=False):
+    prior: Prior | str | None
+    mechanisms: Sequence[type[Mechanism]] | None
+    objective: str
+    complete: bool
 
 
 def sweep(
@@ -178,7 +250,7 @@ def sweep(
     *,
     report: Callable[[str], None] = no_report,
     stoppable: bool = False,
-    **options: Any,  # noqa: ANN401 (those of plan)
+    **options: Unpack[_Options],
 ) -> Sweep:
     """Plan at each total ε; budgets that are too small are left out, with a warning.
 
@@ -200,7 +272,7 @@ def sweep(
     reasons: list[str] = []
     result = f"{{}} of {len(totals)} budgets have a plan"
     with _until_stopped(plans, "there was a plan for any budget", result, enabled=stoppable):
-        for place, total in enumerate(sorted(totals, key=lambda total: total.epsilon), 1):
+        for place, total in enumerate(sorted(totals, key=attrgetter("epsilon")), 1):
             report(f"budget {place} of {len(totals)}: epsilon {total.epsilon:g}")
             try:
                 plans.append(plan(replace(workload, total=total), **options))
@@ -271,7 +343,7 @@ def affordable(
         if True not in ends:
             raise PlanError(f"no {what} up to {end:,.5g} have an accuracy of {accuracy:.4g} under this prior")
         if False in ends:
-            bisect_safe(is_enough, ends[True], ends[False], tolerance=TOLERANCE)
+            bisect_safe(is_enough, ends[True], ends[False], tolerance=0.02)
     return min(enough, key=enough.__getitem__)
 
 
@@ -309,9 +381,128 @@ def _check_size(workload: Workload) -> None:
         if not has_closed_form(release.voters):
             check_size(release.voters, default_shape(release.voters))
     K, overlap = workload.voters.K, workload.voters.reached
-    if (overlap + 1) * K > _MINUTES:
+    if (overlap + 1) * K > 50_000:
         warnings.warn(
             f"a plan for {K:,} voters with an overlap of {overlap:,} takes a minute or more: fewer voters, or less "
             "overlap, take seconds",
             stacklevel=3,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedLabels:
+    """Released labels, their cost, and their plan."""
+
+    labels: Labels  # (Q,) names of classes
+    spent: Spent  # by all answers that the ledger holds
+    plan: Plan
+    ledger: PrivacyLedger
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"ReleasedLabels({len(self):,} by {self.plan.best.slug})"
+
+    def __str__(self) -> str:
+        count = f"{len(self):,} {'label' if len(self) == 1 else 'labels'}"
+        return f"{count} by {self.plan.best.name}\nspent: {self.spent}\nbudget: {self.ledger.budget}"
+
+
+def release(  # noqa: PLR0913 (options of voters, plan and ledger)
+    predictions: Votes | ArrayLike,
+    *,
+    budget: PrivacyPair,
+    classes: int | Sequence[object] = 2,
+    epsilon: Number | None = None,
+    each_delta: Number = 0,
+    non_private: bool = False,
+    overlap: int | None = None,
+    models: bool = True,
+    queries: int | None = None,
+    prior: Prior | str | None = None,
+    ledger: PrivacyLedger | str | os.PathLike[str] | None = None,
+) -> ReleasedLabels:
+    """Release what most models predict, within a privacy budget.
+
+    Parameters
+    ----------
+    predictions
+        `Votes`, or a (Q, K) array: a row a query, a column a model.
+    budget
+        (ε, δ) of all answers together.
+    classes
+        Their number, their names, or ``"open"``. They are public, and not taken from the predictions.
+    epsilon, each_delta
+        The guarantee of each model's training.
+    non_private
+        True: the models guarantee nothing themselves.
+    overlap
+        How many models the data of one person can influence; needed for non-private ones, 1 for disjoint shards.
+    models
+        False: each voter draws fresh randomness for each query, so that the guarantees of its answers add up.
+    queries
+        How many answers the plan is for, where later calls with the same ledger ask more; by default Q.
+    prior
+        A public belief about the votes, or its text; by default as for `darrm.plan.plan`.
+    ledger
+        The ledger that is debited, or the name of its file; a missing file is created with this budget. None: the
+        budget covers this call only.
+
+    Raises
+    ------
+    ValueError
+        If the privacy of the models is not stated, or an argument is out of its range.
+    PlanError
+        If no release within the budget exists, or the models need no noise.
+    BudgetExceededError
+        If the ledger does not admit Q answers; nothing is debited.
+
+    Examples
+    --------
+    >>> answers = release([[1, 1, 1, 0, 1]] * 3, budget=(2, 1e-5), non_private=True, overlap=1)
+    >>> len(answers.labels), answers.spent.queries, answers.spent.epsilon <= 2
+    (3, 3, True)
+    """
+    number = OPEN if is_open(classes) else len(class_names(classes))
+    votes = predictions
+    if not isinstance(votes, Votes):
+        votes = of_classes(votes, number) if isinstance(classes, int | str) else Votes.of_labels(votes, classes)
+    voters = _voters(votes.voters, epsilon, each_delta, overlap, non_private=non_private, models=models)
+    total = PrivacyParams.of(budget, "budget")
+    pays = _ledger(ledger, total)
+    asked = votes.queries if queries is None else queries
+    checks.integer_at_least(max(1, votes.queries), queries=asked, advice="at least the predictions")
+    found = plan(Workload(voters, asked, total, number), prior=prior)
+    labels = release_debited(found.aggregator, votes, ledger=pays, note="darrm.release")
+    return ReleasedLabels(labels, pays.spent, found, pays)
+
+
+def _voters(
+    K: int, epsilon: Number | None, each_delta: Number, overlap: int | None, *, non_private: bool, models: bool
+) -> Voters:
+    if epsilon is not None and non_private:
+        checks.fail(
+            "epsilon", epsilon, "left out for non-private models", "pass epsilon= or non_private=True, not both"
+        )
+    if epsilon is None and not non_private:
+        advice = "pass epsilon=, the guarantee of each model's training, or non_private=True"
+        checks.fail("epsilon", epsilon, "stated, unless the models are non-private", advice)
+    if epsilon is not None:
+        return Voters(K, (epsilon, each_delta), overlap, models=models)
+    if overlap is None:
+        advice = "pass the number of models that one person's data can influence, 1 for disjoint shards"
+        checks.fail("overlap", overlap, "stated for non-private models", advice)
+    return Voters.non_private(K, overlap)
+
+
+def _ledger(ledger: PrivacyLedger | str | os.PathLike[str] | None, budget: PrivacyParams) -> PrivacyLedger:
+    if ledger is None:
+        return PrivacyLedger.create(MEMORY, budget)
+    if not isinstance(ledger, PrivacyLedger):
+        if not is_url(ledger) and not Path(ledger).exists():
+            return PrivacyLedger.create(ledger, budget)
+        ledger = PrivacyLedger(ledger)
+    if ledger.budget != budget:
+        checks.fail("budget", str(budget), f"that of the ledger, {ledger.budget}", "name another ledger")
+    return ledger

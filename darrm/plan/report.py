@@ -2,39 +2,30 @@
 
 import math
 import shlex
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from darrm import priors
 from darrm.account.accountant import Spent
 from darrm.aggregator import Released, save_release
-from darrm.commands.command_line import spread
+from darrm.commands.command_line import numbered, spread
 from darrm.errors import PlanError
 from darrm.plan.accuracy import MOST_LISTED, Measure, histograms
-from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.calibration import CalibratedMechanism
-from darrm.plan.text import (
-    command,
-    kind_of_votes,
-    line,
-    percent,
-    release_command,
-    settings_in_words,
-    subject,
-    workload_words,
-)
+from darrm.plan.mechanism import counted, needs_no_noise
 from darrm.plurality.accuracy_bound import share_right_at_most
 from darrm.priors import Prior, in_words, is_built_in
-from darrm.privacy import at_most
-from darrm.problem import Workload, classes_to_json, is_open
+from darrm.privacy import at_most, decimal_text
+from darrm.problem import Workload, classes_in_words, classes_to_json, is_open
 from darrm.table.table import Table
 from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
 from darrm.util.files import Document
 
-EQUAL, DECIMALS = 6, 4  # of an objective that decides, and of an accuracy in a report
+DECIMALS = 4  # of an accuracy, a regret and an expected error in a report
 SHOWN, VOTE_COUNTS = 6, 5  # mechanisms without --all; numbers of votes whose accuracy is shown
+WIDTH, LABEL = 80, 10  # columns of the terminal, and of the label of a line
 _COLUMNS = ("divided", "mixed", "agreeing")  # low, medium and high consensus in a plan's file
 
 
@@ -101,8 +92,13 @@ class Plan:
             why = f"it has the highest accuracy under the prior {self.prior.text}"
         before = self.rows[: self.rows.index(best)]
         others = [row for row in self.rows if row is not best and row not in before]
-        rank = rank_of(best, measure)
-        dearer = [row.slug for row in others if rank_of(row, measure)[:2] == rank[:2] and rank < rank_of(row, measure)]
+        rank = rank_of(measure, best)
+        ranks = {row.slug: rank_of(measure, row) for row in others}
+        dearer = [
+            slug
+            for slug, other in ranks.items()
+            if (rank[:2] == other[:2] and rank[2] < other[2]) or (rank[:5] == other[:5] and rank < other)
+        ]
         tie = f", and it spends less than {dearer[0]}" if dearer else ""
         more = [row for row in others if round(row.accuracy, DECIMALS) > round(best.accuracy, DECIMALS)]
         if measure.is_regret and more:
@@ -128,10 +124,10 @@ class Plan:
         return share_right_at_most(there, *histograms(self.prior, present, work.classes, MOST_LISTED))
 
     @property
-    def claims(self) -> dict[str, Any]:
+    def claims(self) -> Document:
         """The statements of a plan's file about the release, which ``darrm verify`` checks."""
         best, work = self.best, self.workload
-        claims: dict[str, Any] = {
+        claims: Document = {
             "family": best.slug,
             "workload": {**work.to_json(), "classes": classes_to_json(work.classes)},
             "spent": _spent_json(best),
@@ -249,10 +245,15 @@ def wrong_of(row: CalibratedMechanism, measure: Measure) -> float:
     return 1.0 - row.accuracy
 
 
-def rank_of(row: CalibratedMechanism, measure: Measure) -> tuple[float, float, float]:
-    """Return the key of a row: regret, objective and ε, rounded as in the report."""
+def rank_of(measure: Measure, row: CalibratedMechanism) -> tuple[float, ...]:
+    """Return the key of a row: regret, objective and ε, first rounded as in the report, then with more digits.
+
+    Of rows that are equal in the report the one with the smaller ε is first, but not for the rest that a search leaves.
+    """
     regret = row.regret if measure.is_regret and row.regret is not None else 0.0
-    return round(regret, EQUAL), round(wrong_of(row, measure), EQUAL), float(f"{row.spent.epsilon:.5g}")
+    wrong, epsilon = wrong_of(row, measure), row.spent.epsilon
+    shown = round(regret, DECIMALS), round(wrong, DECIMALS), float(f"{epsilon:.2g}")
+    return *shown, round(regret, 6), round(wrong, 6), float(f"{epsilon:.5g}")
 
 
 def _spent_json(row: CalibratedMechanism) -> Document:
@@ -436,3 +437,106 @@ def draw_accuracies(
     axes.minorticks_off()
     axes.set_xlabel("total ε of all queries")
     axes.grid(alpha=0.3)
+
+
+def affordable_text(workload: Workload, accuracy: float, what: str) -> str:
+    """Write the result of `darrm.plan.affordable`."""
+    answer = {
+        "queries": f"at most {numbered(workload.queries, 'query', 'queries')}",
+        "voters": f"at least {numbered(workload.voters.K, 'voter', 'voters')}",
+        "epsilon": f"a total epsilon of at least {at_most(workload.total.exact_epsilon, 4)}",
+    }[what]
+    return f"An accuracy of {accuracy:g} takes {answer} (to within 2 %):\n\n"
+
+
+def subject(work: Workload) -> str:
+    """Name the votes of a workload.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> subject(Workload(Voters(7, PrivacyParams("0.1")), 30, PrivacyParams(8), 3))
+    '30 plurality votes on 3 classes'
+    """
+    kind = kind_of_votes(work)
+    votes = numbered(work.queries, f"{kind} vote", f"{kind} votes")
+    return votes if work.has_noise_function else f"{votes} on {classes_in_words(work.classes)}"
+
+
+def kind_of_votes(work: Workload) -> str:
+    """Name the winner: a majority of two classes, a plurality of more."""
+    return "majority" if work.has_noise_function else "plurality"
+
+
+def settings_in_words(settings: Mapping[str, float]) -> str:
+    """Write the parameters of a mechanism.
+
+    >>> settings_in_words({"epsilon": 0.5, "delta": 1e-06})
+    'epsilon 0.5, delta 1e-06'
+    """
+    return ", ".join(f"{name} {value:.6g}" for name, value in settings.items())
+
+
+def workload_words(work: Workload) -> str:
+    """Write a workload as options of a command.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> workload_words(Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams("2", "1e-5")))
+    '--K 250 --non-private --overlap 1 --queries 1000 --total 2,0.00001'
+    """
+    voters, sampled = work.voters, work.voters.sampled
+    words = [f"--K {voters.K}"]
+    if sampled is not None:
+        fixed = "" if sampled.scheme == "poisson" else f"{sampled.scheme}:"
+        words.append(f"--sampled {fixed}{decimal_text(sampled.record_rate)}")
+        words += [f"--records-each {sampled.records}"] * (sampled.records > 1)
+    elif voters.are_non_private:
+        words.append("--non-private")
+    else:
+        each = voters.per_voter or [voters.each]
+        deltas = [one.delta_text for one in each]
+        deltas = deltas if len(set(deltas)) > 1 else deltas[:1]
+        words.append(f"--epsilon {','.join(one.epsilon_text for one in each)} --each-delta {','.join(deltas)}")
+    words += [f"--overlap {voters.overlap}"] * (voters.overlap is not None and sampled is None)
+    words += ["--models"] * voters.models
+    words += [f"--classes {classes_to_json(work.classes)}"] * (not work.has_noise_function)
+    words += [f"--queries {work.queries}"]
+    words += [f"--missing {work.missing}"] * bool(work.missing)
+    return " ".join([*words, f"--total {work.total.epsilon_text},{work.total.delta_text}"])
+
+
+def release_command(table: str | Path, workload: Workload) -> str:
+    """Write the command that releases from a saved file and debits a new ledger.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"))
+    >>> print(release_command("plan.json", work).partition(" --ledger")[0])
+    darrm release VOTES.csv --table plan.json
+    """
+    total = workload.total
+    ledger = f"--ledger LEDGER.sqlite --create-budget {total.epsilon_text},{total.delta_text}"
+    missing = "--missing coin " if workload.missing else ""
+    return f"darrm release VOTES.csv --table {shlex.quote(str(table))} {missing}{ledger} --output LABELS.csv"
+
+
+def line(label: str, text: str) -> str:
+    """Write a labeled line, broken at the width of the terminal with the rest indented."""
+    indent, first = " " * LABEL, f"{label:<{LABEL}}"
+    return textwrap.fill(
+        text, WIDTH, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def command(words: str) -> str:
+    """Write a command, broken before options."""
+    first, *options = words.split(" --")
+    lines = [f"{'Next':<{LABEL}}{first}"]
+    for option in options:
+        if len(lines[-1]) + len(option) > WIDTH - len(" -- \\"):
+            lines[-1] += " \\"
+            lines.append(" " * (LABEL + 1))
+        lines[-1] += f" --{option}"
+    return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage with two decimals, – for NaN."""
+    return "–" if math.isnan(share) else f"{100.0 * share:.2f}"

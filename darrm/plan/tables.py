@@ -2,15 +2,14 @@
 
 With M = 2l − K > 0 the lead of the majority and t voters whom one person's data can influence, permute-and-flip [MS20]
 has γ(l) = 1 − e^{−εM/(2t)} and the exponential mechanism [MT07] γ(l) = tanh(εM/(4t)). For few voters and many queries
-the exact profile of the first admits a higher accuracy than the optima. Subsampling [D, Lemma 3.1], [D, Theorem 4.1]
-has the allowance m; randomized response has a constant γ, one probability of the majority whatever the votes.
+the exact profile of the first admits a higher accuracy than the optima.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_CEILING
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -24,12 +23,23 @@ from darrm.majority import baselines
 from darrm.majority.costs import divergence
 from darrm.majority.noise_function import NoiseFunction
 from darrm.noisy_max import selection
+from darrm.noisy_max.noisy_law import chosen, lags_of
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
+from darrm.numerics.special import softmax
 from darrm.plan.accuracy import Law
-from darrm.plan.budget import counted, releases_of
-from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, as_plan_error, rounded
-from darrm.plan.noisy import LARGEST_EPSILON, NoisyProposal, exponential_law, first_rate, permute_and_flip_law
+from darrm.plan.calibration import CalibratedMechanism, calibrate
+from darrm.plan.mechanism import (
+    FixedMechanism,
+    Mechanism,
+    Proposal,
+    Search,
+    as_plan_error,
+    counted,
+    releases_of,
+    rounded,
+)
+from darrm.plan.noisy import LARGEST_EPSILON, NoisyProposal, first_rate
 from darrm.plurality import baselines as plurality_baselines
 from darrm.plurality.partitions import partitions_of
 from darrm.plurality.plurality_law import PluralityLaw, true_plurality
@@ -42,14 +52,9 @@ from darrm.util.figures import GRAY, GREEN, PURPLE, VERMILION
 
 LARGEST_TARGET = Fraction(15)  # of one query; beyond, δ is rounding
 LEAST_EPSILON = Fraction(1, 10**6)
-BISECTIONS = 40
 MOST_ROWS = 3_000_000  # of private voters of more than two classes: a proof takes a second
-LEAST_RATE, MOST_RATE = 2e-9, 80.0  # of ε/t: below, every answer is random guessing; above, the majority
-SELECTION = (
-    "charged for its label, as `darrm.pate` charges it; of two classes as a certified table, the largest that the "
-    "accountant admits."
-)
-TABLE = "the largest whose certified table the accountant admits."
+
+Gammas = Callable[[float], NoiseFunction]  # the larger the number, the higher the accuracy
 
 
 class TableProposal(Proposal):
@@ -70,23 +75,18 @@ class TableProposal(Proposal):
 
     @cached_property
     def cost(self) -> PrivacyCost:
-        """The cost of a query with its exact privacy profile."""
         return charge_of(self.table)
 
     def quick_cost(self) -> PrivacyCost:
-        """Bound the cost of a query by its certificate."""
         return charge_of(self.table, exact=False)
 
     def proved_law(self) -> Law:
-        """Return the law of the certified table, which may be scaled."""
         return _law_of(self.table) if self.table.problem.has_noise_function else self.law
 
     def release(self) -> Released:
-        """Release from the table."""
         return Release(self.table)
 
     def shrinking(self, search: Search) -> Mechanism | None:
-        """Mix the law with random guessing."""
         law = self.table.law
         if is_open(self.table.problem.classes) or not isinstance(law, NoiseFunction | PluralityLaw):
             return None
@@ -105,7 +105,6 @@ class Shrunk(Mechanism):
         self.law, self.settings = law, settings
 
     def at(self, parameter: float) -> Proposal:
-        """Mix: the parameter is the share of the law."""
         if isinstance(self.law, NoiseFunction):
             return TableProposal(self.workload, self.settings, self.law.scaled(parameter))
         law = self.law.mixed(1.0 - parameter) if parameter < 1.0 else self.law
@@ -120,11 +119,9 @@ class NoNoise(FixedMechanism):
 
     @classmethod
     def applies_to(cls, workload: Workload) -> bool:
-        """Return whether the voters are private models."""
         return workload.voters.are_private_models
 
     def propose(self) -> Proposal:
-        """Bound the cost of the models; two classes have a table, too."""
         work = self.search.workload
         t, delta = work.voters.reached, work.total.delta
         total = models_bound(work.voters, delta)
@@ -149,7 +146,10 @@ class NoNoise(FixedMechanism):
 class Selection(Mechanism):
     """Turn up the ε of a mechanism that chooses a class by its votes: for two classes of a table."""
 
-    about = SELECTION
+    about = (
+        "charged for its label, as `darrm.pate` charges it; of two classes as a certified table, the largest that the "
+        "accountant admits."
+    )
     drawn: ClassVar[type[selection.ExponentialMechanism | selection.PermuteAndFlip]]
     limits = (1e-12, LARGEST_EPSILON)
 
@@ -158,26 +158,25 @@ class Selection(Mechanism):
         self.start = first_rate(workload)
         if workload.has_noise_function:  # a table, whose γ is a function of εM/(2t)
             self.is_exact, t = True, workload.voters.reached
-            self.limits, self.start = (LEAST_RATE * t, MOST_RATE * t), t * self.start
+            # below, every answer is random guessing; above, the majority
+            self.limits, self.start = (2e-9 * t, 80.0 * t), t * self.start
 
     @classmethod
     def releases(cls, workload: Workload) -> Sequence[Workload]:
-        """List those of a table for two classes, of a selection for more."""
         return releases_of(workload) if workload.has_noise_function else [counted(workload)]
 
     def at(self, parameter: float) -> Proposal:
-        """Make the mechanism with ε."""
         work, settings, voters = self.search.workload, {"epsilon": parameter}, self.workload.voters
         if not work.has_noise_function:
             t = work.voters.reached
-            return NoisyProposal(work, self.drawn(parameter, t), settings, self.law(parameter, t))
+            return NoisyProposal(work, self.drawn(parameter, t), settings, partial(self.law, parameter / (2.0 * t)))
         leads = np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
         gamma = NoiseFunction(voters.K, self.gamma(parameter / (2.0 * voters.reached) * leads))
         return TableProposal(self.workload, settings, gamma)
 
     @staticmethod
-    def law(epsilon: float, overlap: int) -> Law:
-        """Return the law for more than two classes."""
+    def law(rate: float, counts: NDArray[np.int64]) -> Array:
+        """Compute the probabilities of the answers of more than two classes, with the rate ε/(2t)."""
         raise NotImplementedError
 
     @staticmethod
@@ -187,39 +186,57 @@ class Selection(Mechanism):
 
 
 class Exponential(Selection):
-    """Turn up the ε of the exponential mechanism."""
-
     slug, name, color = "exponential", "exponential mechanism", VERMILION
-    drawn, law = selection.ExponentialMechanism, staticmethod(exponential_law)
+    drawn = selection.ExponentialMechanism
+
+    @staticmethod
+    def law(rate: float, counts: NDArray[np.int64]) -> Array:
+        return np.asarray(softmax(counts * rate, axis=1))  # [MT07]: a class has the weight e^{rate·count}
 
     @staticmethod
     def gamma(exponents: Array) -> Array:
-        """Return γ at εM/(2t)."""
         return np.tanh(exponents / 2.0)
 
 
 class PermuteAndFlip(Selection):
-    """Turn up the ε of permute-and-flip."""
-
     slug, name, color = "permute-and-flip", "permute-and-flip", PURPLE
-    drawn, law = selection.PermuteAndFlip, staticmethod(permute_and_flip_law)
+    drawn = selection.PermuteAndFlip
+
+    @staticmethod
+    def law(rate: float, counts: NDArray[np.int64]) -> Array:
+        """Integrate Pr[c] = e_c ∫_0^1 Π_{j ≠ c}(1 − e_j·s) ds: with C/2 nodes exactly, with some √C to twelve digits.
+
+        Permute-and-flip [MS20] answers a class at the place s of a random order if its coin shows heads and the coins
+        of all earlier classes showed tails.
+        """
+        size = min(counts.shape[1] // 2 + 1, math.isqrt(16 * counts.shape[1]) + 20)
+        nodes, weights = np.polynomial.legendre.leggauss(size)
+        lags, place = lags_of(counts)
+        heads = np.exp(-lags * rate)[:, None]
+        tails = 1.0 - heads * (nodes + 1.0) / 2.0
+        return chosen(place, np.log(tails), heads / tails, weights / 2.0)
 
     @staticmethod
     def gamma(exponents: Array) -> Array:
-        """Return γ at εM/(2t)."""
         return np.asarray(-np.expm1(-exponents))
 
 
 class RandomizedResponse(Mechanism):
-    """Turn up a constant γ of two classes; of more, the ε for which the plurality is mixed with random guessing."""
+    """The plurality mixed with random guessing, whatever the votes: the best constant γ of two classes.
 
-    slug, name, color = "randomized-response", "randomized response", GRAY
-    about = "one probability of the majority, " + TABLE
+    `darrm.majority.baselines.randomized_response` is another rule: the constant of [D, Lemma A.1].
+    """
+
+    slug, name, color = "randomized-response", "best constant γ", GRAY
+    about = "one probability of the majority, the largest whose certified table the accountant admits."
     is_table = True
 
     def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
-        check_private_enough(workload)
+        each, total = workload.voters.each, workload.total
+        is_once = are_equally_private(workload) and workload.queries == 1
+        if is_once and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
+            raise PlanError("the budget is smaller than one voter's own")
         if workload.has_noise_function:
             self.limits, self.rough, self.is_exact = (0.0, 1.0), 0.0, True
             self.start = min(1.0, first_rate(workload))
@@ -234,7 +251,6 @@ class RandomizedResponse(Mechanism):
         self.limits = (self.start, float(min(LARGEST_TARGET, max(self._least, largest_epsilon(workload)))))
 
     def at(self, parameter: float) -> Proposal:
-        """Make the constant γ, or the mixture."""
         work, voters = self.workload, self.workload.voters
         if work.has_noise_function:
             gamma = NoiseFunction(voters.K, np.full(voters.num_upper_levels, parameter))
@@ -245,10 +261,10 @@ class RandomizedResponse(Mechanism):
 
 
 class Subsampling(Mechanism):
-    """Turn up the integer m of γ_Sub [D, Lemma 3.1]; of more classes the plurality of m voters answers."""
+    """The plurality of m voters: γ_Sub of two classes [D, Lemma 3.1]."""
 
     slug, name, color = "subsampling", "subsampling", GREEN
-    about = "the allowance: " + TABLE
+    about = "the allowance: the largest whose certified table the accountant admits."
     gamma = staticmethod(baselines.subsampling)
     plurality = staticmethod(plurality_baselines.subsampled_plurality)
 
@@ -260,15 +276,12 @@ class Subsampling(Mechanism):
 
     @classmethod
     def releases(cls, workload: Workload) -> Sequence[Workload]:
-        """List the voters as they are, whose privacy counts."""
         return [workload]
 
     def value(self, rate: float) -> float:
-        """Return m."""
         return float(math.floor(rate))
 
     def at(self, parameter: float) -> Proposal:
-        """Certify the law with m."""
         work = self.workload
         problem = Problem.from_allowance(work.voters, int(parameter), classes=work.classes)
         if problem.target.exact_epsilon > work.total.exact_epsilon * work.queries:
@@ -279,7 +292,7 @@ class Subsampling(Mechanism):
 
 
 class DoubleSubsampling(Subsampling):
-    """Turn up the integer m of γ_DSub [D, Theorem 4.1]; of more classes the plurality of 2m − 1 voters answers."""
+    """The plurality of 2m − 1 voters: γ_DSub of two classes [D, Theorem 4.1]."""
 
     slug, name = "double-subsampling", "double subsampling"
     gamma = staticmethod(baselines.double_subsampling)
@@ -313,14 +326,6 @@ def check_rows(workload: Workload) -> None:
         return
     if (rows := number_of_rows(voters, workload.classes)) > MOST_ROWS:
         raise PlanError(f"its proof looks at {rows:,} rows, and up to {MOST_ROWS:,} are looked at for a plan")
-
-
-def check_private_enough(workload: Workload) -> None:
-    """Raise `PlanError` if the budget of one query is smaller than a voter's own privacy."""
-    each, total = workload.voters.each, workload.total
-    is_once = are_equally_private(workload) and workload.queries == 1
-    if is_once and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
-        raise PlanError("the budget is smaller than one voter's own")
 
 
 def are_equally_private(workload: Workload) -> bool:
@@ -378,7 +383,7 @@ def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
 
     if is_private(least):
         return workload.problem(PrivacyParams(least, delta))
-    smallest = bisect_safe(is_private, most, least, steps=BISECTIONS, tolerance=1e-6)
+    smallest = bisect_safe(is_private, most, least, steps=40, tolerance=1e-6)
     return workload.problem(PrivacyParams(min(most, rounded(smallest, ROUND_CEILING)), delta))
 
 
@@ -391,8 +396,52 @@ def _law_of(proposed: NoiseFunction | Table) -> Law:
     """Return γ or the law of a table on sorted histograms."""
     law = proposed.law if isinstance(proposed, Table) else proposed
     if isinstance(law, NoiseFunction):
-        majority = 0.5 * (1.0 + law.signed)
-        return lambda counts: majority[counts]
-    if isinstance(proposed, Table) and is_open(proposed.problem.classes):  # the last column is no answer
-        return lambda counts: np.where(counts > 0, law.probabilities(counts)[:, :-1], 0.0)
+        return partial(np.take, 0.5 * (1.0 + law.signed))
+    if isinstance(proposed, Table) and is_open(proposed.problem.classes):
+
+        def answers(counts: NDArray[np.int64]) -> Array:  # the last column is no answer
+            return np.where(counts > 0, law.probabilities(counts)[:, :-1], 0.0)
+
+        return answers
     return law.probabilities
+
+
+def mechanism_of(
+    gammas: Gammas,
+    name: str = "own γ",
+    *,
+    slug: str = "own",
+    start: float = 0.05,
+    limits: tuple[float, float] = (0.0, math.inf),
+) -> type[Mechanism]:
+    """Make a mechanism that `darrm.plan.plan` takes of a function that returns a γ.
+
+    ``gammas`` returns the `NoiseFunction` of all K voters for a number; the larger the number, the higher the cost. The
+    search starts with ``start`` and stays within ``limits``.
+    """
+
+    class Own(Mechanism):
+        about = "the largest number that the accountant admits."
+        classes, is_table = (2, 2), True
+
+        def at(self, parameter: float) -> Proposal:
+            return TableProposal(self.workload, {"number": parameter}, gammas(parameter))
+
+    Own.name, Own.slug, Own.start, Own.limits = name, slug, start, limits
+    return Own
+
+
+def largest(
+    gammas: Gammas, workload: Workload, *, start: float = 0.05, limits: tuple[float, float] = (0.0, math.inf)
+) -> CalibratedMechanism:
+    """Find the largest number whose γ, certified, stays within a budget for all queries: with its table, to release.
+
+    `PlanError` if there is none. Here 20 queries share ε = 2: (1 − 3s)/(1 − 5s) = e^0.1 at s = 0.0416.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> work = Workload(Voters(5, PrivacyParams("inf"), overlap=1), 20, PrivacyParams(2))
+    >>> found = largest(lambda slope: NoiseFunction.from_function(5, lambda l: min(1.0, slope * (2 * l - 5))), work)
+    >>> round(found.settings["number"], 4), found.spent.epsilon <= 2
+    (0.0416, True)
+    """
+    return calibrate(workload, mechanism_of(gammas, start=start, limits=limits))

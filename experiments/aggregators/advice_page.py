@@ -6,7 +6,7 @@ The examples on it are the output of `darrm plan`, run here.
 from pathlib import Path
 
 from darrm.plan import plan
-from darrm.plan.text import workload_words
+from darrm.plan.report import workload_words
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util.files import write_text

@@ -13,8 +13,8 @@ from darrm.loss.renyi import RenyiCurve
 from darrm.numerics.bisection import bisect_safe
 from darrm.plan import MECHANISMS, CalibratedMechanism, Mechanism, Plan, plan
 from darrm.plan.accuracy import MOST_LISTED, histograms
-from darrm.plan.budget import account_of
-from darrm.plan.mechanisms import named
+from darrm.plan.mechanism import account_of
+from darrm.plan.planner import named
 from darrm.plurality.accuracy_bound import share_right_at_most
 from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams

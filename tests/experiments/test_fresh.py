@@ -10,7 +10,7 @@ from scipy.stats import binom, norm
 
 pytest.importorskip("torch")
 
-from darrm.plan.mechanisms import named
+from darrm.plan.planner import named
 from darrm.votes import Votes
 from experiments import fresh
 

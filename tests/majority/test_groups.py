@@ -30,7 +30,7 @@ from darrm.numerics import Array
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.request import fitting, least_error
-from darrm.plan.budget import counted
+from darrm.plan.mechanism import counted
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
 from darrm.table.library import load_table

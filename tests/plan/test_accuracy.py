@@ -1,5 +1,6 @@
 """The share of right labels, against the enumeration of all histograms and, where these are many, of a closed form."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.plan.accuracy import Law, accuracy_of_majorities, coin, histograms
-from darrm.plan.noisy import exponential_law, permute_and_flip_law
+from darrm.plan.tables import Exponential, PermuteAndFlip
 from darrm.priors import Dirichlet, Independent, Point, Prior, RecordedVotes, TwoSided
 from darrm.votes import Votes
 from tests.planned import accuracy_of
@@ -22,8 +23,8 @@ class Doubled(Point):
 
 
 LAWS: dict[str, Law] = {
-    "exponential": exponential_law(0.7, 1),
-    "permute-and-flip": permute_and_flip_law(0.7, 1),
+    "exponential": partial(Exponential.law, 0.35),
+    "permute-and-flip": partial(PermuteAndFlip.law, 0.35),
     "gnmax": lambda counts: winning_probabilities(DiscreteGaussian(0.7), counts),
     "lnmax": lambda counts: winning_probabilities(DiscreteLaplace(0.7), counts),
 }
@@ -112,5 +113,5 @@ def test_many_classes_that_nobody_chose_are_listed_too() -> None:
 def test_permute_and_flip_of_many_classes_is_a_law() -> None:
     rows = np.array([[50, *[0] * 999], [1] * 50 + [0] * 950, [10] * 5 + [0] * 995])
     for epsilon in (0.01, 1.0, 30.0):
-        law = permute_and_flip_law(epsilon, 1)(rows)
+        law = PermuteAndFlip.law(epsilon / 2.0, rows)
         assert law.sum(axis=1) == pytest.approx(np.ones(3), abs=1e-10)

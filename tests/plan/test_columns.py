@@ -9,7 +9,7 @@ import pytest
 
 from darrm.plan import Plan, plan
 from darrm.plan.accuracy import Measure
-from darrm.plan.mechanisms import named
+from darrm.plan.planner import named
 from darrm.priors import Spread, reference_priors
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload

@@ -18,8 +18,7 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.commands.command_line import run
 from darrm.plan import Plan, named
 from darrm.plan.__main__ import main
-from darrm.plan.report import plan_text
-from darrm.plan.text import workload_words
+from darrm.plan.report import plan_text, workload_words
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.release.__main__ import main as release

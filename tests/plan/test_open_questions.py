@@ -20,7 +20,7 @@ from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, Disc
 from darrm.pate.tested import TestedRun
 from darrm.plan import plan
 from darrm.plan.__main__ import main
-from darrm.plan.mechanisms import named
+from darrm.plan.planner import named
 from darrm.priors import Dirichlet, Ewens
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Voters, Workload

@@ -20,8 +20,8 @@ from darrm.plan import MECHANISMS, Plan, plan
 from darrm.plan.__main__ import main
 from darrm.plan.accuracy import Measure
 from darrm.plan.calibration import largest_rate
-from darrm.plan.mechanisms import named
-from darrm.plan.noisy import permute_and_flip_law
+from darrm.plan.planner import named
+from darrm.plan.tables import PermuteAndFlip
 from darrm.priors import Dirichlet, Point, RecordedVotes
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
@@ -75,7 +75,7 @@ def test_a_ledger_of_the_budget_admits_all_queries_and_not_one_more(work: Worklo
 
 def test_the_law_of_permute_and_flip_is_that_of_all_orders() -> None:
     epsilon, counts = 0.8, np.array([[5, 3, 3, 1], [4, 4, 2, 2]])
-    law = permute_and_flip_law(epsilon, 2)(counts)
+    law = PermuteAndFlip.law(epsilon / 4.0, counts)
     for row, found in zip(counts, law, strict=True):
         heads = np.exp(-epsilon * (row.max() - row) / 4)
         expected = np.zeros(4)

@@ -10,8 +10,7 @@ from darrm.account.bounds import Bound, models_bound
 from darrm.errors import PlanError
 from darrm.plan import MECHANISMS, TESTED, Mechanism, Plan, Proposal, Search, calibrate, named, plan
 from darrm.plan.accuracy import Accuracy, Measure
-from darrm.plan.budget import counted
-from darrm.plan.mechanism import FixedMechanism
+from darrm.plan.mechanism import FixedMechanism, counted
 from darrm.plan.report import plan_text
 from darrm.plurality.accuracy_bound import right_at_most
 from darrm.privacy import PrivacyParams, at_least, at_most

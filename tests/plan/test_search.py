@@ -77,7 +77,7 @@ def test_the_total_stays_within_the_budget(
     assert account.admits(budget)
     assert account.spent(budget.delta).epsilon == pytest.approx(found.spent.epsilon, rel=1e-9)
     assert found.spent.epsilon <= budget.epsilon * (1 + 1e-12)
-    shown = [round(option.accuracy, 6) for option in found.rows]
+    shown = [round(option.accuracy, 4) for option in found.rows]
     assert shown == sorted(shown, reverse=True)
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", budget)
     ledger.debit(aggregator.privacy_cost(queries))
@@ -154,7 +154,7 @@ def test_no_query_of_private_voters_costs_more_than_all_voters_do() -> None:
 
 
 def test_what_cannot_be_planned() -> None:
-    with pytest.raises(PlanError, match="a Rényi budget needs delta > 0; "):
+    with pytest.raises(PlanError, match=r"no parameter composes within \(1e-09, 0\)"):
         plan(Workload(Voters(11, PRIVATE), 10**11, PrivacyParams("1e-9")))
     with pytest.raises(PlanError, match=r"1 queries with epsilon = 0\.1"):
         plan(Workload(Voters(11, PRIVATE), 1, PrivacyParams("0.05")), mechanisms=[named("optimal")])

@@ -11,11 +11,11 @@ from darrm import PrivacyParams, Voters, Votes, Workload
 from darrm.aggregator import load_release
 from darrm.errors import PlanError
 from darrm.pate.tested import TestedRun
-from darrm.plan import tested
+from darrm.plan import noisy
 from darrm.plan.__main__ import main
 from darrm.plan.accuracy import Measure
 from darrm.plan.calibration import calibrate
-from darrm.plan.mechanisms import named
+from darrm.plan.planner import named
 from darrm.priors import Dirichlet, RecordedVotes
 
 GNMAX, CONFIDENT = named("gnmax-tested"), named("confident-tested")
@@ -32,7 +32,7 @@ def agreeing(K: int = 100, queries: int = 1000, seed: int = 1) -> Votes:
 
 @pytest.mark.slow
 def test_where_votes_agree_a_run_has_far_less_noise_and_passes_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tested, "_HISTOGRAMS", 128)
+    monkeypatch.setattr(noisy, "_HISTOGRAMS", 128)
     measure = Measure(WORK, RecordedVotes("public", agreeing()))
     option = calibrate(WORK, GNMAX, measure=measure)
     usual = calibrate(WORK, named("gnmax"), measure=measure)
@@ -75,10 +75,10 @@ def test_a_check_has_its_own_threshold_and_noise(monkeypatch: pytest.MonkeyPatch
 
 
 def one_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tested, "_ORDERS", (1.0,))
-    monkeypatch.setattr(tested, "_CHECKS", tested._CHECKS[:1])
-    monkeypatch.setattr(tested, "_HISTOGRAMS", 128)
-    monkeypatch.setattr(tested, "_MORE_STEPS", 2)
+    monkeypatch.setattr(noisy, "_ORDERS", (1.0,))
+    monkeypatch.setattr(noisy, "_CHECKS", noisy._CHECKS[:1])
+    monkeypatch.setattr(noisy, "_HISTOGRAMS", 128)
+    monkeypatch.setattr(noisy, "_MORE_STEPS", 2)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def one_test(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_cannot_be_tested_is_said(work: Workload, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tested, "WIDEST", 30.0)
+    monkeypatch.setattr(noisy, "WIDEST", 30.0)
     with pytest.raises(PlanError, match=words):
         calibrate(work, GNMAX, measure=Measure(work, Dirichlet(0.1)))
 

@@ -17,7 +17,7 @@ from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics.integer_noise import AsymmetricNoise
 from darrm.plan import plan
-from darrm.plan.mechanisms import named
+from darrm.plan.planner import named
 from darrm.verify.attack import law_of
 from darrm.verify.audit import audit
 from darrm.verify.costs import Cost, judge_charge, partitions

@@ -27,8 +27,8 @@ from darrm.optimize.plurality import optimize_plurality
 from darrm.plan import __main__ as plan_command
 from darrm.plan import accuracy as accuracy_module
 from darrm.plan.accuracy import Measure
-from darrm.plan.mechanisms import named
-from darrm.plan.noisy import exponential_law
+from darrm.plan.planner import named
+from darrm.plan.tables import Exponential
 from darrm.priors import RecordedVotes
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
@@ -356,7 +356,7 @@ def test_released_frequencies_of_three_classes() -> None:
     mechanism = NoisyMaximum(ExponentialMechanism(2.0, reached=1), plain, 3)
     for aggregator, law in (
         (Release(table), table.law.probabilities),
-        (mechanism, exponential_law(2.0, 1)),
+        (mechanism, partial(Exponential.law, 1.0)),
     ):
         votes = Votes.of_labels(np.tile([2.0, 2.0, 0.0, NAN], (n, 1)), classes=3, missing="coin")
         found = np.bincount(aggregator.release(votes, rng=np.random.default_rng(3)), minlength=3) / n
@@ -387,7 +387,7 @@ def test_a_plan_is_about_the_votes_that_are_there() -> None:
 def test_shares_of_three_classes_are_those_of_all_labels_and_rolls(
     missing: int, drawn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    K, law = 5, exponential_law(1.5, 1)
+    K, law = 5, partial(Exponential.law, 0.75)
     total = weight = 0.0
     for votes in product(range(3), repeat=K - missing):
         counts = np.bincount(votes, minlength=3)
