@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from darrm import PrivacyAccountant, PrivacyLedger, PrivacyParams
+from darrm.account.__main__ import table_text
 from darrm.account.accountant import Spent, estimated
 from darrm.account.bounds import Bound
 from darrm.account.meaning import learned
-from darrm.account.report import table_text
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.noisy_max.selection import PermuteAndFlip
 from darrm.privacy import at_least, at_most, pair_at_most

@@ -1,11 +1,16 @@
 """The command ``darrm account``: the privacy loss of a ledger, or of future queries with a table, by every bound."""
 
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from darrm.account.report import plot_bounds, spent_by, table_json, table_text
+import numpy as np
+
+from darrm.account.accountant import PrivacyAccountant, Spent
+from darrm.account.bounds import MODELS_BOUNDS
 from darrm.aggregator import Released, load_release
 from darrm.commands.command import command, run_command
 from darrm.commands.options import COUNTS, EXACT, FILE, Integer, Output, argument, option, output_options, parsed_by
@@ -13,9 +18,11 @@ from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.report import ledger_json, ledger_text, plot_ledger
 from darrm.ledger.sqlite import check_kept, ledger_name
 from darrm.loss.privacy_cost import PrivacyCost
+from darrm.privacy import at_most
 from darrm.problem import Voters
 from darrm.table.release import Release, charge_of
 from darrm.util import checks
+from darrm.util.figures import name_lines, saved_figure, say_instead, style
 
 EXAMPLES = """\
 examples:
@@ -39,6 +46,7 @@ only with --models, or a table for models, whose costs do not add up:
   both ends       models and release together
 """
 LEDGER, TABLE = "A ledger", "A table"  # sections of the help
+BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", *MODELS_BOUNDS)
 
 
 @command(
@@ -116,14 +124,16 @@ def _report_ledger(name: Path | str, *, log: bool, digest: bool, output: Output)
     ledger = PrivacyLedger(name)
     if digest:
         line = ledger.digest()
-        output.print(text=lambda: f"{line}\n", document=line.to_json)
+        output.print(text=partial("{}\n".format, line), document=line.to_json)
         return
     with output.status_line() as line_of_status:
         line_of_status.show("adding up the ledger's entries")
         if output.plot is not None:
             plot_ledger(output.plot, ledger)
-        report = ledger_json(ledger) if output.format == "json" else ledger_text(ledger, everything=log)
-    output.print(text=lambda: str(report), document=lambda: report)
+        is_json = output.format == "json"
+        document = ledger_json(ledger) if is_json else {}
+        text = "" if is_json else ledger_text(ledger, everything=log)
+    output.print(text=partial(str, text), document=document.copy)
 
 
 def _report_table(
@@ -138,11 +148,12 @@ def _report_table(
         results = {}
         for count in queries:
             line.show(f"bounds for {count:,} queries")
-            results[count] = spent_by(charge, count, total_delta, voters)
+            results[count] = _spent(charge, count, total_delta, voters)
         if output.plot is not None:
-            plot_bounds(output.plot, charge, max(queries), total_delta, voters, report=line.show)
+            plot_bounds(output.plot, charge, max(queries), total_delta, voters, line.show)
+    rows = {str(queries): spent.to_json() for queries, spent in results.items()}
     output.print(
-        text=lambda: table_text(charge, results, total_delta), document=lambda: table_json(results, total_delta)
+        text=partial(table_text, charge, results, total_delta), document={"delta": total_delta, "queries": rows}.copy
     )
 
 
@@ -158,6 +169,75 @@ def _charge(aggregator: Released, *, models: bool, overlap: int | None) -> tuple
         charge_of(aggregator.table, voters=voters) if isinstance(aggregator, Release) else aggregator.privacy_cost()
     )
     return charge, voters
+
+
+def _spent(charge: PrivacyCost, queries: int, delta: float, voters: Voters) -> Spent:
+    return PrivacyAccountant(voters, [charge.repeated(queries)]).spent(delta)
+
+
+def table_text(charge: PrivacyCost, results: Mapping[int, Spent], delta: float) -> str:
+    """Write the bounds as a table, one row for each number of queries that has one; ``*`` marks the smallest."""
+    rows_by_count = {queries: _by_name(spent) for queries, spent in results.items() if spent.bounds}
+    columns = [name for name in BOUNDS if any(name in row for row in rows_by_count.values())]
+    lines = [
+        f"each query: {'' if charge.guarantee is None else f'{charge.guarantee} by '}{charge.what}",
+        f"total epsilon at delta = {at_most(delta, 6)}{_about(charge)}:",
+    ]
+    if columns:
+        lines.append("queries" + "".join(name.rjust(16) for name in columns))
+    for queries, row in rows_by_count.items():
+        best = results[queries].bound
+        cells = [f"{at_most(row[name])}{'*' if name == best else ' '}" if name in row else "- " for name in columns]
+        lines.append(f"{queries:7d}" + "".join(cell.rjust(16) for cell in cells))
+    if rows_by_count:
+        last = results[max(rows_by_count)]
+        lines.append(f"* smallest; for {last.queries} queries by {last.bound}: {last.explanation}")
+    lines += [
+        f"for {queries} queries nothing bounds epsilon: {spent.explanation}"
+        for queries, spent in results.items()
+        if not spent.bounds
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _about(charge: PrivacyCost) -> str:
+    return "" if charge.sampling is None else f", for neighbors that {charge.sampling.neighbors}"
+
+
+def plot_bounds(
+    path: Path,
+    charge: PrivacyCost,
+    most: int,
+    delta: float,
+    voters: Voters,
+    report: Callable[[str], None],
+) -> None:
+    """Draw ε over queries, one line a bound."""
+    counts = np.unique(np.round(np.linspace(1, most, min(most, 24))).astype(int)).tolist()
+    rows = []
+    for queries in counts:
+        report(f"bounds of the picture, {queries:,} of {most:,} queries")
+        rows.append(_by_name(_spent(charge, queries, delta, voters)))
+    with saved_figure(path) as figure:
+        axes = figure.add_subplot()
+        for place, name in enumerate(BOUNDS):
+            if any(name in row for row in rows):
+                values = [row.get(name, math.nan) for row in rows]
+                axes.plot(counts, values, label=name, **style(place).line(len(counts)))
+        axes.set_xlabel("queries")
+        axes.set_ylabel(f"total ε at δ = {at_most(delta, 6)}")
+        each = "" if charge.guarantee is None else f", {charge.guarantee} a query"
+        axes.set_title(f"{charge.what}{each}{_about(charge)}", fontsize="medium" if charge.sampling else None)
+        axes.set_ylim(bottom=0.0)
+        axes.grid(visible=True, alpha=0.3)
+        if axes.lines:
+            name_lines(axes)
+        else:
+            say_instead(axes, f"nothing bounds ε at δ = {at_most(delta, 6)}")
+
+
+def _by_name(spent: Spent) -> dict[str, float]:
+    return {bound.name: bound.epsilon for bound in spent.bounds}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,9 +1,8 @@
 """The accountant: adds up the costs of queries and reports the total privacy loss, with the bound that proves it.
 
-A `PrivacyAccountant` keeps charges; `PrivacyAccountant.spent` evaluates every bound that applies and returns the
-smallest with its name. Several answers of private *models* share the randomness of their training, which every theorem
-on composition excludes: their costs do not add up, and no bound here adds them. Four bounds are proved for them, for
-any queries, also if these depend on earlier answers. Let one person's data influence at most t models:
+Several answers of private *models* share the randomness of their training, which every theorem on composition
+excludes: their costs do not add up. Four bounds are proved for them, for any queries, also if these depend on earlier
+answers. Let one person's data influence at most t models:
 
 * **private models**: the answers are post-processing of these t models;
 * **subsampling**: answers that look at few models each, `darrm.table.release`, are post-processing of these models;
@@ -11,16 +10,15 @@ any queries, also if these depend on earlier answers. Let one person's data infl
   fresh randomness for each query; so the queries' costs for non-private voters add up, by every bound;
 * **both ends**: the two together, `darrm.loss.joint_bound`.
 
-The account or its charges declare the models. If charges are about different models, or some name none, nothing is
-proved here and no total is reported. Ensembles with equal `Voters` count as one, so another ensemble, or a second
-training of the same one, needs a separate account.
+The account or its charges declare the models. If charges are about different models, or some name none, no total is
+reported. Ensembles with equal `Voters` count as one, so a second training needs a separate account.
 
 If the kinds of queries were chosen after earlier answers, different courses of answers may end under different bounds.
 Each bounds P(S) − e^ε·P'(S) for the sets S of courses that end under it, so their δ add up: bounds that depend on the
 charges get an equal share of δ each. The first does not depend on them and keeps all of it.
 
-What strings of one person may reveal if answers are open (`darrm.noisy_max.noisy_maximum`) is paid from δ first, and
-every bound holds for the rest; only `darrm.account.filters` counts it among the queries' own δ instead.
+What strings of one person may reveal if answers are open (`darrm.noisy_max.noisy_maximum`) is paid from δ first;
+only `darrm.account.filters` counts it among the queries' own δ instead.
 """
 
 from __future__ import annotations
@@ -30,6 +28,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from operator import attrgetter
 
 from darrm.account.bounds import (
     CLOSED_FORMS,
@@ -37,6 +36,7 @@ from darrm.account.bounds import (
     Bound,
     BoundRule,
     both_ends_bound,
+    discretized_bound,
     exact_sum,
     models_bound,
     plain_bound,
@@ -44,7 +44,6 @@ from darrm.account.bounds import (
     subsampling_bound,
 )
 from darrm.account.filters import HALF, filter_bound
-from darrm.account.pld import discretized_bound
 from darrm.errors import PrivateFigureError
 from darrm.loss.joint_bound import release_within, smallest_whole
 from darrm.loss.privacy_cost import PrivacyCost, neighbors_of
@@ -57,7 +56,6 @@ from darrm.util.files import Document
 # of kinds that are chosen on the way: the share of δ for the queries' own, see `darrm.account.filters`
 DELTA_RESERVE = {"adaptive": HALF, "renyi": Fraction(0)}
 COMPOSITIONS = ("one", "planned", *DELTA_RESERVE)  # of queries that a budget admits, see `darrm.ledger.ledger`
-_PLANNED = " if kinds and numbers of queries were fixed before the first answer"
 _WAYS = 4  # bounds on models that depend on the charges: subsampling, plain voters, and both ends in two ways
 SHARED_RANDOMNESS = (
     "answers of trained models share the randomness of their training, so the costs of single queries do not add up: "
@@ -66,23 +64,10 @@ SHARED_RANDOMNESS = (
 )
 
 
-def condition_of(composition: str) -> str:
-    """Return the condition of a total: without it, if answers decide about later queries, only the budget holds.
-
-    >>> condition_of("one")
-    'if the number of queries did not depend on the answers'
-    """
-    return f"if the {'' if composition == 'one' else 'kinds and '}number of queries did not depend on the answers"
-
-
 def guarantee_of(budget: PrivacyParams, composition: str) -> str:
-    """Return the guarantee of a ledger that keeps within its budget, in words.
-
-    >>> guarantee_of(PrivacyParams(2, 1e-5), "one")
-    '(2, 0.00001), which all labels together keep to'
-    """
-    pair = f"({budget.epsilon_text}, {budget.delta_text})"  # exact
-    return f"{pair}, which all labels together keep to{_PLANNED if composition == 'planned' else ''}"
+    """Return the guarantee of a ledger that keeps within its budget, in words, with the exact budget."""
+    planned = " if kinds and numbers of queries were fixed before the first answer" if composition == "planned" else ""
+    return f"({budget.epsilon_text}, {budget.delta_text}), which all labels together keep to{planned}"
 
 
 @dataclass(frozen=True)
@@ -95,11 +80,9 @@ class Spent:
     explanation: str  # the reason in words
     bounds: tuple[Bound, ...]  # all that applied, smallest first
     queries: int  # how many the account holds
-    failure_probability: float | None = (
-        None  # of published estimates in it, at most the probability that one is too small
-    )
+    failure_probability: float | None = None  # at most, that a published estimate in it is too small
     neighbors: str = ""  # how they differ, if voters resample examples per query
-    condition: str = ""  # see `condition_of`
+    condition: str = ""  # without it, if answers decide about later queries, only the budget holds
 
     def __str__(self) -> str:
         if not self.queries:
@@ -129,11 +112,6 @@ class Spent:
 
 
 def estimated(failure_probability: float) -> str:
-    """Return the remark on a total that includes published estimates.
-
-    >>> estimated(0.5)
-    'no guarantee: it holds published estimates about the data at hand, too small with probability up to 0.5'
-    """
     holds = "it holds published estimates about the data at hand"
     return f"no guarantee: {holds}, too small with probability up to {at_most(failure_probability, 3)}"
 
@@ -148,8 +126,8 @@ class PrivacyAccountant:
     charges
         Charges to start with.
     set_aside
-        If the kinds of queries are chosen after earlier answers, the share of δ for those without a Rényi curve, fixed
-        beforehand: see `darrm.account.filters`.
+        The share of δ, fixed beforehand, for queries without a Rényi curve if kinds are chosen after earlier answers:
+        see `darrm.account.filters`.
 
     Examples
     --------
@@ -183,14 +161,12 @@ class PrivacyAccountant:
         return "\n".join(lines)
 
     def add(self, charge: PrivacyCost, *, consent: str | None = None) -> None:
-        """Add a charge; equal kinds are counted together, so n charges equal one charge repeated n times.
+        """Add a charge; equal kinds are counted together.
 
-        ``consent`` is word for word, if the charge itself lacks it: `PRIVATE_TOTAL` admits a cost that is private data,
-        and the total then is, too; `ESTIMATED_TOTAL` a published estimate, and the total then is one.
-        `PrivateFigureError` if the charge's cost depends on the data, and nothing admits it. `ValueError` if the charge
-        does not hold for the voters: it is for another number of them, for more private ones, or for a person who
-        reaches fewer; if they are private models, and the charge is for other models, or one of several queries that
-        was proved for fresh randomness at every query.
+        The ``consent`` `PRIVATE_TOTAL` admits a cost that is private data, and `ESTIMATED_TOTAL` a published estimate;
+        the total is then private or an estimate, too. `PrivateFigureError` if the cost depends on the data without
+        consent. `ValueError` if the charge does not hold for the voters: for their number, their privacy, their overlap
+        or their models, or if it assumes fresh randomness at every query of private models.
         """
         checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost(queries)")
         if charge.reached is not None and self._voters is not None and charge.reached < self._voters.reached:
@@ -217,7 +193,7 @@ class PrivacyAccountant:
         kind = charge.kind
         # equal costs may hold for different voters: keep the weakest promise of all
         known = next((other for other in self._counts if other == kind), kind)
-        least = min(known, kind, key=lambda other: other.promise)
+        least = min(known, kind, key=attrgetter("promise"))
         counts = {least if other == kind else other: count for other, count in self._counts.items()}
         counts[least] = counts.get(least, 0) + charge.count
         if self._voters is not None and self._voters.are_private_models:
@@ -243,12 +219,12 @@ class PrivacyAccountant:
         return account
 
     def as_held(self, charge: PrivacyCost) -> PrivacyCost:
-        """Return a charge as its kind is held: without a curve that was not known when that was charged."""
+        """Return a charge as its kind was charged before: without a Rényi curve that was unknown then."""
         bare = charge if charge.guarantee is None else replace(charge, renyi=None)
         return bare if charge.kind not in self._counts and bare.kind in self._counts else charge
 
     def is_part_of(self, other: PrivacyAccountant) -> bool:
-        """Whether the other one holds as many queries of every kind, or more."""
+        """Return whether another account has as many queries of every kind, or more."""
         return all(count <= other._counts.get(kind, 0) for kind, count in self._counts.items())
 
     @property
@@ -290,14 +266,13 @@ class PrivacyAccountant:
     def spent(self, delta: float, *, adaptive: bool = False) -> Spent:
         """Bound the privacy loss at ``delta`` in [0, 1) by every bound that applies, and name the smallest.
 
-        ``adaptive``: if the kinds of queries were chosen after earlier answers. Then only the filter of
-        `darrm.account.filters` applies: the other bounds assume kinds that were fixed beforehand.
+        With ``adaptive`` kinds, chosen after earlier answers, only the filter of `darrm.account.filters` applies.
         """
         checks.probability_below_one(delta=delta)
         if not self._counts:
             return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
         applied = self._bounds(delta, adaptive=adaptive)
-        bounds = tuple(sorted(applied, key=lambda bound: bound.epsilon))
+        bounds = tuple(sorted(applied, key=attrgetter("epsilon")))
         best = bounds[0] if bounds else Bound("none", math.inf, self._why_unbounded(delta, adaptive=adaptive))
         explanation = best.explanation
         if self._vanishing and not adaptive and self._left_of(delta) > 0.0:
@@ -309,13 +284,12 @@ class PrivacyAccountant:
     def spent_under(self, composition: str, delta: float) -> Spent:
         """Bound the privacy loss under a budget of one of `COMPOSITIONS`, with its condition."""
         spent = self.spent(delta, adaptive=composition in DELTA_RESERVE)
-        return replace(spent, condition=condition_of(composition) if spent.queries else "")
+        what = "number" if composition == "one" else "kinds and number"
+        condition = f"if the {what} of queries did not depend on the answers"
+        return replace(spent, condition=condition if spent.queries else "")
 
     def admits(self, budget: PrivacyPair, *, adaptive: bool = False) -> bool:
-        """Return whether everything charged so far stays within ``budget``; stops at the first bound that shows it.
-
-        ``adaptive`` uses only the bound that holds if the kinds of queries were chosen after earlier answers.
-        """
+        """Return whether everything charged so far stays within ``budget``; ``adaptive`` is as in `spent`."""
         budget = PrivacyParams.of(budget, "budget")
         if self._vanishing and not adaptive:
             left = budget.exact_delta - self._vanishing
@@ -331,7 +305,7 @@ class PrivacyAccountant:
         return any(bound.epsilon <= budget.epsilon for bound in bounds)
 
     def smallest_epsilon(self, delta: float, *, adaptive: bool = False) -> float:
-        """Return the ε of `spent` without the bounds that cannot be the smallest: fast enough for every debit."""
+        """Return the ε of `spent`, fast enough for every debit."""
         if not self._counts:
             return 0.0
         bounds = self._bounds(delta, adaptive=adaptive, fast=True)
@@ -363,10 +337,9 @@ class PrivacyAccountant:
     def _bounds(
         self, delta: float, *, adaptive: bool, target: PrivacyParams | None = None, fast: bool = False
     ) -> Iterator[Bound]:
-        """Yield the bounds that apply, the cheap ones first.
+        """Yield the bounds that apply, the cheap ones first; with ``fast`` or a ``target`` only those that may decide.
 
-        ``fast`` leaves out those that cannot be the smallest. With a ``target`` the bounds on models and release only
-        show whether they are within it, without a search.
+        With a ``target`` the bounds on models and release only show whether they are within it, without a search.
         """
         fast = fast or target is not None
         if self._vanishing and not adaptive:
@@ -391,7 +364,6 @@ class PrivacyAccountant:
 
     @property
     def _lasting(self) -> PrivacyAccountant:
-        """The same queries without what strings of one person reveal."""
         lasting = (replace(charge, vanishing=0.0) for charge in self.charges)
         return PrivacyAccountant(self._voters, lasting, set_aside=self._set_aside)
 
@@ -423,7 +395,6 @@ class PrivacyAccountant:
         yield both_ends_bound(models, (wholes[0], wholes[1]))
 
     def _releases_within(self, models: Voters, target: PrivacyParams, *, adaptive: bool) -> Iterator[bool]:
-        """Yield whether each bound on models and release is within a target, without a search for its ε."""
         for one_by_one, release in self._releases(models):
             # a release that is as private as the whole is to be, needs nothing of the models
             left = release_within(models, target, one_by_one=one_by_one)
@@ -440,7 +411,7 @@ class PrivacyAccountant:
 
 
 def _profile_or_point(account: Account, delta: float) -> Bound | None:
-    """Compose whole profiles, or one point of each if the grid cannot: a point is never better than the whole."""
+    # a point is never better than the whole profile
     return discretized_bound(account, delta) or profile_bound(account, delta)
 
 

@@ -12,25 +12,23 @@ MOST_QUERIES = 2**53  # in a charge and in a ledger: beyond it neither floats no
 
 
 class Admission:
-    """The accounts that stay within a budget: one is bounded with a reserve of queries, smaller ones are compared.
+    """The accounts that stay within a budget, under one of `COMPOSITIONS`.
 
     An account is private if a larger one of the same kinds is: dropping answers is post-processing, and the sums of the
-    filter only shrink. The account that was found within the budget is replaced as a whole and read once, so that the
-    counts of two accounts are never mixed. ``composition`` is one of `COMPOSITIONS`.
+    filter only shrink. `_within` is replaced as a whole and read once, so the counts of two accounts are never mixed.
     """
 
     def __init__(self, budget: PrivacyParams, composition: str) -> None:
-        self._budget = budget
-        self._composition = composition
+        self._budget, self._composition = budget, composition
         self._adaptive = composition in DELTA_RESERVE
         self._within = PrivacyAccountant()
         self._room, self._growing = 0, True
 
     def admits(self, account: PrivacyAccountant, charge: PrivacyCost, *, decide: bool = False) -> bool:
-        """Return whether an account is known to admit a charge, at the cost of comparing counts.
+        """Return whether an account is known to admit a charge, by comparing counts.
 
-        With ``decide`` it is bounded now if it is not known; `BudgetExceededError` if it does not fit. `ValueError` if
-        the composition refuses the kind of the charge, or there are too many queries.
+        With ``decide`` an unknown one is bounded: `BudgetExceededError` if it does not fit. `ValueError` if the
+        composition refuses the kind of the charge, or there are too many queries.
         """
         if self._is_second_kind(account, charge):
             raise ValueError(

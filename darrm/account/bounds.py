@@ -2,14 +2,22 @@
 
 An account is a tuple of charges, one for each kind of query, with its count. Every bound holds when the kinds and their
 numbers were fixed before the first answer, however the queries themselves depend on earlier answers.
+
+Privacy loss distributions are composed on a grid by fast Fourier transform. A privacy profile becomes a pair of
+distributions that dominates the query [ZDW22, Proposition 8]; an (ε, δ) pair becomes randomized response that confesses
+with probability δ, whose profile bends once. A grid reads a convex profile at fewer points: the chords between them lie
+above it.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import add
+
+import numpy as np
+from numpy.typing import NDArray
 
 from darrm.loss.composition import (
     Group,
@@ -19,7 +27,9 @@ from darrm.loss.composition import (
     optimal_epsilon,
     round_up,
 )
+from darrm.loss.grid_composition import GridComposition, GridQueries
 from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.problem import Voters
@@ -27,6 +37,13 @@ from darrm.problem import Voters
 Account = tuple[PrivacyCost, ...]
 
 MOST_PROFILE_QUERIES = 20_000  # beyond, trying every point takes longer than a minute, and the PLD bound is better
+_MOST_CELLS = 2**21  # steps that all losses together span
+_PARTS, _PARTS_TO_CORNER = 256, 16  # of an uneven profile, up to its last point and up to its first corner
+_LEAST_STEP = 1e-15  # e^0 and e^step are to be different floats
+# of queries that rarely tell anything: what chords may add to a variance, and how often the step is taken four times
+_CHORDS, _COARSER = 3e-3, 6
+_CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
+Profiles = tuple[tuple[PrivacyProfile, int], ...]
 
 
 @dataclass(frozen=True)
@@ -98,8 +115,12 @@ def profile_bound(account: Account, delta: float) -> Bound | None:
         pairs = zip(profile.epsilons, profile.deltas, strict=True)
         points = [[(PrivacyParams(e, d), charge.count)] for e, d in pairs if d < 1.0]
         epsilon, point = math.inf, 0.0
+
+        def closed_form(groups: list[Group]) -> float:
+            return _closed_form(groups, delta)[0]
+
         # the likeliest first: of most others one look shows that they are no better
-        for groups in sorted(points, key=lambda groups: _closed_form(groups, delta)[0]):
+        for groups in sorted(points, key=closed_form):
             composed = optimal_epsilon(groups, delta, to_beat=epsilon)
             epsilon, point = min((epsilon, point), (composed, groups[0][0].delta))
     return _finite("profile", epsilon, f"exact divergence of one query, taken at delta = {point:.3g} a query")
@@ -135,9 +156,7 @@ MODELS_BOUNDS = ("private models", "subsampling", "plain voters", "both ends")
 
 
 def models_bound(voters: Voters | None, delta: float) -> Bound | None:
-    """Bound any number of answers by the models that a person reaches, whose post-processing they are.
-
-    None unless the voters are private models: nothing in the votes shows whether they draw fresh randomness.
+    """Bound any number of answers by the private models that a person reaches, whose post-processing they are.
 
     >>> models_bound(Voters(11, PrivacyParams(0.0892, 1e-4), overlap=1, models=True), 1e-4).epsilon
     0.0892
@@ -178,7 +197,7 @@ def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound |
 
 
 def plain_bound(voters: Voters, epsilon: float, name: str) -> Bound | None:
-    """Bound the answers of models by the cost of the release for non-private voters, by the named bound."""
+    """Bound the answers of models by the ε of the release for non-private voters, by the named bound."""
     explanation = (
         f"as for non-private voters, of which a person's data influence {voters.reached}: the costs of their queries "
         f"add up, by {name}"
@@ -207,6 +226,150 @@ def guarantees_of(account: Account) -> list[Group] | None:
 
 def _finite(name: str, epsilon: float, explanation: str) -> Bound | None:
     return Bound(name, epsilon, explanation) if math.isfinite(epsilon) else None
+
+
+def discretized_bound(account: Account, delta: float) -> Bound | None:
+    """Compose the loss distributions of all queries on a grid; None at a too small δ, or for too many queries."""
+    for charge in account:
+        guarantee = charge.guarantee
+        if charge.profile is None and (guarantee is None or guarantee.epsilon > LARGEST_EXPONENT):
+            return None
+    profiles = tuple((profile_of(charge), charge.count) for charge in account)
+    span = sum(profile.epsilons[-1] * count for profile, count in profiles)
+    if span == 0.0:
+        return None
+    if any(charge.sampling is not None for charge in account):
+        step, epsilon = _of_drawn(profiles, delta)
+    else:
+        smallest_step = min(_step_of(profile) for profile, _ in profiles)
+        fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_A_STEP
+        step = max(smallest_step * fineness, 2.0 * span / _MOST_CELLS)
+        # with too many queries one cell would hold all losses of one
+        if not _LEAST_STEP <= step <= max(profile.epsilons[-1] for profile, _ in profiles):
+            return None
+        epsilon = _smallest_epsilon(profiles, step, 0, delta)
+    if not math.isfinite(epsilon):
+        return None
+    source = "profiles" if any(charge.profile is not None for charge in account) else "guarantees"
+    return Bound("pld", epsilon * (1.0 + 1e-12), f"privacy loss distribution of the {source}, grid step {step:.3g}")
+
+
+def _of_drawn(profiles: Profiles, delta: float) -> tuple[float, float]:
+    # chords between multiples of the step add step²/24, or less, to ∫ δ dε, and as much to the variance of the losses
+    areas = (float(np.trapezoid(profile.deltas, profile.epsilons)) for profile, _ in profiles)
+    longest = max(profile.epsilons[-1] for profile, _ in profiles)
+    step = max(math.sqrt(24.0 * _CHORDS * min(areas)), _LEAST_STEP, longest / _MOST_CELLS)
+    sides = max(len(profile.sides) for profile, _ in profiles)
+    for _ in range(_COARSER):
+        epsilon = _smallest_epsilon(profiles, step, 0, delta)
+        if math.isfinite(epsilon):
+            break
+        step *= 4.0
+    for finer in (4.0, 1.0) if sides > 1 else ():  # the other direction mostly costs less: a coarse look shows it
+        other = _smallest_epsilon(profiles, step * finer, 1, delta)
+        if other <= epsilon:
+            return step, epsilon
+    return step, max(epsilon, other) if sides > 1 else epsilon
+
+
+def _smallest_epsilon(profiles: Profiles, step: float, side: int, delta: float) -> float:
+    """Compose on a grid; ∞ if its last point exceeds the largest exponent."""
+    if any(_last_cell(profile, step) * step > LARGEST_EXPONENT for profile, _ in profiles):
+        return math.inf
+    return _composed(profiles, step, side).smallest_epsilon(delta)
+
+
+def _last_cell(profile: PrivacyProfile, step: float) -> int:
+    return math.ceil(profile.epsilons[-1] / step * (1.0 - 1e-12))
+
+
+@lru_cache(maxsize=2)  # both ends of models ask for one account at a dozen δ
+def _composed(profiles: Profiles, step: float, side: int) -> GridComposition:
+    kinds = []
+    for profile, count in profiles:
+        losses, weights, infinite = dominating_atoms(on_grid(profile, step), side)
+        cells = np.round(losses / step).astype(np.int64)
+        masses = np.asarray(np.bincount(cells - cells[0], weights), dtype=np.float64)
+        kinds.append(GridQueries(int(cells[0]), masses, infinite, count))
+    return GridComposition(kinds, step)
+
+
+def _step_of(profile: PrivacyProfile) -> float:
+    """Return the step of an even profile, and a part of the range of one that is given at its corners."""
+    steps = np.diff(profile.epsilons)
+    if steps.size == 0:
+        return math.inf
+    if np.max(steps) <= np.min(steps) * (1.0 + 1e-6):
+        return float(np.min(steps))
+    first, last = profile.epsilons[1], profile.epsilons[-1]
+    return max(min(last / _PARTS, first / _PARTS_TO_CORNER), last / _PARTS**2)
+
+
+def profile_of(charge: PrivacyCost) -> PrivacyProfile:
+    if charge.profile is not None:
+        return charge.profile
+    if charge.guarantee is None:
+        raise ValueError("a charge with neither a profile nor a guarantee has no loss distribution")
+    return PrivacyProfile.of_pair(charge.guarantee)
+
+
+def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
+    """Read a profile at the multiples of ``step``: the chords of a convex function lie above it, so nothing is lost.
+
+    Multiples far from every point of the profile are on a chord between others, and are left out. Multiples that
+    miss a point of the profile by its last few digits count as that point.
+    """
+    known = np.array(profile.epsilons)
+    last = _last_cell(profile, step)
+    beside = np.floor(known / step)
+    grid = step * np.unique(np.clip(np.concatenate([beside + k for k in (-1.0, 0.0, 1.0, 2.0)]), 0.0, last))
+    nearest = known[np.searchsorted(0.5 * (known[1:] + known[:-1]), grid)]
+    at = (np.abs(nearest - grid) <= 1e-12 * grid) & (nearest <= grid)
+    parts = []
+    for values in profile.parts[1:]:
+        one = PrivacyProfile(profile.epsilons, values)
+        # a hair to the left: δ is at least as large there
+        deltas = one.deltas_at(np.asarray(grid * (1.0 - 1e-13), dtype=np.float64))
+        deltas[at] = np.minimum(deltas[at], one.deltas_at(nearest[at]))
+        parts.append(np.maximum.accumulate(deltas[::-1])[::-1])
+    return PrivacyProfile(tuple(grid.tolist()), *(tuple(np.minimum(part, parts[0]).tolist()) for part in parts))
+
+
+def dominating_atoms(profile: PrivacyProfile, side: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Build the pair of distributions whose privacy profile is the convex hull of the given points.
+
+    With x = e^ε the profile H is convex and H(x) = 1 − x + x·H'(1/x) for x < 1, H' being that of the two exchanged:
+    H itself unless more is known. A kink of the hull at x with slope change s is an outcome of probability x·s and s
+    under the two data sets, so its loss is log x; the probability of an infinite loss is the last δ [ZDW22,
+    Proposition 8].
+    """
+    grid = np.array(profile.epsilons)
+    bounds, back = (np.array(values) for values in profile.sides[side % len(profile.sides)])
+    losses = np.concatenate([-grid[:0:-1], grid])
+    below = 1.0 - 1.0 / np.exp(grid[:0:-1]) + back[:0:-1] / np.exp(grid[:0:-1])
+    x = np.concatenate([[0.0], np.exp(losses)])
+    y = np.concatenate([[1.0], below, bounds])
+    kept = _lower_hull(x, y)
+    x, y = x[kept], y[kept]
+    slopes = np.append(np.diff(y) / np.diff(x), 0.0)
+    masses = x[1:] * np.maximum(np.diff(slopes), 0.0)
+    # rounding errors: if the profile of these outcomes is below the hull, the difference counts as infinite
+    above, damped = (np.append(np.cumsum(part[::-1])[::-1], 0.0) for part in (masses, masses / x[1:]))
+    reached = above - x * damped
+    infinite = float(np.max(y - reached)) + x.size * 2.0**-52
+    return losses[np.array(kept[1:]) - 1], masses, min(infinite, 1.0)
+
+
+def _lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[int]:
+    hull: list[int] = []
+    for index in range(x.size):
+        while len(hull) >= 2:
+            first, last = hull[-2], hull[-1]
+            if (y[last] - y[first]) * (x[index] - x[first]) <= (y[index] - y[first]) * (x[last] - x[first]):
+                break
+            hull.pop()
+        hull.append(index)
+    return hull
 
 
 BoundRule = Callable[[Account, float], Bound | None]

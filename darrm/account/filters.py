@@ -64,15 +64,13 @@ from darrm.privacy import PrivacyParams
 
 HALF = Fraction(1, 2)
 _LEAST = -20.0 * math.log(2.0)  # of log(α − 1): an order so near 1 belongs to an ε without any protection
-_BISECTIONS = 60
 _ROUNDING = 1e-12  # relative: some hundred rounded operations
 
 
 def filter_bound(account: Account, delta: float, set_aside: Fraction = HALF) -> Bound | None:
     """Bound the account even if each query was chosen after the earlier answers, see the module.
 
-    ``set_aside`` is the share of δ for the queries' own δ_i, fixed before the first of them. None if their
-    δ_i exceed it and one of them has no Rényi curve.
+    ``set_aside`` is d/δ. None if the δ_i exceed d and a query has no Rényi curve.
 
     A hundred queries of ε = 0.1; [WRRW23, Theorem 1] has 0.5 + √(2·log 200) = 3.755:
 
@@ -83,7 +81,8 @@ def filter_bound(account: Account, delta: float, set_aside: Fraction = HALF) -> 
     aside, total = set_aside * whole, exact_sum(account)
     if aside == whole:
         return simple_bound(account, delta)
-    failing = sum(charge.count * _own_delta(charge) for charge in account)
+    guaranteed = sum(charge.count * charge.guarantee.exact_delta for charge in account if charge.guarantee is not None)
+    failing = guaranteed + sum(charge.count * Fraction(charge.vanishing) for charge in account)
     order, epsilon = _smallest(account, float(whole - aside), confessing=failing <= aside)
     explanation = f"a Rényi filter of order {order:.3g}"
     if total is not None and failing <= aside and round_up(total[0]) <= epsilon:
@@ -103,13 +102,12 @@ def _smallest(account: Account, rest: float, *, confessing: bool) -> tuple[float
 
     if not fits(_LEAST):
         return math.inf, math.inf
-    place = bisect_safe(fits, inside=_LEAST, outside=_last(rest), steps=_BISECTIONS)
-    return 1.0 + math.exp(place), max(0.0, _epsilon_of(place, log_rest)) * (1.0 + _ROUNDING) + _ROUNDING
-
-
-def _own_delta(charge: PrivacyCost) -> Fraction:
-    own = Fraction(0) if charge.guarantee is None else charge.guarantee.exact_delta
-    return own + Fraction(charge.vanishing)
+    last = max(math.log(1.0 / rest - 1.0), _LEAST + 1.0)
+    place = bisect_safe(fits, inside=_LEAST, outside=last, steps=60)
+    # the ε whose filter has this order
+    order = 1.0 + math.exp(place)
+    epsilon = math.log1p(-1.0 / order) + (log_rest - math.log(order)) / math.exp(place) + _room(place, log_rest)
+    return order, max(0.0, epsilon) * (1.0 + _ROUNDING) + _ROUNDING
 
 
 def _divergence(charge: PrivacyCost, order: float, *, confessing: bool) -> float:
@@ -148,18 +146,7 @@ def _left_after_cut(profile: PrivacyProfile, epsilon: float, order: float) -> fl
     return math.log1p(moment) * (1.0 + _ROUNDING) / (order - 1.0) if math.isfinite(moment) else math.inf
 
 
-def _last(rest: float) -> float:
-    return max(math.log(1.0 / rest - 1.0), _LEAST + 1.0)
-
-
 def _room(place: float, log_rest: float) -> float:
     """Compute the limit of Σρ_i at the order 1 + e^place."""
     order = 1.0 + math.exp(place)
     return order * (log_rest - math.log(order)) / math.exp(2.0 * place)
-
-
-def _epsilon_of(place: float, log_rest: float) -> float:
-    """Compute the ε whose filter has the order 1 + e^place."""
-    order = 1.0 + math.exp(place)
-    converted = math.log1p(-1.0 / order) + (log_rest - math.log(order)) / math.exp(place)
-    return converted + _room(place, log_rest)

@@ -52,21 +52,16 @@ def belief_after(epsilon: float, delta: float, before: ArrayLike, level: float =
 
 
 def learned(what: str, epsilon: float, delta: float, *, present: bool = False) -> str:
-    """Explain (ε, δ) in one sentence: for beliefs if δ is 0, for events otherwise, and for a test of an attacker.
-
-    With ``present`` the other data are those without this person.
+    """Explain (ε, δ) in one sentence; with ``present`` the other data are those without this person.
 
     >>> print(learned("the label", 0.0, 1e-6).partition(";")[0])
     Any event of the label is at most e^0 = 1 times as likely, plus 1e-06, as with other data of this person
     """
-    factor, power = f"e^{at_most(epsilon)} = {_factor(epsilon)}", power_of_test(epsilon, delta)
+    growth = at_most(math.exp(epsilon), 4) if epsilon < math.log(1e300) else "more than 1e300"
+    factor, power = f"e^{at_most(epsilon)} = {growth}", power_of_test(epsilon, delta)
     compared = "without the data of this person" if present else "with other data of this person"
     if delta > 0.0:
         bound = f"Any event of {what} is at most {factor} times as likely, plus {at_most(delta, 6)}, as {compared}"
     else:
         bound = f"The odds of any belief about a person change by at most {factor} after {what}"
     return f"{bound}; a test with {100 * ALARMS:g} % false alarms has power {at_most(100.0 * power, 4)} % at most"
-
-
-def _factor(epsilon: float) -> str:
-    return at_most(math.exp(epsilon), 4) if epsilon < math.log(1e300) else "more than 1e300"

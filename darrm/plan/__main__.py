@@ -131,8 +131,8 @@ def plan(
     if isinstance(made, Sweep):
         output.print(text=partial(sweep_text, made, remark), document=made.document)
     else:
-        text = partial(plan_text, made, output.path, remark, everything=output.everything)
-        output.print(text=lambda: affordable + text(), document=partial(made.document, output.path))
+        text = partial(plan_text, made, output.path, remark, affordable, everything=output.everything)
+        output.print(text=text, document=partial(made.document, output.path))
 
 
 def _prior(text: str | None, votes_look_like: str | None, classes: int) -> Prior | None:

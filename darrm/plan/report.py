@@ -277,7 +277,9 @@ def _row_json(row: CalibratedMechanism) -> Document:
     }
 
 
-def plan_text(plan: Plan, output: Path | None = None, remark: str = "", *, everything: bool = False) -> str:
+def plan_text(
+    plan: Plan, output: Path | None = None, remark: str = "", before: str = "", *, everything: bool = False
+) -> str:
     """Write a plan: the best mechanism, the assumptions, the ranking, its reason, and the next command.
 
     ``output`` is the file that the best mechanism was written to, ``remark`` a note on the voters. With ``everything``
@@ -296,7 +298,7 @@ def plan_text(plan: Plan, output: Path | None = None, remark: str = "", *, every
         list(_table(plan, everything=everything)),
         [*_conclusion(plan, everything=everything), *_next_commands(plan, output, everything=everything)],
     ]
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    return before + "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def sweep_text(sweep: Sweep, remark: str = "") -> str:

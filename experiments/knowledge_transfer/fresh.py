@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm import priors
-from darrm.account.report import spent_by
+from darrm.account.accountant import PrivacyAccountant
 from darrm.majority import baselines
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics.binomial import binomial_pmf
@@ -56,7 +56,7 @@ def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -
                 "aggregator": name,
                 "right": share_right(right, table.gamma),
                 "one": m * EACH.epsilon,
-                "all": spent_by(charge_of(table), queries, TOTAL_DELTA, voters).epsilon,
+                "all": PrivacyAccountant(voters, [charge_of(table).repeated(queries)]).spent(TOTAL_DELTA).epsilon,
             }
             for name, table in tables.items()
         ]

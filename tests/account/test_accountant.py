@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.bounds import models_bound
-from darrm.account.pld import discretized_bound, dominating_atoms, on_grid, profile_of
+from darrm.account.bounds import discretized_bound, dominating_atoms, models_bound, on_grid, profile_of
 from darrm.loss.composition import compose_general, compose_optimal
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile

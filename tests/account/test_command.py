@@ -13,7 +13,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from darrm.account import __main__ as account
-from darrm.account import report
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.commands.command_line import run
@@ -21,6 +20,7 @@ from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.report import ledger_text
 from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize import optimize_gamma
+from darrm.plan.mechanism import no_report
 from darrm.privacy import PrivacyParams, at_most
 from darrm.problem import Problem, Voters
 from darrm.table.release import Release
@@ -175,10 +175,10 @@ def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest
     def kept(_: Path) -> Iterator[Figure]:
         yield figure
 
-    monkeypatch.setattr(report, "saved_figure", kept)
+    monkeypatch.setattr(account, "saved_figure", kept)
     table = Table.load(folder / "table.json")
     charge = Release(table).privacy_cost()
-    report.plot_bounds(folder / "none.png", charge, 4, 1e-3, table.problem.voters)
+    account.plot_bounds(folder / "none.png", charge, 4, 1e-3, table.problem.voters, no_report)
     drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in figure.axes[0].lines}
     assert set(drawn) >= {"simple", "optimal", "profile"}
     for queries in (1, 2, 3, 4):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from darrm import NoiseFunction, PrivacyAccountant, PrivacyParams, Problem, Release, Table, Voters, certify
-from darrm.account.pld import _composed, on_grid
+from darrm.account.bounds import _composed, on_grid
 from darrm.loss.amplification import (
     amplified,
     amplified_profile,
