@@ -102,7 +102,7 @@ def test_the_written_table_releases_all_queries_within_the_budget(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table, votes, ledger = tmp_path / "plan.json", tmp_path / "votes.npy", tmp_path / "ledger.sqlite"
-    assert run(lambda: main([*MANY_FLAGS, "--output", str(table)])) == 0
+    assert run(lambda: main([*MANY_FLAGS, "--prior", "dirichlet", "--output", str(table)])) == 0
     text = capsys.readouterr().out
     assert "40 majority votes" in text
     assert "LEDGER.sqlite --create-budget 2,0.00001" in said(text)
@@ -218,7 +218,7 @@ def test_the_picture_shows_the_curve_of_every_mechanism(tmp_path: Path, monkeypa
 
 
 def test_what_was_left_out_has_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [*PRIVATE.split(), "--queries", "1000", "--total", "2,1e-5"]
+    asked = ["--K", "3", *PRIVATE.split(), "--queries", "1000", "--total", "2,1e-5"]
     assert run(lambda: main(asked)) == 0
     assert "optimal" in said(capsys.readouterr().out).partition("Not shown")[2]
     assert run(lambda: main([*asked, "--all"])) == 0

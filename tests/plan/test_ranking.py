@@ -1,6 +1,7 @@
 """The ranking: what applies, what needs no noise, how models are counted, which row is first and why."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from darrm.errors import PlanError
 from darrm.plan import MECHANISMS, TESTED, Mechanism, Plan, Proposal, Search, calibrate, named, plan
 from darrm.plan.accuracy import Accuracy, Measure
 from darrm.plan.mechanism import FixedMechanism, counted
-from darrm.plan.report import plan_text
+from darrm.plan.report import plan_text, rank_of
 from darrm.plurality.accuracy_bound import right_at_most
 from darrm.privacy import PrivacyParams, at_least, at_most
 from darrm.problem import OPEN, Voters, Workload
@@ -68,7 +69,7 @@ def test_models_are_counted_as_so_many_plain_voters_as_a_person_reaches() -> Non
 
 def test_the_objective_is_one_for_any_number_of_classes() -> None:
     """The optimum of the accuracy has the higher accuracy, that of the expected error the smaller error."""
-    work = Workload(Voters(11, PrivacyParams("0.1", "1e-5")), 1, PrivacyParams("0.3", "3e-5"))
+    work = Workload(Voters(5, PrivacyParams("0.1", "1e-5")), 1, PrivacyParams("0.2", "3e-5"))
     by_accuracy, by_error = (
         plan(work, prior=priors.Dirichlet(), mechanisms=of_slugs("optimal"), objective=objective).best
         for objective in ("accuracy", "error")
@@ -109,6 +110,36 @@ def test_without_a_prior_the_first_has_the_smallest_regret() -> None:
     assert [row.regret for row in found.rows] == regret.tolist() == sorted(regret)
     assert "over low, medium and high consensus, is the smallest" in found.reason
     assert found.best.accuracy == pytest.approx(table[0].mean(), abs=1e-12)  # of two classes as of more
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "epsilon", "first", "reason"),
+    [
+        (-2e-5, 0.9, 1, "spends less than"),  # equal in a report, and cheaper
+        (2e-5, 1.0 - 2e-5, 1, ""),  # more accurate; a search left the rest of ε
+        (-2e-5, 1.0 - 2e-5, 0, ""),
+        (-2e-4, 0.9, 0, ""),
+        (2e-4, 1.1, 1, ""),
+        (0.0, 1.0 - 2e-4, 1, "spends less than"),
+    ],
+)
+def test_rows_that_are_equal_in_a_report_are_ranked_by_what_they_spend(
+    accuracy: float, epsilon: float, first: int, reason: str
+) -> None:
+    best = plan(MANY, prior=priors.Dirichlet(), mechanisms=of_slugs("permute-and-flip")).best
+    row = replace(best, estimate=Accuracy(0.75), spent=replace(best.spent, epsilon=1.0))
+    other = replace(best, estimate=Accuracy(0.75 + accuracy), spent=replace(best.spent, epsilon=epsilon))
+    measure = Measure(MANY, priors.Dirichlet())
+    rows = sorted([row, other], key=partial(rank_of, measure))
+    assert rows[0] is [row, other][first]
+    assert ("spends less than" in Plan(MANY, measure, tuple(rows)).reason) is bool(reason)
+
+
+def test_the_error_of_a_plan_is_one_reason_and_the_number_of_others() -> None:
+    with pytest.raises(PlanError) as refusal:
+        plan(Workload(Voters(11, PrivacyParams("0.1")), 10**11, PrivacyParams("1e-9")))
+    words = "no mechanism stays within this budget: no parameter composes within (1e-09, 0) (and 2 other reasons)"
+    assert str(refusal.value) == words
 
 
 @pytest.mark.slow
