@@ -1,11 +1,14 @@
-"""The command line that accounts: what it prints of a ledger and of a table, and what it refuses."""
+"""The command line that accounts; neighbors that are never added up; what (ε, δ) means for a person."""
 
 import json
 import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from functools import partial
+from itertools import chain, combinations, permutations
+from math import exp
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +16,22 @@ import pytest
 from matplotlib.figure import Figure
 
 from darrm.account import __main__ as account
+from darrm.account.__main__ import main
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
+from darrm.account.meaning import belief_after, power_of_test
 from darrm.commands.command_line import run
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.report import ledger_text
+from darrm.ledger.report import ledger_text, plot_ledger
+from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority.noise_function import NoiseFunction
+from darrm.noisy_max.mechanisms import GNMax, LNMax
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.optimize import optimize_gamma
 from darrm.plan.mechanism import no_report
 from darrm.privacy import PrivacyParams, at_most
 from darrm.problem import Problem, Voters
+from darrm.subsampling import SCHEMES, Subsampling
 from darrm.table.release import Release
 from darrm.table.table import Table, certify
 from tests.doors import refused
@@ -206,3 +215,131 @@ def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest
 def test_account_refuses(arguments: list[str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     places = {"TABLE": str(folder / "table.json"), "LEDGER": str(folder / "none.sqlite")}
     refused(account.main, [places.get(argument, argument) for argument in arguments], word, capsys)
+
+
+PLAIN, RATE = PrivacyParams("inf"), Subsampling.of("0.004").record_rate
+OF = {
+    sampling and sampling.scheme: NoisyMaximum(LNMax(0.5), Voters(10, PLAIN, 1, sampled=sampling), 2)
+    for sampling in (None, Subsampling(RATE), Subsampling(RATE, "fixed"))
+}
+
+
+@pytest.mark.parametrize(("first", "second"), list(permutations(OF, 2)))
+def test_a_ledger_keeps_to_the_neighbors_of_its_first_release(
+    first: str | None, second: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger.create(path, PrivacyParams(9, "1e-5"), composition="planned").debit(OF[first].privacy_cost(3))
+    ledger = PrivacyLedger(path)  # knows what is in the file only
+    with pytest.raises(ValueError, match="do not add up"):
+        ledger.debit(OF[second].privacy_cost(3))
+    ledger.debit(OF[first].privacy_cost(2))
+    assert [entry.count for entry in ledger.entries()] == [3, 2]
+    account = PrivacyAccountant()
+    account.add(OF[first].privacy_cost(3))
+    with pytest.raises(ValueError, match="do not add up"):
+        account.add(OF[second].privacy_cost(3))
+
+
+@pytest.mark.parametrize("kinds", ["planned", "renyi", "adaptive"])
+@pytest.mark.parametrize("other", [GNMax(40.0).privacy_cost(), PrivacyCost("by hand", PrivacyParams("0.1"))], ids=str)
+def test_what_says_nothing_of_draws_is_about_changed_answers(kinds: str, other: PrivacyCost, tmp_path: Path) -> None:
+    budget = PrivacyParams(9, "1e-5")
+    for name, first, second in (("a", other, OF["poisson"].privacy_cost()), ("b", OF["poisson"].privacy_cost(), other)):
+        ledger = PrivacyLedger.create(tmp_path / name, budget, composition=kinds)
+        ledger.debit(first)
+        with pytest.raises(ValueError, match="do not add up"):
+            ledger.debit(second)
+        with pytest.raises(ValueError, match="do not add up"):
+            ledger.queries_that_fit(second)
+        assert ledger.spent.queries == 1
+    both = PrivacyLedger.create(tmp_path / "both", budget, composition=kinds)
+    for charge in (OF[None].privacy_cost(), other):
+        both.debit(charge)
+    assert both.spent.queries == 2
+
+
+def test_a_cost_by_hand_says_that_it_is_about_a_person_more_or_less(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger.create(path, PrivacyParams(9, "1e-5"), composition="planned").debit(OF["poisson"].privacy_cost(3))
+    by_hand = PrivacyCost("a training", PrivacyParams("0.1"), sampling=Subsampling.of(1))
+    PrivacyLedger(path).debit(by_hand)
+    assert PrivacyLedger(path).spent.queries == 4
+    with pytest.raises(ValueError, match="do not add up"):
+        PrivacyLedger(path).debit(
+            PrivacyCost("a training", PrivacyParams("0.1"), sampling=Subsampling(Fraction(1), "fixed"))
+        )
+
+
+def test_what_queries_would_cost_says_for_which_neighbors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for release in OF.values():
+        sampling = release.voters.sampled
+        path = tmp_path / "release.json"
+        release.save(path)
+        assert main(["--table", str(path), "--queries", "10", "--delta", "1e-5"]) == 0
+        said = capsys.readouterr().out.partition(", for neighbors that ")[2].partition(":")[0]
+        assert said == ("" if sampling is None else SCHEMES[sampling.scheme])
+
+
+def test_no_event_of_a_private_pair_tells_more() -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(60):
+        one, other = rng.dirichlet(np.full(5, 0.7), 2)
+        epsilon = float(rng.uniform(0.0, 2.0))
+        delta = max(float(np.maximum(0.0, a - exp(epsilon) * b).sum()) for a, b in ((one, other), (other, one)))
+        for event in map(list, chain.from_iterable(combinations(range(5), size) for size in range(1, 6))):
+            level, prior = float(other[event].sum()), float(rng.uniform())
+            hit = float(one[event].sum())
+            assert hit <= power_of_test(epsilon, delta, level) + 1e-12
+            least = float(rng.uniform(0.0, level)) + 1e-9  # it is as likely as that, or more
+            after = prior * hit / (prior * hit + (1.0 - prior) * level)
+            assert after <= belief_after(epsilon, delta, prior, least) + 1e-9
+
+
+def test_the_worst_pair_of_laws_attains_both() -> None:
+    epsilon, delta = 0.7, 0.02
+    rest = (1.0 - delta) / (1.0 + exp(epsilon))
+    one, other = (delta, rest * exp(epsilon), rest), (0.0, rest, rest * exp(epsilon))  # and what only `other` says
+    assert one[0] + one[1] == pytest.approx(power_of_test(epsilon, delta, other[1]), abs=1e-15)
+    after = 0.3 * (one[0] + one[1]) / (0.3 * (one[0] + one[1]) + 0.7 * other[1])
+    assert belief_after(epsilon, delta, [0.0, 0.3, 1.0], other[1]) == pytest.approx([0.0, after, 1.0], abs=1e-15)
+
+
+@pytest.mark.slow
+def test_a_ledger_says_and_draws_what_its_total_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(2, "1e-5"))
+    flags = ["--ledger", str(tmp_path / "l.sqlite"), "--plot", str(tmp_path / "m.svg"), "--force"]
+    assert run(partial(main, flags)) == 0
+    assert "Meaning" not in capsys.readouterr().out  # nothing was spent
+    ledger.debit(PrivacyCost("one", guarantee=PrivacyParams("0.5")))
+    assert run(partial(main, flags)) == 0
+    text = capsys.readouterr().out
+    assert "times as likely, plus 1e-05" in " ".join(text.split())
+    assert "5 % false alarms has power 36.95 % at most" in " ".join(text.split())  # the budget: 5 % times e^2, plus δ
+    assert "<svg" in (tmp_path / "m.svg").read_text(encoding="utf-8")
+    assert run(partial(main, [*flags, "--format", "json"])) == 0
+    assert json.loads(capsys.readouterr().out)["spent"]["epsilon"] == pytest.approx(0.5, rel=1e-3)
+
+
+def test_what_has_no_probability_at_all_tells_all_or_e_to_the_epsilon() -> None:
+    assert belief_after(1.0, 0.0, [0.0, 0.5, 1.0], 0.0) == pytest.approx([0.0, exp(1) / (1 + exp(1)), 1.0])
+    assert belief_after(1.0, 0.1, [0.0, 0.5, 1.0], 0.0).tolist() == [0.0, 1.0, 1.0]
+
+
+def test_a_picture_of_an_empty_ledger_says_nothing_of_what_was_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[float, float, float]] = []
+
+    def noted(epsilon: float, delta: float, level: float = 0.05) -> float:
+        drawn.append((epsilon, delta, level))
+        return power_of_test(epsilon, delta, level)
+
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("darrm.ledger.report.power_of_test", noted)
+    ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(2, "0.5"))
+    plot_ledger(tmp_path / "m.svg", ledger)
+    assert {(epsilon, delta) for epsilon, delta, _ in drawn} == {(2.0, 0.5)}
+    corner = min(drawn, key=lambda one: abs(one[2] - 0.5 / (1.0 + exp(2.0))))
+    assert power_of_test(*corner) == pytest.approx(1.0 - corner[2], abs=1e-12)  # both lines meet there
