@@ -28,7 +28,7 @@ PAIR = "EPS,DELTA"  # the metavar of options that take (ε, δ) as one word or a
 
 
 class Option(click.Option):
-    """An option in a section of the help; ``aliases`` are spellings that work and are not listed."""
+    """An option in a section of the help; ``aliases`` work and are not listed."""
 
     def __init__(
         self, declarations: Sequence[str], *, section: str = _OTHER, aliases: Sequence[str] = (), **settings: Any
@@ -42,17 +42,13 @@ class Option(click.Option):
 
     @property
     def spellings(self) -> list[str]:
-        """The spellings that the help lists, short ones first."""
         return sorted((name for name in self.opts if name not in self.aliases), key=len)
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:  # noqa: ARG002 (click passes it)
-        """Return the spellings with the kind of value, and the explanation."""
         return f"{', '.join(self.spellings)} {self.metavar or ''}".rstrip(), self.help or ""
 
 
 class Argument(click.Argument):
-    """A positional argument with an explanation."""
-
     section = "Arguments"
 
     def __init__(self, declarations: Sequence[str], *, about: str, **settings: Any) -> None:
@@ -60,7 +56,6 @@ class Argument(click.Argument):
         self.about = about
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:  # noqa: ARG002 (click passes it)
-        """Return its name and the explanation."""
         return self.metavar or self.human_readable_name, self.about
 
 
@@ -98,7 +93,6 @@ class _Helpful(click.Command):
         """Write nothing: `format_options` has written them."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (click's)
-        """Write the examples without wrapping them."""
         if self.examples:
             formatter.write(f"\n{self.examples.rstrip()}\n")
 
@@ -153,20 +147,17 @@ class Group(_Helpful, click.Group):
         self._add_help()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; put the default command before words that begin with no command."""
         if args and self.default_command is not None and not self._begins_with_own(ctx, args[0]):
             args = [self.default_command, *args]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click passes it)
-        """Return the names in the order in which they were added."""
         return list(self.commands)
 
     def _begins_with_own(self, ctx: click.Context, word: str) -> bool:
         return word in self.list_commands(ctx) or word in _spellings(self, ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the named sub-command; without one, print the help."""
         named = super().invoke(ctx)
         if ctx.invoked_subcommand is None:
             sys.stdout.write(harmless(ctx.get_help()) + "\n")
@@ -176,7 +167,6 @@ class Group(_Helpful, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the sub-command of the first word; `ValueError` suggests another."""
         names = self.list_commands(ctx)
         if args[0] not in names and not ctx.resilient_parsing:
             raise ValueError(
@@ -185,12 +175,10 @@ class Group(_Helpful, click.Group):
         return super().resolve_command(ctx, args)
 
     def summary(self, ctx: click.Context, name: str) -> str:
-        """Describe a sub-command in a line."""
         found = self.get_command(ctx, name)
         return "" if found is None else (found.short_help or found.get_short_help_str(WIDTH))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sub-commands, then the options."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.summary(ctx, name)) for name in self.list_commands(ctx)])
         super().format_options(ctx, formatter)
@@ -213,10 +201,7 @@ def command(
 
 
 def run_command(started: click.Command, arguments: Sequence[str] | None = None) -> int:
-    """Run a command with the words of a command line and return its exit status.
-
-    A `ValueError`, an error of ours or of a file is one line on standard error and status 2.
-    """
+    """Run a command and return its exit status; an expected error is one line and status 2."""
     return run(lambda: _invoke(started, sys.argv[1:] if arguments is None else arguments))
 
 
@@ -244,7 +229,6 @@ def _no_such_option(error: click.NoSuchOption, name: str) -> str:
 
 
 def _missing(error: click.MissingParameter) -> str:
-    """Name and explain the missing option or argument."""
     if isinstance(error.param, Option):
         return f"{error.param.spellings[-1]} {error.param.metavar} is required: {error.param.help}."
     if isinstance(error.param, Argument):

@@ -54,10 +54,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def check_output_files(files: Mapping[str, Path], force: bool) -> None:
-    """Check before the work the files that a command will write: ``output``, ``plot`` and ``report``.
-
-    None of them may be one of the other files; an existing file needs ``force``.
-    """
+    """Check the files that a command will write: none may be another file, and an existing one needs ``force``."""
     files = dict(files)
     for name in ("output", "plot", "report", "csv"):
         path = files.pop(name, None)
@@ -77,21 +74,12 @@ def check_output_files(files: Mapping[str, Path], force: bool) -> None:
 
 
 def harmless(text: str) -> str:
-    r"""Escape control characters, which a file may hold and a terminal would obey.
-
-    The escapes are those of JSON: plain data stay the same data.
-
-    >>> harmless("paid\x1b[2J\n") == "paid" + chr(92) + "u001b[2J\n"
-    True
-    """
+    """Escape control characters, which a terminal would obey, as JSON does: plain data stay the same data."""
     return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def run(main: Callable[[], int]) -> int:
-    """Call ``main`` and return its exit status.
-
-    Our errors become one line and status 2 (3 where a budget is spent already), unexpected errors status 70.
-    """
+    """Return the exit status: 2 for our errors, 3 where a budget is spent already, 70 for unexpected ones."""
     if sys.stdout is None:  # a shell's >&-
         return complain("standard output is closed: send it to a file, or to /dev/null", USAGE_STATUS)
     for output in (sys.stdout, sys.stderr):
@@ -155,7 +143,6 @@ def _about_file(error: OSError) -> str:
 
 
 def complain(message: str, status: int, kind: str = "error") -> int:
-    """Print one line on standard error and return ``status``."""
     line = harmless(_SECRET.sub("...", " ".join(message.split())))
     line = line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"
     if sys.stderr is not None:
@@ -177,20 +164,11 @@ def _settle_output() -> None:
 
 
 def numbered(count: int, one: str, many: str) -> str:
-    """Write a number with the words for one, or for many.
-
-    >>> numbered(1, "query is", "queries are"), numbered(2000, "query is", "queries are")
-    ('1 query is', '2,000 queries are')
-    """
     return f"{count:,} {one if count == 1 else many}"
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Choose at most ``most`` evenly spaced places of 0 … count − 1, with the first and the last.
-
-    >>> spread(5, 8), spread(100, 4)
-    ([0, 1, 2, 3, 4], [0, 33, 66, 99])
-    """
+    """Choose at most ``most`` evenly spaced places of 0 … count − 1, with the first and the last."""
     if count <= most:
         return list(range(count))
     return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})

@@ -1,7 +1,4 @@
-"""Options that commands share: types that read a value once and exactly, and decorators that add options.
-
-A decorator such as `voters_options` adds several options and passes one object to the command.
-"""
+"""Options that commands share; a decorator such as `voters_options` adds several and passes one object."""
 
 import csv
 import functools
@@ -50,11 +47,9 @@ class Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002 (click passes it)
-        """Read the text; a value that was read already stays."""
         return self._read(_flag(param), value) if isinstance(value, str) else value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Offer files for a value that names one."""
         return (
             [CompletionItem(incomplete, type="file")]
             if self.is_file
@@ -63,7 +58,6 @@ class Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 
 
 def _flag(param: click.Parameter | None) -> str:
-    """Return how messages name an option: ``--total``."""
     if not isinstance(param, click.Option):
         return "the argument" if param is None else param.human_readable_name
     return next((name for name in param.opts if name.startswith("--")), param.opts[0])
@@ -75,12 +69,11 @@ def _exact(flag: str, text: str) -> str:
 
 
 def Integer(least: int = 0) -> Value:
-    """Read an `int` of at least ``least``."""
     return Value("int", lambda flag, text: integer(flag, text, least))
 
 
 def Real(least: float = 0.0) -> Value:
-    """Read a `float` of at least ``least`` (∞ too): for numbers other than privacy parameters."""
+    """Read a number of at least ``least`` (∞ too), other than privacy parameters."""
     return Value("real", lambda flag, text: real(flag, text, least))
 
 
@@ -95,18 +88,16 @@ FILE.name = "file"
 
 
 def parsed_by(read: Callable[[str], Any], name: str = "text") -> Value:
-    """Read a file, or a URL, with a function of its text, such as the name of a ledger."""
+    """Read a file, or a URL, with a function of its text."""
     return Value(name, lambda _flag, text: read(text), is_file=True)
 
 
 def option(*declarations: str, section: str | None = None, aliases: Sequence[str] = (), **settings: Any) -> Decorator:
-    """Add an option to a command; see `darrm.commands.command.Option` and `click.option`."""
     more = {} if section is None else {"section": section}
     return click.option(*declarations, cls=Option, aliases=aliases, **more, **settings)
 
 
 def argument(*declarations: str, about: str, **settings: Any) -> Decorator:
-    """Add a positional argument to a command."""
     return click.argument(*declarations, cls=Argument, about=about, **settings)
 
 
@@ -139,23 +130,19 @@ def as_one(options: Sequence[Decorator], read: Callable[[dict[str, Any]], dict[s
 
 
 def total_option(*, required: bool = True) -> Decorator:
-    """Add ``--total`` (``--budget``); the command receives ``total: PrivacyParams``, or None."""
     about = "the budget of all answers together, like 2,1e-5"
     return option("--total", aliases=["--budget"], type=PRIVACY, required=required, section=RELEASED, help=about)
 
 
 def classes_option(kind: Value, about: str, default: str | None = None, section: str = RELEASED) -> Decorator:
-    """Add ``--classes``, of type `CLASSES` or `CLASS_COUNT`."""
     return option("--classes", type=kind, default=default, metavar="C|A,B,…|FILE.csv|open", section=section, help=about)
 
 
 def time_limit_option(about: str) -> Decorator:
-    """Add ``--time-limit``; the command receives ``time_limit: float``, in seconds."""
     return option("--time-limit", type=Real(), default="inf", metavar="SECONDS", section=SEARCH, help=about)
 
 
 def prior_option(default: str) -> Decorator:
-    """Add ``--prior``; `darrm.priors.parse` reads its text."""
     about = (
         "public belief about the votes: dirichlet:A (smaller A: more consensus), spread (mean of low, medium and high "
         "consensus), like:FILE or votes:FILE (public votes); for two classes also common, uniform:LOW,HIGH (uniform "
@@ -169,8 +156,6 @@ def prior_option(default: str) -> Decorator:
 
 @dataclass(frozen=True, kw_only=True)
 class VoterOptions:
-    """The options that say who votes, as typed."""
-
     K: int | None = None
     non_private: bool = False
     epsilon: list[str] | None = None
@@ -184,7 +169,7 @@ class VoterOptions:
 
     @property
     def remark(self) -> str:
-        """Name the parameters of an example that are defaults, for the report."""
+        """Name the parameters of an example that are defaults."""
         if self.non_private or self.sampled is not None or self.voters_file is not None:
             return ""
         missing = [name for name, typed in (("ε", self.epsilon), ("Δ", self.each_delta)) if typed is None]
@@ -192,12 +177,10 @@ class VoterOptions:
 
     @property
     def remark_on_K(self) -> str:
-        """Say that the number of voters is a default, for the report."""
         is_listed = self.voters_file is not None or len(self.epsilon or []) > 1 or len(self.each_delta or []) > 1
         return "" if self.K is not None or is_listed else f" (K = {DEFAULT_K}: default)"
 
     def voters(self) -> Voters:
-        """Return the voters; `ValueError` where an option is missing or contradicts another."""
         self._check_one_kind()
         K = DEFAULT_K if self.K is None else self.K
         if self.sampled is not None:
@@ -272,10 +255,7 @@ class VoterOptions:
 
 
 def voters_options(*, example: bool = False) -> Decorator:
-    """Add the options that say who votes; the command receives ``who: VoterOptions``.
-
-    Without ``example``, one of ``--epsilon``, ``--non-private``, ``--voters`` and ``--sampled`` is required.
-    """
+    """Add ``who: VoterOptions``; without ``example``, one option that says who votes is required."""
     epsilon, delta = (f" (default {text})" if example else "" for text in (DEFAULT_EPSILON, DEFAULT_EACH_DELTA))
     file, texts = Value("file", _voters_file, is_file=True), Value("real[,real…]", _texts)
     add = functools.partial(option, section=WHO)
@@ -313,10 +293,7 @@ def _voters_file(flag: str, text: str) -> Path:
 
 
 def workload_options() -> Decorator:
-    """Add the options of many queries within one budget.
-
-    The command receives ``workload: Workload`` and ``remark: str``, a note on the voters for the report.
-    """
+    """Add ``workload: Workload`` and ``remark: str``, a note on the voters for the report."""
     missing_votes = "how many votes are usually missing; random votes replace them (default 0)"
     options = [
         voters_options(),
@@ -342,8 +319,6 @@ def workload_options() -> Decorator:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """The files and the format of the output."""
-
     path: Path | None = None
     plot: Path | None = None
     report: Path | None = None
@@ -359,7 +334,6 @@ class Output:
         document: Callable[[], object],
         rows: Callable[[], Iterable[Mapping[str, object]]] | None = None,
     ) -> None:
-        """Print the report in the format that was asked for; ``rows`` are those of CSV."""
         if self.format == "json":
             in_ascii = "utf" not in (sys.stdout.encoding or "utf-8").lower()  # names stay the same data
             sys.stdout.write(harmless(json.dumps(document(), indent=1, ensure_ascii=in_ascii)) + "\n")
@@ -369,11 +343,9 @@ class Output:
             sys.stdout.write(harmless(text()))
 
     def status_line(self) -> AbstractContextManager[StatusLine]:
-        """Show how far the work is, on a terminal."""
         return status_line(quiet=self.quiet)
 
     def note(self, text: str) -> None:
-        """Write a remark on standard error, unless ``--quiet``."""
         if not self.quiet:
             complain(text, 0, "note")
 
@@ -382,7 +354,6 @@ _TABLES = {".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet", ".xlsx"}  # files
 
 
 def csv_of(rows: Iterable[Mapping[str, object]]) -> str:
-    """Write rows as CSV, with a column for each name."""
     listed, text = list(rows), io.StringIO()
     names = list(dict.fromkeys(name for row in listed for name in row))
     writer = csv.DictWriter(text, names, lineterminator="\n")
@@ -399,10 +370,9 @@ def output_options(
     everything: str | None = None,
     formats: Sequence[str] = ("text", "json"),
 ) -> Decorator:
-    """Add the options of the output; the command receives ``output: Output``.
+    """Add ``output: Output``; each text is the help of its option, None leaves the option out.
 
-    Each text is the help of its option, None leaves the option out: ``--output``, ``--plot``, ``--report`` (a page of
-    HTML), ``--all``. No file that the command reads is overwritten, and others only with ``--force``.
+    No file that the command reads is overwritten, and others only with ``--force``.
     """
     asked = {"output": output, "plot": plot, "report": report, "everything": everything}
     added = {"format", "quiet", *(name for name, about in asked.items() if about is not None)}
@@ -428,7 +398,6 @@ def output_options(
 
 
 def _read_output(added: set[str], typed: dict[str, Any]) -> dict[str, Any]:
-    """Make an `Output` of the options that were added, and check the files of the command."""
     files = {name: path for name, path in click.get_current_context().params.items() if isinstance(path, Path)}
     as_json, values = typed.pop("as_json"), {name: typed.pop(name) for name in added}
     written = Output(path=values.pop("output", None), **values)

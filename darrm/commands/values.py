@@ -1,8 +1,4 @@
-"""Read the words of a command line: numbers, pairs, classes, and files of voters.
-
-Each function names the option in its error, so that a command prints one line. Voters that differ are in a CSV file
-with the columns name, epsilon and delta, one voter a line.
-"""
+"""Read the words of a command line; each error names the option."""
 
 import csv
 import math
@@ -22,11 +18,6 @@ _MOST_NUMBERS = 100  # of queries side by side: a line of a report each
 
 
 def integer(flag: str, text: str, least: int) -> int:
-    """Read an integer of at least ``least``; its user checks the largest value.
-
-    >>> integer("--K", "11", 1)
-    11
-    """
     try:
         number = int(checks.ascii_digits(text))
     except ValueError:  # no integer, or one of more digits than Python reads
@@ -35,11 +26,6 @@ def integer(flag: str, text: str, least: int) -> int:
 
 
 def integers(flag: str, text: str) -> list[int]:
-    """Read numbers of queries, each once and in order.
-
-    >>> integers("--queries", "50,20,50")
-    [20, 50]
-    """
     numbers = sorted({integer(flag, part, 1) for part in text.split(",")})
     if numbers[0] < 1 or numbers[-1] > MOST_QUERIES or len(numbers) > _MOST_NUMBERS:
         checks.fail(
@@ -49,9 +35,7 @@ def integers(flag: str, text: str) -> list[int]:
 
 
 def classes_of(text: str | None) -> int | tuple[str, ...] | None:
-    """Read ``--classes``: the number of classes, their names, or `OPEN`.
-
-    A text that ends in .csv names a file with one class a line.
+    """Read ``--classes``: their number, their names, a .csv file with one a line, or `OPEN`.
 
     >>> classes_of("10"), classes_of("no, yes"), classes_of("open")
     (10, ('no', 'yes'), open)
@@ -72,11 +56,6 @@ def classes_of(text: str | None) -> int | tuple[str, ...] | None:
 
 
 def number_of_classes(text: str) -> int:
-    """Read ``--classes`` as a number of at least 2, or `OPEN`.
-
-    >>> number_of_classes("no,yes,maybe"), number_of_classes("10"), number_of_classes("open")
-    (3, 10, open)
-    """
     classes = classes_of(text)
     if isinstance(classes, tuple):
         return len(classes)
@@ -84,11 +63,6 @@ def number_of_classes(text: str) -> int:
 
 
 def real(flag: str, text: str, least: float = 0.0) -> float:
-    """Read a number of at least ``least``, infinity included.
-
-    >>> real("--gap", "1e-9"), real("--time-limit", "inf")
-    (1e-09, inf)
-    """
     try:
         value = float(checks.ascii_digits(text))
     except ValueError:
@@ -100,11 +74,6 @@ def real(flag: str, text: str, least: float = 0.0) -> float:
 
 
 def privacy_pair(flag: str, text: str | None, example: str = "2,1e-5") -> PrivacyParams:
-    """Read ``EPS,DELTA``, exactly as it is typed.
-
-    >>> privacy_pair("--total", "2, 1e-5")
-    PrivacyParams(epsilon=2, delta=0.00001)
-    """
     if text is None:
         raise ValueError(f"{flag} is needed: {flag} EPS,DELTA, like {flag} {example}")
     parts = text.split(",")
@@ -116,7 +85,6 @@ def privacy_pair(flag: str, text: str | None, example: str = "2,1e-5") -> Privac
 
 
 def pair_of(flags: str, epsilon: str, delta: str) -> PrivacyParams:
-    """Return (ε, δ) as typed; an error names the options."""
     try:
         return PrivacyParams(epsilon, delta)
     except ValueError as error:
@@ -124,10 +92,7 @@ def pair_of(flags: str, epsilon: str, delta: str) -> PrivacyParams:
 
 
 def read_voters(path: Path) -> dict[str, PrivacyParams]:
-    """Read what each voter satisfies, by its name.
-
-    `ValueError` if a line is no voter, two have one name, or the file is not text; `OSError` if it cannot be read.
-    """
+    """Read what each voter satisfies, by its name, from a file with the columns name, epsilon, delta."""
     check_regular(path, _MOST_BYTES)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -119,7 +119,6 @@ def start(
     body: int,
     output: Output,
 ) -> None:
-    """Answer until the process is stopped."""
     for package in ("starlette", "uvicorn", "pydantic"):
         require(package)
     from darrm.serve.app import Service  # noqa: PLC0415 (the extra's)
@@ -206,7 +205,6 @@ def client(
     reads: bool,
     output: Output,
 ) -> None:
-    """Add the client to the file, and print the token."""
     added = Client(
         name,
         "0" * 64,
@@ -229,7 +227,6 @@ def client(
 @argument("url", metavar="URL", about="the address of the server")
 @output_options()
 def ask(*, url: str, output: Output) -> None:
-    """Read questions from standard input, ask, print."""
     token = os.environ.get(TOKEN, "")
     if not token:
         raise ValueError(f"put the token into the environment, {TOKEN}=…: command lines are seen by others")
@@ -250,7 +247,6 @@ serve.add_command(ask)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
     return run_command(serve, arguments)
 
 

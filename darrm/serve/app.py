@@ -1,8 +1,8 @@
 """HTTP endpoints: the client is authenticated first, then the body is read, both within limits.
 
-Errors are JSON with ``error`` and fields for programs: 400 invalid input, 401 unknown token, 402 spent budget, with
-``left``, 403 not permitted, 404 unknown question, 409 conflict, 413 or 431 too long, 503 the ledger does not answer, or
-too many requests. Logs and metrics contain no votes, labels, texts or ids.
+Errors are JSON with ``error``: 400 invalid input, 401 unknown token, 402 spent budget, with ``left``, 403 not
+permitted, 404 unknown question, 409 conflict, 413 or 431 too long, 503 the ledger does not answer, or too many
+requests. Logs and metrics contain no votes, labels, texts or ids.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ Sent = TypeVar("Sent")
 
 
 class Service:
-    """The endpoints of a deployment; a server runs ``app``; a body has at most ``most_bytes``."""
+    """The endpoints of a deployment; a server runs ``app``."""
 
     def __init__(self, worker: AnswerWorker, clients: Path, most_bytes: int = 2**20, report: str = "") -> None:
         self._worker, self._path, self._most_bytes, self._report = worker, clients, most_bytes, report
@@ -73,7 +73,7 @@ class Service:
         self.routes.router.redirect_slashes = False  # a redirect to http behind a proxy would expose the token
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse long headers and requests to upgrade; route the others."""
+        """Refuse long headers and requests to upgrade."""
         status, error = _refused_head(scope) if scope["type"] == "http" else (0, "")
         refused = JSONResponse({"error": error}, status, {"Connection": "close"}) if status else None
         await (refused or self.routes)(scope, receive, send)
@@ -85,8 +85,6 @@ class Service:
         await self._worker.stop()
 
     def _route(self, endpoint: Endpoint[Sent]) -> Route:
-        """Return a route that authenticates the client, reads what it sent, and turns exceptions into responses."""
-
         async def answer(request: Request) -> Response:
             try:
                 client = self._client(request)
@@ -137,7 +135,6 @@ class Service:
         return client
 
     async def _body(self, request: Request) -> Json:
-        """Read JSON within the limits of size and time."""
         body, most = bytearray(), self._most_bytes
         too_long = RefusedError(413, f"the body is longer than {most:,} bytes: send less at once")
         if int(request.headers.get("content-length", "0")) > most:
@@ -296,7 +293,6 @@ def _check_asks(client: Client) -> None:
 
 
 def _seen(questions: Questions, name: str, client: Client) -> Row:
-    """Return a question that this client may see."""
     row = questions.one(name)
     if row is None or not (
         client.reads or client.voter or hmac.compare_digest(row["asker"].encode(), client.name.encode())
@@ -310,6 +306,6 @@ def _all_seen(questions: Questions, names: list[str], client: Client) -> dict[st
 
 
 def _used(questions: Questions, client: Client) -> tuple[int, int, int]:
-    """Count the questions of a client and of its project that were paid for or wait, and all answered ones."""
+    """Count the paid or waiting questions of a client and of its project, and all answered ones."""
     client_used, project_used = questions.used(f"client {client.name}"), questions.used(f"project {client.project}")
     return client_used, project_used, questions.numbers().get("answered", 0)

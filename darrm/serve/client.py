@@ -17,11 +17,6 @@ _IN_THE_CLEAR = "tokens and votes are not sent in the clear"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("10.0.0.1")
-    (True, True, True, False)
-    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -29,7 +24,7 @@ def is_loopback(host: str) -> bool:
 
 
 class ServerRefusedError(DarrmError):
-    """A server refused a request; ``status`` is the HTTP status, ``more`` the other fields, such as ``left``."""
+    """``status`` is the HTTP status, ``more`` the other fields, such as ``left``."""
 
     def __init__(self, status: int, message: str, more: dict[str, Json]) -> None:
         super().__init__(message)
@@ -37,7 +32,7 @@ class ServerRefusedError(DarrmError):
 
 
 class ServeClient:
-    """A client of the server at ``url``, with its token; failed calls are repeated up to ``attempts`` times."""
+    """A client of the server at ``url``; failed calls are repeated up to ``attempts`` times."""
 
     def __init__(self, url: str, token: str, *, attempts: int = 5, **options: Untyped) -> None:
         address = require("httpx").URL(url)
@@ -82,7 +77,7 @@ class ServeClient:
         return list(self._call("POST", "/ask", list(questions)))
 
     def vote(self, name: str, vote: object) -> bool:
-        """Vote; return whether it was new."""
+        """Return whether the vote was new."""
         return bool(self._call("PUT", f"/questions/{quote(name, safe='')}/vote", {"vote": vote})["new"])
 
     def read(self, name: str, wait: float = 0.0) -> dict[str, Json]:
@@ -90,11 +85,9 @@ class ServeClient:
         return dict(self._call("GET", f"/questions/{quote(name, safe='')}?wait={wait}"))
 
     def open_questions(self) -> list[dict[str, Json]]:
-        """Return the questions that wait for votes."""
         return list(self._call("GET", "/questions?open=1"))
 
     def budget(self) -> dict[str, Json]:
-        """Return the remaining budget."""
         return dict(self._call("GET", "/budget"))
 
     def __enter__(self) -> Self:

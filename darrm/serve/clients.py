@@ -1,8 +1,7 @@
 """Clients of a server: names, permissions and hashed tokens, in a file.
 
-A token is 256 bits from the operating system, so it cannot be guessed, and plain SHA-256 is enough; slow, salted
-hashes are for passwords. The file does not reveal tokens. The hash of an incoming token is compared with all hashes in
-constant time.
+A token is 256 bits from the operating system, so plain SHA-256 is enough; slow, salted hashes are for passwords. The
+hash of an incoming token is compared with all hashes in constant time.
 """
 
 import fcntl
@@ -27,8 +26,6 @@ _TOKEN = re.compile("[0-9a-f]{64}")  # and the form of its hash
 
 @dataclass(frozen=True)
 class Client:
-    """A client and its permissions."""
-
     name: str  # public
     digest: str  # the SHA-256 of its token
     voter: int = 0  # the number of its voter, from 1; 0 for none
@@ -50,7 +47,6 @@ class Client:
 
 
 def hashed(token: str) -> str:
-    """Return the SHA-256 of a token; the file keeps nothing more of it."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -70,10 +66,7 @@ def read_clients(path: Path) -> tuple[Client, ...]:
 
 
 def read_version(path: Path) -> tuple[int, ...] | None:
-    """Return a version of the file that changes with every write, independent of its modification time.
-
-    None if it changed within the last second: another change may follow within the same tick of the clock.
-    """
+    """Return a version that changes with every write, or None if the file changed within the last second."""
     status = path.stat()
     if time.time_ns() - status.st_ctime_ns < 10**9:
         return None
@@ -81,7 +74,7 @@ def read_version(path: Path) -> tuple[int, ...] | None:
 
 
 def add_client(path: Path, client: Client) -> str:
-    """Add a client to the file, which may be new; return its token, which is not stored. Names are unique."""
+    """Add a client to the file, which may be new; return its token, which is not stored."""
     check_parent(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -106,10 +99,7 @@ def add_client(path: Path, client: Client) -> str:
 
 
 def authenticate(clients: Iterable[Client], token: str) -> Client | None:
-    """Return the client of a token, or None; the time does not depend on the hashes.
-
-    Only a well-formed token is compared, so that an empty or guessable word is never a token.
-    """
+    """Return the client of a token, or None; the time does not depend on the hashes."""
     if not _TOKEN.fullmatch(token):
         return None
     digest, match = hashed(token), None

@@ -55,7 +55,6 @@ def _question(question: dict[str, Json]) -> str:
 
 
 def home(questions: list[dict[str, Json]], budget: dict[str, Json], name: str, trouble: str, report: str) -> str:
-    """Return the page of a client: its questions, voters (not votes), readable labels, remaining budget."""
     answered = sum(question["state"] == "answered" for question in questions)
     bars = _bar("Common budget", budget["left"], budget["left"] + budget["answered"])
     own = [("Your own", budget["client"]), *([("Your project", budget["project"])] if "project" in budget else [])]
@@ -70,7 +69,6 @@ def home(questions: list[dict[str, Json]], budget: dict[str, Json], name: str, t
 
 
 def docs(endpoints: Iterable[tuple[str, str]]) -> str:
-    """Return the page of the endpoints and their summaries."""
     rows = [f"<dt><code>{escape(name)}</code></dt><dd>{escape(summary)}</dd>" for name, summary in endpoints]
     more = (
         '<p>For programs: <a href="/openapi.json">openapi.json</a>. A token is sent as '

@@ -2,13 +2,13 @@
 
 A question is *open* until it has all votes or its deadline passes, then *ready*; the worker makes it *answered*. It is
 *expired* if it has no votes or too few, *refused* if the budget does not admit it, *failed* if its votes cannot be
-answered, and *lost* if the ledger paid for it and this file has no label, as after restoring an old copy: it is never
-drawn again. Expired, refused and failed questions cost nothing.
+answered; these cost nothing. It is *lost* if the ledger paid for it and this file has no label, as after restoring an
+old copy: it is never drawn again.
 
-Votes are secret. Only the owner can read the file. The transaction that keeps the label deletes the votes and
-overwrites them by zeros (``secure_delete``); SQLite's write-ahead log contains them until it is emptied, after a second
-without questions. Copies on disks and in backups are out of reach. The names of voters stay, votes and their digests do
-not: digests could be inverted by guessing.
+Only the owner can read the file. The transaction that keeps the label deletes the votes and overwrites them by zeros
+(``secure_delete``); SQLite's write-ahead log contains them until it is emptied, after a second without questions.
+Copies elsewhere are out of reach. Names of voters stay; votes and their digests, which could be inverted by guessing,
+do not.
 """
 
 import json
@@ -65,8 +65,6 @@ _MOST_UNPAID = 10  # unpaid questions per allowed question of a client, a bound 
 
 
 class RefusedError(DarrmError):
-    """A refused request: an HTTP status, the reason, and fields for programs."""
-
     def __init__(self, status: int, message: str, **more: object) -> None:
         super().__init__(message)
         self.status, self.more = status, more
@@ -74,8 +72,6 @@ class RefusedError(DarrmError):
 
 @dataclass(frozen=True)
 class End:
-    """The end of a question, with its label if it is *answered*."""
-
     id: str
     state: str
     label: Json = None
@@ -83,9 +79,9 @@ class End:
 
 @dataclass(frozen=True)
 class VoteSchema:
-    """The valid votes: K voters, the classes, and the rule for missing votes, as for `Votes.of_labels`.
+    """The valid votes: K voters, the classes, and the rule for missing votes.
 
-    Votes are compared exactly and one by one, before they become an array, so validity does not depend on other votes.
+    Votes are compared one by one, before they become an array, so validity does not depend on other votes.
     """
 
     voters: int
@@ -100,14 +96,10 @@ class VoteSchema:
 
     @cached_property
     def _index(self) -> dict[Json, int]:
-        """The number of each class that has a name."""
         return {name: number for number, name in enumerate(self.classes)} if isinstance(self.classes, tuple) else {}
 
     def places(self, votes: Sequence[Json]) -> list[Json]:
-        """Return the class of each vote, of open answers the answer, None if missing; `ValueError` for no vote.
-
-        Messages repeat no vote.
-        """
+        """Return the class of each vote, of open answers the answer, None if missing; messages repeat no vote."""
         what, index, classes = "one of the classes", self._index, self.classes
         if isinstance(classes, Open):
             what = f"text of 1 to {LONGEST_NAME} characters, none a control character"
@@ -124,13 +116,12 @@ class VoteSchema:
         return places
 
     def row(self, votes: Sequence[Json]) -> list[Json]:
-        """Return `places` of the votes of one question, one of each voter."""
         if len(votes) != self.voters:
             checks.fail("votes", checks.Found(f"{len(votes)} of them"), f"{self.voters}, one for each voter")
         return self.places(votes)
 
     def tally(self, counts: Sequence[Json]) -> list[Json]:
-        """Return how many voters chose each class; `ValueError` for other numbers, and where classes are not listed."""
+        """Check how many voters chose each class."""
         classes = self.classes
         if isinstance(classes, Open) or len(counts) != (classes if isinstance(classes, int) else len(classes)):
             checks.fail("counts", checks.Found("another thing"), "a number for each class that is listed")
@@ -139,7 +130,6 @@ class VoteSchema:
         return list(counts)
 
     def votes(self, rows: Sequence[Sequence[Json]]) -> Votes:
-        """Read the votes of questions."""
         places = [self.row(row) for row in rows]
         if isinstance(self.classes, Open):
             return Votes.of_answers(places, missing=self.missing)
@@ -148,7 +138,6 @@ class VoteSchema:
         return votes.called(self.classes) if isinstance(self.classes, tuple) else votes
 
     def counts(self, rows: Sequence[Sequence[Json]]) -> Votes:
-        """Read the counts of questions."""
         return Votes.of_counts([self.tally(row) for row in rows], self.voters, self.classes)
 
 
@@ -181,11 +170,9 @@ class Questions:
         return self._epoch + time.monotonic()
 
     def close(self) -> None:
-        """Empty the log, and close the file."""
         self._rows.close()
 
     def _first(self, statement: str, *values: object) -> Untyped:
-        """Return the first row that a statement yields, or None."""
         return self._rows.execute(statement, values).fetchone()
 
     @contextmanager
@@ -215,7 +202,6 @@ class Questions:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether changes can still be undone."""
         return self._rows.in_transaction
 
     def fold(self) -> None:
@@ -242,7 +228,7 @@ class Questions:
             self._rows.execute("INSERT INTO ballot VALUES (?)", (words,))
 
     def ask(self, asked: "Question", client: Client, most_of_project: int) -> bool:
-        """Keep a question; return whether it is new. A repetition changes nothing; another with its id is refused."""
+        """Return whether a question is new; a repetition changes nothing, another with its id is refused."""
         given = {name: value for name in ("votes", "counts") if (value := getattr(asked, name)) is not None}
         text = json.dumps(given) if given else None
         for name, read in (("votes", self.ballot.row), ("counts", self.ballot.tally)):
@@ -271,7 +257,7 @@ class Questions:
         return False
 
     def used(self, name: str) -> int:
-        """Count the questions of ``client NAME`` or ``project NAME`` that were answered, or wait."""
+        """Count the answered and waiting questions of ``client NAME`` or ``project NAME``."""
         row = self._first("SELECT questions FROM used WHERE name = ?", name)
         return 0 if row is None else int(row[0])
 
@@ -284,7 +270,7 @@ class Questions:
         self._rows.execute("INSERT INTO used VALUES (?, 1)", (name,))
 
     def vote(self, question: str, voter: int, vote: object) -> bool:
-        """Keep a vote; return whether it is new. A repetition changes nothing; another or late vote is refused."""
+        """Return whether a vote is new; a repetition changes nothing, another or a late one is refused."""
         row = self._first("SELECT number, state, deadline, given FROM questions WHERE id = ?", question)
         if row is None:
             raise RefusedError(404, f"there is no question {question[:100]!r}")
@@ -320,7 +306,6 @@ class Questions:
         return [row for end in expired if (row := self.settle(end)) is not None]
 
     def next_deadline(self) -> float | None:
-        """Return when the next open question closes."""
         soonest = "SELECT min(deadline) FROM questions WHERE state IN ('open', 'ready') AND state = 'open'"
         (deadline,) = self._first(soonest)
         return None if deadline is None else float(deadline)
@@ -386,7 +371,6 @@ class Questions:
         return self._row(row)
 
     def _row(self, row: Sequence[Json]) -> Row:
-        """Return the readable fields of a question."""
         number, *values, label, seconds = row[:8]
         voted = "SELECT voter FROM votes WHERE question = ? ORDER BY voter"
         voters = [] if seconds is None else [voter for (voter,) in self._rows.execute(voted, (number,))]
@@ -400,7 +384,7 @@ class Questions:
         return [name for name in paid if name not in ended], len(unpaid)
 
     def shown(self, where: str = "", values: tuple[object, ...] = (), most: int = 1000) -> list[Row]:
-        """Return the readable fields of questions, newest first; ``where`` is never the input of a client."""
+        """Return questions, newest first; ``where`` is never the input of a client."""
         rows = self._rows.execute(
             "SELECT number, id, asker, text, deadline, state, label, seconds FROM questions "  # noqa: S608 (ours)
             f"{where} ORDER BY number DESC LIMIT ?",
@@ -409,9 +393,7 @@ class Questions:
         return [self._row(row) for row in rows]
 
     def one(self, name: str) -> Row | None:
-        """Return the readable fields of a question, or None."""
         return next(iter(self.shown("WHERE id = ?", (name,))), None)
 
     def numbers(self) -> dict[str, int]:
-        """Count the questions in each state."""
         return dict(self._rows.execute("SELECT state, questions FROM numbers WHERE questions > 0").fetchall())

@@ -80,16 +80,13 @@ class Endpoint(Generic[Sent]):
 
     @property
     def summary(self) -> str:
-        """The docstring of the handler."""
         return " ".join((self.handler.__doc__ or "").split())
 
     @property
     def has_body(self) -> bool:
-        """Whether a body is sent, and no query."""
         return self.method != "GET"
 
     def validate(self, value: Json) -> Sent:
-        """Validate a body or a query; `ValueError` names the wrong field."""
         try:
             return self.sent.validate_python(value)
         except ValidationError as error:
@@ -108,7 +105,6 @@ def _first(error: ValidationError) -> str:
 
 
 def openapi(endpoints: Iterable[Endpoint[Json]], public: dict[str, str]) -> dict[str, Json]:
-    """Return the OpenAPI description of all endpoints; ``public`` are the summaries of those without a token."""
     known = [*endpoints]
     inputs = [(number, _MODE, one.sent) for number, one in enumerate(known)]
     schemas, definitions = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")

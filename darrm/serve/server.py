@@ -17,7 +17,7 @@ _WAITING = 2048  # connections that are not accepted yet
 
 
 def allow_connections() -> None:
-    """Raise this process's limit of open files, if allowed: each connection is one, and idle ones must stop nobody."""
+    """Raise this process's limit of open files, if allowed: each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -25,14 +25,12 @@ def allow_connections() -> None:
 
 
 def check_address(host: str, *, certificate: Path | None, behind_proxy: bool) -> None:
-    """Refuse unencrypted connections beyond this machine, unless a proxy encrypts them."""
     if not (is_loopback(host) or certificate is not None or behind_proxy):
         advice = "give --tls-certificate and --tls-key, or --behind-proxy if a proxy encrypts"
         checks.fail("--host", host, "this machine (127.0.0.1) without TLS", advice)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; `OSError` if there is none."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_WAITING)
@@ -42,7 +40,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def configured(app: ASGIApp, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Server:
-    """Return the server, which logs no requests and trusts no headers of proxies; `OSError` for a bad certificate.
+    """Return the server, which logs no requests and trusts no headers of proxies.
 
     `limit_concurrency` is not set: it counts idle connections, and would refuse /health because of them.
     """

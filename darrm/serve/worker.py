@@ -1,21 +1,17 @@
 """The writer of a server: keeps questions and votes, and draws, debits, keeps and delivers their labels.
 
-It delivers by `darrm.release.one_by_one`: labels are handed over by writing them durably to the file of questions, in
-the transaction that deletes the votes.
-
 *No id has two labels, no label is unpaid, none is lost.* The ledger's entry names the ids that it pays for, and keeps
-their labels until the next entry of the stream is written, which is after `_Stream.hand_out` returned. A process that
-dies between the two finds them there when it starts, and settles them before it answers anything. An id that is settled
-is never ready again, and ids are unique in the file, which one process has at a time. A ledger that did not pay for all
-that is answered is an old copy, a second budget, and refused. An id that the ledger paid for, and that the file does
-not know as settled (an old copy was put back), is *lost*: refused, not drawn again. Two files for one stream are caught
-by the ledger, which lets one take a turn. ∎
+their labels until the next entry of the stream, which is written after `_Stream.hand_out` returned. A process that dies
+between the two finds them there when it starts, and settles them before it answers anything. A settled id is never
+ready again, and ids are unique in the file, which one process has at a time. A ledger that did not pay for all that is
+answered is an old copy, a second budget, and refused. An id that the ledger paid for, and that the file does not know
+as settled (an old copy was put back), is *lost*: refused, not drawn again. Two files for one stream are caught by the
+ledger, which lets one take a turn. ∎
 
-The writer is a task of the server's event loop. Commits and debits wait for a disk or a database, so they run one after
-the other in a thread of their own, while the loop reads the next requests. Requests that arrive during a debit are kept
-by the commit of the batch's labels, and answered with the next debit: two disk syncs a batch, not a question. Clients
-that ask one question after the other would form two groups that wait for each other's debits; a pause of a few
-milliseconds merges them, and halves the number of debits.
+The writer is a task of the event loop. Commits and debits wait for a disk or a database, so they run one after the
+other in a thread of their own. Requests that arrive during a debit are kept by the commit of the batch's labels, and
+answered with the next debit: two disk syncs a batch, not a question. Clients that ask one question after the other
+would form two groups that wait for each other's debits; a pause of a few milliseconds merges them.
 """
 
 import asyncio
@@ -54,8 +50,6 @@ Keep = Callable[[Sequence[End]], None]
 
 @dataclass(frozen=True)
 class Deployment:
-    """The configuration of a server: aggregator, ledger, and the file of questions."""
-
     aggregator: Aggregator
     ledger: str
     state: Path
@@ -64,8 +58,6 @@ class Deployment:
 
 
 class _Request(NamedTuple):
-    """A call with the questions, and the future of its result."""
-
     act: Callable[..., Any]
     values: tuple[Any, ...]
     named: dict[str, Any]
@@ -112,17 +104,13 @@ class _Stream(AnswerStream):
             raise TakenError(self.ledger.path, "another server answers this stream: stop one, and start again")
 
     def hand_out(self, labels: list[Json]) -> None:
-        """Keep labels with their questions, and delete the votes."""
         names = self.cursor.questions or self._last
         ends = [End(name, "answered", label) for name, label in zip(names, labels, strict=True)]
         self._keep([*self._lost, *ends])
 
 
 class AnswerWorker:
-    """Runs a deployment in an event loop: `start` it, `do` things with its questions, `stop` it.
-
-    ``report`` is called with a line if nothing can be answered.
-    """
+    """Runs a deployment in an event loop; ``report`` is called with a line if nothing can be answered."""
 
     def __init__(self, deployment: Deployment, report: Callable[[str], object] = lambda _: None) -> None:
         self.deployment, self._report = deployment, report
@@ -147,7 +135,6 @@ class AnswerWorker:
         return _Stream(self.deployment, self._questions, self._keep)
 
     def start(self) -> None:
-        """Start to answer, as a task of the running event loop."""
         self._loop, self._arrived, self._counting = asyncio.get_running_loop(), asyncio.Event(), asyncio.Lock()
         self._task = self._loop.create_task(self._run(self._loop))
 
@@ -159,7 +146,6 @@ class AnswerWorker:
         self.close()
 
     def close(self) -> None:
-        """Close the file of a worker that does not run."""
         self._questions.close()
 
     async def do(self, act: Callable[Concatenate[Questions, P], T], *values: P.args, **named: P.kwargs) -> T:
@@ -170,11 +156,11 @@ class AnswerWorker:
         return await future
 
     def end_of(self, name: str) -> asyncio.Future[Row]:
-        """Return a future of the end of a question: of one that has not ended when it is read after this call."""
+        """Return a future of the end of a question that has not ended when it is read after this call."""
         return self._ends.setdefault(name, asyncio.get_running_loop().create_future())
 
     async def left(self) -> int:
-        """Count the questions that the common budget still admits; the count is up to two seconds old."""
+        """Count the questions that the common budget still admits, up to two seconds ago."""
         async with self._counting:
             at, left = self._left
             if time.monotonic() - at >= _LEFT_FOR:
@@ -208,7 +194,7 @@ class AnswerWorker:
             await self._arrived.wait()
 
     def _take_turn(self, is_idle: bool) -> float:
-        """Keep what arrived and answer what is ready, in the thread; return the seconds until the next turn."""
+        """Keep what arrived and answer what is ready; return the seconds until the next turn."""
         try:
             is_idle = is_idle and not self._requests
             self._keep(())
@@ -260,7 +246,6 @@ class AnswerWorker:
             return error
 
     def _notify(self, ended: list[Row], requests: list[_Request], outcomes: list[Any]) -> None:
-        """Give the results of a commit to their callers, in the loop."""
         for row in ended:
             if (end := self._ends.pop(row["id"], None)) is not None:
                 end.set_result(row)

@@ -29,7 +29,6 @@ their values are private. `darrm verify FILE` checks every claim of a file.
 @argument("file", type=parsed_by(ledger_name), metavar="FILE", about="a file, or the URL of a ledger in PostgreSQL")
 @output_options()
 def show(*, file: Path | str, output: Output) -> None:
-    """Read the file and print its summary."""
     check_kept(file)
     with output.status_line() as line:
         line.show(f"reading {file}")
@@ -38,7 +37,6 @@ def show(*, file: Path | str, output: Output) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
     return run_command(show, arguments)
 
 

@@ -28,8 +28,6 @@ _WIDTH = 12
 
 @dataclass(frozen=True)
 class Summary:
-    """The kind of a file, and named facts about it."""
-
     file: str
     kind: str
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +37,6 @@ class Summary:
         return "\n".join([*lines, *(f"  {name:<{_WIDTH}} {fact}" for name, fact in self.facts.items() if fact)])
 
     def to_json(self) -> Document:
-        """Write it as plain data; `show_report.json` in `darrm/schemas`."""
         return {
             "format": "darrm show report",
             "version": 1,
@@ -50,10 +47,7 @@ class Summary:
 
 
 def summarize(file: Path | str) -> Summary:
-    """Read a file and summarize it.
-
-    `ValueError` if this project neither writes nor reads such files, or if the file is damaged.
-    """
+    """Summarize a file; `ValueError` if it is damaged, or no file of this project."""
     if is_url(file):
         return _of_ledger(str(file))
     path = Path(file)
@@ -105,7 +99,6 @@ def _of_release(file: str, released: Released, claims: Json) -> Summary:
 
 
 def _of_plan(claims: Document) -> dict[str, str]:
-    """Read the claims of a plan, which `darrm verify` checks."""
     workload = claims.get("workload")
     if not isinstance(workload, dict) or not isinstance(workload.get("total"), dict):
         return {}
@@ -139,7 +132,6 @@ def _of_receipt(file: str, data: Document) -> Summary:
 
 
 def _of_votes(path: Path) -> Summary:
-    """Count rows and columns; the values are private."""
     rows, columns, are_labels = _size_of(path)
     if are_labels:
         return Summary(str(path), "labels", {"labels": f"{rows:,}", "check": f"darrm verify {path} LEDGER"})
@@ -153,7 +145,7 @@ def _of_votes(path: Path) -> Summary:
 
 
 def _size_of(path: Path) -> tuple[int, int, bool]:
-    """Return the numbers of rows and columns, and whether they are labels that were released."""
+    """Return the numbers of rows and columns, and whether they are released labels."""
     if is_parquet(path):
         rows, types = rows_and_types(path)
         return rows, len(types), LABEL in types

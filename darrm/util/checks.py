@@ -39,49 +39,41 @@ class Found(str):
 
 
 def fail(name: str, value: object, allowed: str, advice: str = "") -> NoReturn:
-    """Raise the `ValueError` that every check raises: name, allowed range, value, advice."""
     text = f"{name} must be {allowed}, got {_shown(value)}"
     raise ValueError(f"{text}: {advice}" if advice else text)
 
 
 def positive(*, advice: str = "", **named: object) -> None:
-    """Check that every argument is a number in (0, ∞)."""
+    """Each argument is in (0, ∞)."""
     _each(named, _LEAST, _MOST, "a positive finite number", advice)
 
 
 def finite(*, advice: str = "", **named: object) -> None:
-    """Check that every argument is a finite number."""
     _each(named, -_MOST, _MOST, "a finite number", advice)
 
 
 def non_negative(*, advice: str = "", **named: object) -> None:
-    """Check that every argument is a number in [0, ∞)."""
+    """Each argument is in [0, ∞)."""
     _each(named, 0.0, _MOST, "a finite number of at least 0", advice)
 
 
 def probability(*, advice: str = "", **named: object) -> None:
-    """Check that every argument is a number in [0, 1]."""
+    """Each argument is in [0, 1]."""
     _each(named, 0.0, 1.0, "in [0, 1]", advice)
 
 
 def probability_below_one(*, advice: str = "", **named: object) -> None:
-    """Check that every argument is a number in [0, 1)."""
+    """Each argument is in [0, 1)."""
     _each(named, 0.0, _BELOW_ONE, "in [0, 1)", advice)
 
 
 def open_probability(*, advice: str = "", **named: object) -> None:
-    """Check that every argument is a number in (0, 1)."""
+    """Each argument is in (0, 1)."""
     _each(named, _LEAST, _BELOW_ONE, "in (0, 1)", advice)
 
 
 def integer_at_least(minimum: int, *, most: float = math.inf, advice: str = "", **named: object) -> None:
-    """Check that every argument is an integer (not a bool) of at least ``minimum`` and at most ``most``.
-
-    >>> integer_at_least(1, K=0)
-    Traceback (most recent call last):
-    ...
-    ValueError: K must be an integer of at least 1, got 0
-    """
+    """Each argument is an integer, and no bool."""
     for name, value in named.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < minimum:
             fail(name, value, f"an integer of at least {minimum}", advice)
@@ -90,14 +82,12 @@ def integer_at_least(minimum: int, *, most: float = math.inf, advice: str = "", 
 
 
 def one_of(allowed: Collection[str], *, advice: str = "", **named: object) -> None:
-    """Check that every argument is one of the allowed words."""
     for name, value in named.items():
         if not isinstance(value, str) or value not in allowed:
             fail(name, value, "one of " + ", ".join(sorted(allowed)), advice)
 
 
 def instance(kind: type, *, advice: str = "", **named: object) -> None:
-    """Check that every argument is of a class."""
     for name, value in named.items():
         if not isinstance(value, kind):
             article = "an" if kind.__name__[0] in "AEIOU" else "a"
@@ -105,26 +95,18 @@ def instance(kind: type, *, advice: str = "", **named: object) -> None:
 
 
 def file_name(**named: object) -> None:
-    """Check that every argument names a file; other values are not shown, because they may be private votes."""
+    """Each argument names a file; other values are not shown, because they may be private votes."""
     for name, value in named.items():
         if not isinstance(value, str | os.PathLike):
             fail(name, Found(type(value).__name__), "the name of a file", "pass text or a pathlib.Path")
 
 
 def one_line(error: BaseException) -> str:
-    """Return the text of another library's exception in one line, else its name."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def affordable(what: str, size: float, advice: str, *, bytes_each: int = 8) -> None:
-    """Check that the largest array of a call, of ``size`` numbers, fits into `MOST_BYTES`.
-
-    >>> affordable("the profile of distances and queries", 1e10, "take a larger beta")
-    Traceback (most recent call last):
-    ...
-    ValueError: the profile of distances and queries needs 74.5 GiB, more than the 0.25 GiB that a call may take: \
-take a larger beta
-    """
+    """Raise `ValueError` if an array of ``size`` numbers takes more than `MOST_BYTES`."""
     if not size * bytes_each <= MOST_BYTES:
         needs, allowed = f"{size * bytes_each / 2**30:.3g} GiB", f"{MOST_BYTES / 2**30:.3g} GiB"
         raise ValueError(f"{what} needs {needs}, more than the {allowed} that a call may take: {advice}")
@@ -156,11 +138,7 @@ def _shown(value: object) -> str:
 
 
 def ascii_digits(text: str) -> str:
-    """Return the text of a number; `ValueError` for other spellings that Python reads, such as １２ and 1_0.
-
-    >>> ascii_digits("1e-5")
-    '1e-5'
-    """
+    """Return the text of a number; `ValueError` for other spellings that Python reads, such as １２ and 1_0."""
     if not text.isascii() or "_" in text:
         fail("the number", text, "of the digits 0 to 9")
     return text

@@ -1,7 +1,7 @@
 """Pictures: colors, dashes and markers, labels at the ends of lines, placeholders, and saving.
 
-The colors are those of Okabe and Ito, for every color vision, with a gray instead of the yellow that fades on white. No
-two of the first forty styles share both color and dash, so that a picture can be read in gray, too.
+The colors are those of Okabe and Ito, with a gray instead of the yellow that fades on white. No two of the first forty
+styles share both color and dash, so a picture can be read in gray, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,8 +30,6 @@ Axes = Any
 
 @dataclass(frozen=True)
 class Style:
-    """How one method looks in every panel of a picture."""
-
     color: str
     dash: object
     marker: str
@@ -57,7 +55,7 @@ def style(place: int, *, width: float = 1.6) -> Style:
 def saved_figure(
     path: Path, *, width: float = 8.0, height: float = 5.0, dpi: int = 150, private: bool = False
 ) -> Iterator[Figure]:
-    """Yield a matplotlib figure of ``width`` × ``height`` inches and save it to ``path`` (its suffix is the format)."""
+    """Yield a matplotlib figure, in inches, and save it; the suffix of ``path`` is the format."""
     check_parent(path)
     figure = require("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
     yield figure
@@ -66,7 +64,7 @@ def saved_figure(
 
 
 def name_lines(axes: Axes) -> None:
-    """Write the name of each line at its right end, one below the other; for lines that end apart, limits final."""
+    """Write the name of each line at its right end, one below the other, when the limits are final."""
     axes.autoscale_view()  # else the limits are found when it is drawn
     ends = []
     for line in axes.lines:
@@ -94,7 +92,6 @@ def name_lines(axes: Axes) -> None:
 
 
 def say_instead(axes: Axes, words: str) -> None:
-    """Write in a panel's place why there is nothing to draw."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", wrap=True)
 

@@ -1,7 +1,7 @@
 """Atomic replacement of files, and JSON from untrusted sources.
 
-JSON is bounded in size, depth and length of numbers before it is parsed. NaN and infinities are refused, and so are
-duplicate names in one object (readers would disagree about their value) and unpaired surrogates.
+JSON is bounded in size, depth and length of numbers before it is parsed. NaN, infinities, duplicate names in one object
+(readers would disagree about their value) and unpaired surrogates are refused.
 """
 
 import json
@@ -43,17 +43,13 @@ def check_parent(path: Path) -> None:
 
 
 def check_space(folder: Path, needed: int) -> None:
-    """Raise `ValueError` unless ``needed`` bytes are free on the disk of a folder."""
     if (free := shutil.disk_usage(folder).free) < needed:
         asked = f"{needed:,} bytes are needed in {str(folder)!r}"
         raise ValueError(f"{asked}, and {free:,} are free: free some space, or name another folder; nothing was paid")
 
 
 def check_regular(path: Path, most_bytes: int) -> None:
-    """Raise `ValueError` unless ``path`` is a regular file of at most ``most_bytes``; `OSError` if it is missing.
-
-    A pipe would wait for a writer, and a device like /dev/zero never ends.
-    """
+    """Raise `ValueError` unless ``path`` is a regular file: a pipe would wait, and /dev/zero never ends."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         folder = stat.S_ISDIR(status.st_mode)
@@ -65,7 +61,7 @@ def check_regular(path: Path, most_bytes: int) -> None:
 
 
 def is_same_file(first: Path, second: Path) -> bool:
-    """Whether two paths lead to one file, existing or not; a link to itself differs from any other file."""
+    """Whether two paths name one file, existing or not; a link to itself differs from any other file."""
     if os.path.realpath(first) == os.path.realpath(second):
         return True
     try:
@@ -76,7 +72,7 @@ def is_same_file(first: Path, second: Path) -> bool:
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
-    """Yield a temporary path in the folder of ``path``; on success it replaces ``path`` atomically, else it is deleted.
+    """Yield a temporary path in the same folder; on success it replaces ``path`` atomically, else it is deleted.
 
     Only the owner can read it until then. Afterwards it has the mode of the replaced file; a new ``private`` file is
     readable by its owner only. The temporary name keeps the suffix, which selects the format in some libraries.
@@ -104,7 +100,6 @@ def _mode_of(path: Path, *, private: bool) -> int:
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> None:
-    """Replace the file at ``path`` by ``text`` (UTF-8) in one step; see `replacing`."""
     with replacing(path, private=private) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -126,11 +121,7 @@ _MOST_DIGITS = 1000  # of a number; a float has 17
 
 
 def read_json(path: Path, *, what: str, most_bytes: int) -> Json:
-    """Read a JSON file of at most ``most_bytes``; ``what`` names its expected content in messages.
-
-    `ValueError` in one line if it is no regular file, too large, no UTF-8, or no JSON within the bounds of this module;
-    `OSError` if it cannot be read.
-    """
+    """Read a JSON file of at most ``most_bytes``; ``what`` names its expected content in messages."""
     check_regular(path, most_bytes)
     with path.open("rb") as file:
         raw = file.read(most_bytes + 1)

@@ -17,7 +17,7 @@ _MESSAGE = 200  # characters of another error that a message repeats
 
 
 def read_document(path: str | os.PathLike[str]) -> Json:
-    """Read the JSON of a table's file; `TableError` if it holds none, `OSError` if it cannot be read."""
+    """Read a table's file; `TableError` if it holds none, `OSError` if it cannot be read."""
     checks.file_name(path=path)
     try:
         return read_json(Path(path), what="table", most_bytes=MOST_BYTES)
@@ -26,7 +26,7 @@ def read_document(path: str | os.PathLike[str]) -> Json:
 
 
 def parse_document(text: str) -> Json:
-    """Parse the text of a table's file that another file holds, within the same bounds; `TableError` as above."""
+    """Parse the text of a table's file that another file holds; `TableError` as in `read_document`."""
     if len(text) > MOST_BYTES:
         raise TableError("file", f"it holds more than {MOST_BYTES:,} characters; {_WRITTEN}")
     try:
@@ -36,7 +36,6 @@ def parse_document(text: str) -> Json:
 
 
 def write_document(path: str | os.PathLike[str], document: Document) -> None:
-    """Write a table to a file, replacing an old one in one step."""
     checks.file_name(path=path)
     write_text(Path(path), json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
@@ -69,7 +68,6 @@ def problem_of(data: dict[str, Json]) -> dict[str, Json]:
 
 
 def provenance_of(data: dict[str, Json]) -> dict[str, str]:
-    """Return the provenance of a table, empty if it has none."""
     with reading("provenance"):
         return texts(data.get("provenance") or {})
 
@@ -90,7 +88,6 @@ def _text_of(error: Exception) -> str:
 
 
 def start(text: str) -> str:
-    """Return the start of a text, at most a line."""
     return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
 
 
@@ -105,14 +102,12 @@ def texts(data: dict[str, str]) -> dict[str, str]:
 
 
 def field_of(data: dict[str, Json], name: str) -> Json:
-    """Return a field; `TableError` if it is missing."""
     if name not in data:
         raise TableError(name, "it is missing")
     return data[name]
 
 
 def scale_of(certificate: dict[str, Json]) -> float:
-    """Return the scale of a certificate."""
     scale = certificate["scale"]
     checks.probability(scale=scale)
     return float(scale)

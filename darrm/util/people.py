@@ -1,4 +1,4 @@
-"""The person of each row: rows with equal names belong to one person, whatever the type of the names."""
+"""The person of each row."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from darrm.util.extras import Untyped
 
 
 def persons_of(rows: int, names: Untyped, argument: str = "groups") -> list[Untyped]:
-    """Return the person of each row: the row's name, or its position if every row is a person.
+    """Return the person of each row: equal names are one person, whatever their type; None: every row is a person.
 
-    `ValueError` names ``argument`` if a name is missing, or if equal names would not compare equal.
+    `ValueError` if a name is missing, or if equal names would not compare equal.
 
     >>> persons_of(3, None), persons_of(3, ["ann", "bob", "ann"])
     ([0, 1, 2], ['ann', 'bob', 'ann'])

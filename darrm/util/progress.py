@@ -21,7 +21,7 @@ Rows = Any  # an array, or a list
 
 
 class StatusLine:
-    """The progress of long work, with the seconds so far; silent unless enabled."""
+    """A line on standard error, with the seconds so far; silent unless enabled."""
 
     def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled and sys.stderr is not None
@@ -32,7 +32,6 @@ class StatusLine:
         self._closed = threading.Event()
 
     def show(self, text: str) -> None:
-        """Show progress, unless a line was just written."""
         self._text, now = text, time.monotonic()
         seconds, since = now - self._started, now - self._written
         due = since >= LOGGED_AFTER_SECONDS
@@ -56,7 +55,6 @@ class StatusLine:
             self.show(self._text)
 
     def close(self) -> None:
-        """Wipe the line of a terminal, and show nothing more."""
         self._closed.set()
         self.wipe()
 
@@ -70,7 +68,7 @@ class StatusLine:
 
 @contextmanager
 def status_line(*, quiet: bool) -> Iterator[StatusLine]:
-    """Open a status line for a block of work; it is updated during long steps, and wiped at the end."""
+    """Open a status line; it is updated during long steps, and wiped at the end."""
     line = StatusLine(enabled=not quiet)
     if line.enabled:
         threading.Thread(target=line.repeat, daemon=True).start()
@@ -92,10 +90,7 @@ _LIMIT: ContextVar[_Limit | None] = ContextVar("time limit", default=None)
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """Stop the search that runs after ``seconds`` by a `KeyboardInterrupt`.
-
-    Only a `stoppable_search` is stopped, because it returns its best result so far; other work is finished.
-    """
+    """Stop the `stoppable_search` that runs after ``seconds`` by a `KeyboardInterrupt`; other work is finished."""
     if seconds == math.inf or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -121,7 +116,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
 def stoppable_search(*, enabled: bool = True) -> Iterator[None]:
     """Let a time limit stop this block by `KeyboardInterrupt`; the caller catches it and returns its best result.
 
-    A limit that ended before the first search stops it at once; later searches of the block are not stopped.
+    A limit that ended before the first search stops it at once; later searches are not stopped.
     """
     limit = _LIMIT.get()
     if limit is None or not enabled:
@@ -153,7 +148,6 @@ def bar(total: int, what: str, *, enabled: bool, done: int = 0) -> Iterator[Call
 
 
 def counted(items: Sequence[T], what: str, *, enabled: bool) -> Iterator[T]:
-    """Yield items, and show a progress bar."""
     with bar(len(items), what, enabled=enabled) as advance:
         for item in items:
             yield item

@@ -1,7 +1,7 @@
-"""Normalize open-set answers and assign a column to each string.
+"""Normalize open-set answers and give each string a column.
 
-The normalization is public, the same for all voters, and depends on one answer alone. So a voter who changes one answer
-still changes one vote, and the guarantee also holds for the answers before normalization.
+*Theorem.* The guarantee also holds for the answers before normalization. *Proof.* The normalization is public, the same
+for all voters, and depends on one answer alone, so a voter who changes one answer still changes one vote. ∎
 """
 
 import unicodedata
@@ -29,12 +29,12 @@ _SHORT = 40  # characters of an answer in a message
 
 
 def is_missing(vote: object) -> bool:
-    """Return whether an object is a missing vote: None, NaN, or pandas' NA and NaT."""
+    """Whether a vote is None, NaN, or pandas' NA or NaT."""
     return vote is None or (not isinstance(vote, str) and str(vote) in {"nan", "<NA>", "NaT"})
 
 
 def name_of(normalize: Normalize) -> str:
-    """Return the name of a normalization for a ledger; `ValueError` if it is unknown.
+    """Return the name of a normalization for a ledger.
 
     >>> name_of("strip, casefold"), name_of(str.upper), name_of(None)
     ('strip,casefold', 'str.upper', '')
@@ -54,15 +54,8 @@ def name_of(normalize: Normalize) -> str:
 
 
 class Vocabulary(dict[Any, int]):
-    """The column of each answer before normalization; new strings get the next column.
+    """The column of each answer before normalization; ``columns`` holds those of normalized strings.
 
-    Attributes
-    ----------
-    columns
-        The column of each normalized string.
-
-    Examples
-    --------
     >>> vocabulary = Vocabulary("casefold")
     >>> vocabulary.places_of(enumerate([["Flu", "flu"], ["cold", "FLU"]])).tolist()
     [[0, 0], [1, 0]]
@@ -81,7 +74,7 @@ class Vocabulary(dict[Any, int]):
         self.columns: dict[str, int] = {}
 
     def __missing__(self, answer: object) -> int:
-        """Add a new answer and return its column; `ValueError` if it is not an answer."""
+        """Give a new string the next column; `ValueError` if it is not an answer."""
         word: object = answer
         if is_missing(answer):
             word = ""
@@ -102,13 +95,12 @@ class Vocabulary(dict[Any, int]):
         return column
 
     def forget(self) -> None:
-        """Start again without strings."""
         self.clear()
         self.columns = {}
 
     def places_of(
         self, rows: Iterable[tuple[int, Sequence[Any]]], row_name: str = "query", field_name: str = "voter"
     ) -> NDArray[np.int32]:
-        """Return the (Q, K) columns of numbered rows of K answers; an error names the row and the field."""
+        """Return the (Q, K) columns of numbered rows of K answers."""
         found = list(value_blocks(rows, self, "i", row_name, field_name))
         return np.concatenate(found) if found else np.empty((0, 1), dtype=np.int32)

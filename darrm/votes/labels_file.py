@@ -32,7 +32,7 @@ _UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # needs n
 
 
 def labels_digest(labels: Labels) -> str:
-    """Return the hexadecimal SHA-256 of labels as .csv; it does not depend on the format of their file.
+    """Return the hexadecimal SHA-256 of labels as .csv, whatever the format of their file.
 
     >>> labels_digest(np.array([1, 0, 1]))[:16], labels_digest(np.array(["1", "0", "1"]))[:16]
     ('a714acf0208a1a2e', 'a714acf0208a1a2e')
@@ -44,7 +44,6 @@ def labels_digest(labels: Labels) -> str:
 
 
 def check_ids(path: Path, ids: Ids | None) -> None:
-    """Raise `ValueError` unless a file of this name can hold labels with these ids."""
     if ids is None:
         return
     name, values = ids
@@ -58,11 +57,10 @@ def check_ids(path: Path, ids: Ids | None) -> None:
 
 
 def save_labels(path: Path, labels: Labels, line: StatusLine | None = None, ids: Ids | None = None) -> None:
-    """Write labels durably to a temporary file, which another name publishes; `load_labels` reads them.
+    """Write labels durably to a temporary file; ids are the first column of .csv and .parquet, which has a header then.
 
-    A .csv file has one label per line, quoted if it holds a comma, a quote or a line break, or ends in a space. A
-    missing open-set label is an empty text. With ids, the first line names both columns. A .parquet file has a column
-    of labels, after the column of ids.
+    In .csv a label is quoted if it holds a comma, a quote or a line break, or ends in a space; a missing open-set label
+    is an empty text.
     """
     if path.suffix.lower() == ".parquet":
         write_label_column(path, labels, ids)
@@ -76,7 +74,7 @@ def save_labels(path: Path, labels: Labels, line: StatusLine | None = None, ids:
 
 
 def load_labels(path: Path) -> Labels:
-    """Read the (Q,) labels that `save_labels` wrote, text from .csv; `ValueError` if the file holds others."""
+    """Read (Q,) labels, text from .csv; `ValueError` if the file holds others."""
     check_suffix("labels", path, (*SUFFIXES, ".parquet"))
     try:
         if path.suffix.lower() == ".parquet":
@@ -96,11 +94,6 @@ def _labels_of_csv(path: Path) -> Labels:
 
 
 def as_text(labels: Labels) -> Labels:
-    """Return open-set labels as text; the empty string means no answer.
-
-    >>> as_text(np.array(["None", None], dtype=object))
-    array(['None', ''], dtype='<U4')
-    """
     if labels.dtype != object:
         return labels
     return np.array(["" if label is None else label for label in labels], dtype=np.str_)
@@ -129,5 +122,4 @@ def _csv_pieces(labels: Labels, line: StatusLine | None = None, ids: Ids | None 
 
 
 def quoted(text: str) -> str:
-    """Return a field of a .csv file, in quotes if it needs them."""
     return text if _UNQUOTED.fullmatch(text) else '"' + text.replace('"', '""') + '"'

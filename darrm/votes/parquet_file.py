@@ -1,12 +1,10 @@
 """Read votes from and write labels to Parquet files in bounded memory (pyarrow, the extra ``parquet``).
 
-The number of columns, K or C, decides between labels and counts; the entries do not, because they are private. One
-column of lists of length n replaces n columns. A vote is a number, a truth value or text, also in a dictionary, as
-`darrm.votes.vote_arrays.ClassLookup` reads it; null is a missing vote. Errors name file, row and column.
+The number of columns, K or C, decides between labels and counts, never the entries, which are private. One column of
+lists of length n replaces n columns. A vote is a number, a truth value or text; null is a missing vote.
 
-At most `ROWS_AT_ONCE` rows and `VALUES_AT_ONCE` values are decoded at once, and one page of each column (a megabyte by
-default). Labels are written plainly encoded, uncompressed and without statistics. So the size of a file of numbers does
-not depend on the labels.
+At most `ROWS_AT_ONCE` rows, `VALUES_AT_ONCE` values, and one page of each column are decoded at once. Labels are
+written plainly encoded, uncompressed and without statistics, so the size of a file of numbers does not depend on them.
 """
 
 import hashlib
@@ -41,22 +39,21 @@ _SHORT = 40  # characters of a name or a vote
 
 
 def is_parquet(path: Path) -> bool:
-    """Return whether a path is a Parquet file or a folder, which holds a partitioned one."""
+    """Also a folder is one: it holds a partitioned file."""
     return path.suffix.lower() == SUFFIX or path.is_dir()
 
 
 def check_absent(path: Path) -> None:
-    """Raise `ValueError` unless labels can be published at ``path``, a Parquet file or a folder."""
     check_folder(path)
     if os.path.lexists(path):
         raise ValueError(f"{str(path)!r} {ALREADY_THERE}")
 
 
 def partitions_of(source: Path) -> tuple[str, ...]:
-    """Return the sorted names of the Parquet files in a folder, relative to it; for a file its name.
+    """Return the sorted relative names of the Parquet files in a folder, or the name of a file.
 
-    Names that begin with a dot or an underscore are skipped, as in Spark and Hive. `ValueError` for any other file,
-    because its votes would be lost silently.
+    Names that begin with a dot or an underscore are skipped, as in Spark and Hive. `ValueError` for any other file: its
+    votes would be lost silently.
     """
     if not source.is_dir():
         return (source.name,)
@@ -84,14 +81,14 @@ def _raise(error: OSError) -> None:
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a regular file; `ValueError` if it is none, `OSError` if it cannot be read."""
+    """Return the SHA-256 of a regular file."""
     check_regular(path, MOST_BYTES)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def rows_and_types(path: Path) -> tuple[int, dict[str, Any]]:
-    """Return the number of rows, and the Arrow type of each column in order; `ValueError` for a damaged file."""
+    """Return the number of rows, and the Arrow type of each column in order."""
     with _opened(path) as file, _translated(path):
         schema = file.schema_arrow
         if len(set(schema.names)) != len(schema.names):
@@ -101,7 +98,7 @@ def rows_and_types(path: Path) -> tuple[int, dict[str, Any]]:
 
 
 def record_batches(path: Path, columns: Sequence[str], width: int = 1) -> Iterator[Any]:
-    """Yield the rows of a file in order, as record batches of bounded size with these columns in this order."""
+    """Yield the rows in order, in batches of bounded size with these columns in this order."""
     _, types = rows_and_types(path)
     if unknown := [name for name in columns if name not in types]:
         checks.fail("the columns", unknown[0][:_SHORT], f"in {str(path)!r}", "every partition has the same columns")
@@ -126,8 +123,6 @@ def record_batches(path: Path, columns: Sequence[str], width: int = 1) -> Iterat
 
 @dataclass(frozen=True)
 class ParquetSchema:
-    """The columns of every partition."""
-
     votes: tuple[str, ...]  # columns that hold votes: K of them for labels, C for counts
     keep: tuple[str, ...]  # columns that are copied to the output
     how: VoteFormat  # its voters are K, None for counts without a stated K; its classes are as the columns hold them
@@ -138,10 +133,7 @@ class ParquetSchema:
 def schema_of(
     path: Path, how: VoteFormat, *, columns: tuple[str, ...] | None = None, keep: tuple[str, ...] = ()
 ) -> ParquetSchema:
-    """Return the meaning of the columns of a file; `ValueError` unless they are votes of K voters on these classes.
-
-    Without a number of voters, each column is a voter, and it is an error if there are as many columns as classes.
-    """
+    """Return the meaning of the columns; `ValueError` unless they are votes of K voters on these classes."""
     _, types = rows_and_types(path)
     votes = tuple(name for name in types if name not in keep) if columns is None else columns
     for name in (*votes, *keep):
@@ -203,9 +195,9 @@ def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]
 
 
 def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> Iterator[tuple[Block, int, Untyped]]:
-    """Yield votes in batches: (n, K) indices of classes, (n, K) columns of the vocabulary, or (n, C) counts.
+    """Yield votes, the number of their first row, and their record batch.
 
-    Each item also holds the number of the first row, and the record batch. `ValueError` names a bad vote.
+    Votes are (n, K) indices of classes, (n, K) columns of the vocabulary, or (n, C) counts.
     """
     first, place_of = 0, None
     kind: np.dtype[Any] = np.dtype(float)
@@ -226,7 +218,7 @@ def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> 
 
 
 def _unfold(column: Untyped, schema: ParquetSchema, path: Path, first: int) -> list[tuple[str, Any]]:
-    """Return a column of lists as columns; `ValueError` for lists of other lengths."""
+    """Turn a column of lists into columns."""
     lengths = require("pyarrow.compute").list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
     if (lengths != schema.width).any():
         row = int(np.argmax(lengths != schema.width))
@@ -244,7 +236,6 @@ def _where(path: Path, name: str, row: int | None = None) -> str:
 def _values(
     column: Untyped, place_of: Callable[[Any], int] | None, where: Callable[..., str], first: int
 ) -> NDArray[Any]:
-    """Return the (n,) indices of a column of votes, or its counts."""
     arrow = require("pyarrow")
     if hasattr(column, "dictionary"):
         ends = require("pyarrow.compute").min_max(column.indices).as_py()
@@ -296,10 +287,9 @@ def _is_text(kind: Untyped) -> bool:
 def label_file(
     path: Path, kept: Sequence[tuple[str, Any]], classes: Sequence[object]
 ) -> Iterator[Callable[[NDArray[Any], Any], None]]:
-    """Open a new file of labels and kept columns; yield a function that writes a batch of both.
+    """Open a new file; yield a function that writes labels with the record batch of the kept columns.
 
-    ``classes`` are all possible names of a label: whole numbers, or text; empty for open-set answers, with null for no
-    answer.
+    ``classes`` are all possible names of a label, empty for open-set answers, with null for no answer.
     """
     arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
     number = label_type(classes)
@@ -331,14 +321,12 @@ def check_kept(batch: Untyped, keep: Sequence[str]) -> None:
 
 
 def _kept(column: Untyped, kind: Untyped) -> Untyped:
-    """Return a kept column with its type in the file."""
     if not hasattr(column, "dictionary") or require("pyarrow").types.is_dictionary(kind):
         return column
     return column.dictionary_decode().cast(kind)
 
 
 def texts_of(column: Untyped) -> list[str]:
-    """Return the values of a column of ids; a repeated long text is stored once."""
     if not hasattr(column, "dictionary"):
         return ["" if value is None else str(value) for value in column.to_pylist()]
     words = [*map(str, column.dictionary.to_pylist()), ""]
@@ -346,7 +334,6 @@ def texts_of(column: Untyped) -> list[str]:
 
 
 def write_label_column(path: Path, labels: NDArray[Any], ids: Ids | None) -> None:
-    """Write labels and the column of their ids to a new file."""
     arrow = require("pyarrow")
     kept = [] if ids is None else [(ids[0], arrow.string())]
     batch = None if ids is None else arrow.record_batch([arrow.array(ids[1], arrow.string())], [ids[0]])
@@ -357,7 +344,7 @@ def write_label_column(path: Path, labels: NDArray[Any], ids: Ids | None) -> Non
 
 
 def read_label_column(path: Path) -> NDArray[Any]:
-    """Read the labels of a file; a missing open-set label is an empty text."""
+    """Read labels; a missing open-set label is an empty text."""
     kind = rows_and_types(path)[1].get(LABEL)
     if kind is None or not (_is_text(kind) or require("pyarrow").types.is_integer(kind)):
         raise ValueError(f"it has no column {LABEL!r} of whole numbers or text")
@@ -375,7 +362,7 @@ def read_label_column(path: Path) -> NDArray[Any]:
 
 
 def label_type(classes: Sequence[object]) -> np.dtype[Any] | None:
-    """Return the smallest signed type that holds all of these labels; None for text, and for open-set answers."""
+    """Return the smallest signed type that holds all labels; None for text."""
     if not classes or any(isinstance(name, str) for name in classes):
         return None
     numbers = [int(str(name)) for name in classes]

@@ -16,7 +16,7 @@ _END = b"PAR1"
 
 
 def check_pages(path: Path, columns: Sequence[str]) -> None:
-    """Raise `ValueError` unless one page of each of these columns fits into memory together.
+    """Raise `ValueError` unless a page of each of these columns fits into memory together.
 
     This also reads the footer: pyarrow ends the process if the metadata of a column are damaged.
     """
@@ -84,7 +84,7 @@ class _Thrift:
         self.data, self.at = data, 0
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Read a structure; return its values by the numbers of their fields."""
+        """Return the values of a structure by the numbers of their fields."""
         fields, field = dict[int, Any](), 0
         while kind := self._byte():
             field = field + (kind >> 4) if kind >> 4 else self._integer()

@@ -1,8 +1,7 @@
-"""Read plain text tables fast, many lines at a time, for `darrm.votes.votes_file`.
+"""Read plain text tables fast, many lines at a time.
 
-The fast path needs known words of up to eight ASCII characters and the same number of fields in all lines of a block.
-Each field is then compared as one number. A .csv reader would find the same fields, because there are no quotes, spaces
-or other bytes. Reading stops at the first block that does not fit.
+The words are known, of up to eight ASCII characters, and all lines of a block have as many fields, each compared as one
+number. A .csv reader would find the same fields: there are no quotes, spaces or other bytes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,10 +18,7 @@ _FIRST_BYTES = np.array([2 ** (8 * count) - 1 for count in range(_WORD_BYTES + 1
 def plain_blocks(
     file: BinaryIO, values: Mapping[str, float], width: int, separator: str, longest_line: int
 ) -> Iterator[tuple[NDArray[Any], int]]:
-    """Yield the values of whole lines, (n, width), and their size in bytes, up to the first block that is not plain.
-
-    The words are ASCII, at most eight characters without spaces, quotes, separators and line ends; "" may be one.
-    """
+    """Yield the (n, width) values of whole lines, and their size in bytes, up to the first block that is not plain."""
     known = sorted((int.from_bytes(word.encode("ascii"), "little"), value) for word, value in values.items())
     keys, found = np.array([key for key, _ in known], dtype=np.uint64), np.array([value for _, value in known])
     found = found if found.dtype == np.float64 or not known else found.astype(np.min_scalar_type(-1 - found.max()))

@@ -1,4 +1,4 @@
-"""Read files of votes: text, numpy's arrays, Parquet. Each reader returns a `VoteTable`, which `Votes` counts."""
+"""Read files of votes: text, numpy's arrays, Parquet; each reader returns a `VoteTable`."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -53,7 +53,7 @@ def open_votes(
 
 
 def _lines(path: Path, what: str, blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield blocks of lines; `ValueError` names the file, also if it holds no query."""
+    """Name the file in errors of its blocks, also if it holds no query."""
     is_empty = True
     with naming(path, what):
         for block in blocks:
@@ -143,7 +143,7 @@ def read_survey(
 
 
 def load_matrix(path: Path, line: StatusLine | None = None) -> Block:
-    """Read a matrix with at least one entry: numbers, or the text of an array; an .npy file is memory-mapped."""
+    """Read numbers, or the text of an array; an .npy file is memory-mapped."""
     check_suffix("votes", path, TABLES)
     with naming(path, "votes"):
         if not is_text_table(path):

@@ -1,4 +1,4 @@
-"""Counts in scipy's compressed rows: for each query the columns with votes, and their numbers of votes.
+"""Counts in scipy's compressed rows, for many classes.
 
 A dense matrix of 10,000 queries and 50,000 classes takes four gigabytes; 200 voters fill at most 200 entries a row.
 scipy.sparse is loaded only where such counts are made.
@@ -19,12 +19,10 @@ _PLACES_AT_ONCE = 2**22
 
 
 def is_sparse(counts: object) -> bool:
-    """Return whether counts are in compressed rows."""
     return hasattr(counts, "indptr")
 
 
 def sparse_of_dense(counts: NDArray[np.int64]) -> SparseCounts:
-    """Return dense (Q, C) counts in compressed rows."""
     return require("scipy.sparse").csr_array(counts)
 
 
@@ -52,12 +50,11 @@ def count_codes(codes: Places, classes: int) -> SparseCounts:
 
 
 def stack(parts: Sequence[SparseCounts]) -> SparseCounts:
-    """Concatenate rows of the same columns."""
     return require("scipy.sparse").vstack(parts, format="csr")
 
 
 def check_counts(counts: SparseCounts) -> SparseCounts:
-    """Return a copy of compressed rows; `ValueError` unless their entries are whole numbers of at least 1."""
+    """Return a copy; `ValueError` unless its entries are whole numbers of at least 1."""
     copy = counts.tocsr(copy=True)
     copy.check_format()
     if copy.dtype.kind not in "iu" or not copy.has_canonical_format or copy.data.min(initial=1) < 1:

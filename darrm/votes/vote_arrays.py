@@ -1,4 +1,4 @@
-"""The classes of votes: their names, how votes are read, and one lookup of votes in texts, arrays and Parquet."""
+"""The classes of votes, how votes are read, and one lookup of votes in texts, arrays and Parquet."""
 
 import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -61,7 +61,7 @@ def complete_array(name: str, values: ArrayLike) -> Labels:
 
 
 def class_names(classes: int | Sequence[Any]) -> Names:
-    """Return the names of the classes, in order."""
+    """Return the names of the classes in order, 0 … C − 1 for a number C."""
     if is_open(classes):
         checks.fail("classes", checks.Found(OPEN), "listed, or their number", "use Votes.of_answers(rows)")
     if isinstance(classes, int | np.integer) and not isinstance(classes, bool):
@@ -93,7 +93,6 @@ def _check_name(name: Untyped) -> None:
 
 @lru_cache(maxsize=4)
 def numbered(classes: int) -> tuple[int, ...]:
-    """Return the names of unnamed classes: 0 … C − 1."""
     return tuple(range(classes))
 
 
@@ -128,7 +127,6 @@ class VoteFormat:
 
     @property
     def is_open(self) -> bool:
-        """Whether the answers are open-set."""
         return is_open(self.classes)
 
     @cached_property
@@ -137,14 +135,10 @@ class VoteFormat:
         return () if self.is_open else class_names(2 if self.classes is None else self.classes)
 
     def vocabulary(self) -> Vocabulary:
-        """Return a new vocabulary for open-set answers."""
         return Vocabulary(self.normalize, self.missing)
 
     def source_format(self, columns: int, *, are_words: bool) -> str:
-        """Return whether a table holds labels or counts, by its number of columns and never from its entries.
-
-        `ValueError` if the numbers of voters and classes do not decide.
-        """
+        """Tell labels from counts by the number of columns, never by the entries."""
         if self.is_open or self.layout != "auto":
             return "answers" if self.is_open else self.layout
         classes = len(self.names)
@@ -168,7 +162,7 @@ def words_of(names: Names) -> tuple[str, ...]:
 
 @dataclass
 class VoteTable:
-    """Votes as arrays, from a file, an array or a line; vocabulary and ids are complete when the blocks are read."""
+    """Votes as arrays; vocabulary and ids are complete when the blocks are read."""
 
     source_format: str  # "labels", "counts" or "answers"
     blocks: Iterable[Block]  # of rows: (n, K) indices of classes, (n, C) counts, or (n, K) columns of the vocabulary
@@ -184,7 +178,7 @@ class ClassLookup(Words):
     """The index of the class that a vote names; −1 for a missing vote. `ValueError` for other votes.
 
     A text of a file is a name, in either of Unicode's spellings, a number that equals a name, or a truth value if the
-    classes are 0 and 1 or truth values. In an array a text is a name only: its type tells texts and numbers apart.
+    classes are 0 and 1 or truth values. In an array a text is a name only.
 
     >>> lookup = ClassLookup((0, 1), "coin")
     >>> [lookup[word] for word in ("1", "1.0", " 0", "True", "NA")], lookup.index_of(1.0)
@@ -226,7 +220,6 @@ class ClassLookup(Words):
         return {word: index for word, index in truths.items() if index is not None}
 
     def meaning(self, word: str) -> int:
-        """Return the index that a text of a file names."""
         index = self._texts.get(word)
         if index is None and word in self.absent:
             return GONE
@@ -249,7 +242,6 @@ class ClassLookup(Words):
         return self._refuse(str(vote)) if index is None else index
 
     def plain(self) -> dict[str, float]:
-        """Return the indices of the words for the fast reader."""
         plain: dict[str, float] = {word: index for word, index in self._texts.items() if PLAIN_WORD.fullmatch(word)}
         numbers = (f"{word}.0" for word in islice(self._texts, _USUAL) if PLAIN_WORD.fullmatch(f"{word}.0"))
         for word in (*self.absent, "True", "False", *numbers):
@@ -258,7 +250,7 @@ class ClassLookup(Words):
         return plain
 
     def blocks(self, matrix: Block, line: StatusLine | None = None) -> Iterator[Places]:
-        """Yield the (n, K) indices of the votes of an array; an error names the query and the voter."""
+        """Yield the (n, K) indices of the votes of an array."""
         if len(self.classes) <= MOST_DENSE:
             check_size(len(matrix), len(self.classes))
         values, order = _sorted_numbers(self.classes, matrix.dtype)
@@ -361,7 +353,7 @@ def _sorted_numbers(names: Names, dtype: np.dtype[Any]) -> tuple[Block, NDArray[
 
 
 def as_typed(classes: int | Sequence[Any], matrix: Block) -> int | Sequence[Any]:
-    """Convert names of classes from text to numbers or truth values if the votes have this type."""
+    """Convert names of classes from text to the type of the votes."""
     if matrix.dtype.kind not in "biuf" or isinstance(classes, int):
         return classes
     if matrix.dtype.kind == "b" and sorted(map(str, classes)) == ["False", "True"]:
@@ -374,7 +366,6 @@ def as_typed(classes: int | Sequence[Any], matrix: Block) -> int | Sequence[Any]
 
 
 def check_size(queries: int, classes: int) -> None:
-    """Raise `ValueError` for dense counts that are too large for memory."""
     if queries * classes > MOST_COUNTS:
         found = checks.Found(f"{queries:,} queries and {classes:,} classes")
         checks.fail("votes", found, f"at most {MOST_COUNTS:,} counts", "take some of the queries at a time")
@@ -390,12 +381,10 @@ def count_places(places: Places, classes: int) -> Block:
 
 
 def row_sums(matrix: Block, dtype: type = np.int64) -> Labels:
-    """Sum the rows, in a type that holds the sums."""
     return np.asarray(np.einsum("ij->i", matrix, dtype=dtype, casting="safe"), dtype=dtype)
 
 
 def whole_numbers(array: Block) -> NDArray[np.int64]:
-    """Return vote counts as whole numbers; `ValueError` for others."""
     if array.dtype.kind not in "biuf":
         checks.fail("the type of the vote counts", checks.Found(array.dtype), "whole numbers", "a column is a class")
     if array.ndim != 2:

@@ -1,21 +1,19 @@
 """Store the answers of all voters as counts, which every mechanism needs.
 
-Labels (Q, K) are the answers of K voters to Q queries; counts (Q, C) are the numbers of voters who chose each of C
-classes. An array does not show which of the two it holds, and a mechanism that confuses them makes a false privacy
-claim. So the caller states the kind when creating votes. Many classes and open-set answers use sparse counts.
+Labels (Q, K) are the answers of K voters to Q queries; counts (Q, C) say how many voters chose each of C classes. An
+array does not show which it holds, and confusing them makes a false privacy claim, so the caller states it.
 
-With ``missing="coin"`` a vote may be missing: a fair coin, for C > 2 a fair die, replaces it. *Theorem.* The release
-keeps its guarantee if the missing votes do not depend on private data. *Proof.* A coin does not depend on the data. It
-is a (0, 0)-private voter, hence an (ε, Δ)-private one, outside the influence of any person. ∎ For non-private voters
-the guarantee also holds between data with which up to t votes differ, appear or disappear (t: the overlap): a person's
+``missing="coin"``: a fair coin, for C > 2 a fair die, replaces each missing vote. *Theorem.* The release keeps its
+guarantee if the missing votes do not depend on private data. *Proof.* A coin does not depend on the data. It is a (0,
+0)-private voter, hence an (ε, Δ)-private one, outside the influence of any person. ∎ For non-private voters the
+guarantee also holds between data with which up to t votes differ, appear or disappear (t: the overlap): a person's
 voters may give any answer, including the result of a die.
 
-With ``missing="blank"`` an open-set answer may be missing: it counts for no string. *Theorem.* The release keeps its
-guarantee between data with which up to t answers differ, appear or disappear, if it treats all strings alike except for
-their counts. *Proof.* Let each voter i without an answer give a string that only voter i can give, and replace such a
-label by no answer. The first step turns an answer that appears or disappears into a changed answer. The second step
-depends on the label alone. ∎ Counts do not identify the voters of these strings, so the strings are numbered within
-their row and named None.
+``missing="blank"``: a missing open-set answer counts for no string. *Theorem.* The release keeps its guarantee between
+data with which up to t answers differ, appear or disappear, if it treats all strings alike except for their counts.
+*Proof.* Let each voter i without an answer give a string that only voter i can give, and replace such a label by no
+answer. The first step turns an answer that appears or disappears into a changed answer; the second depends on the label
+alone. ∎ Counts do not identify these voters, so their strings are numbered within their row and named None.
 
 `tests/votes/test_missing_votes.py` and `tests/votes/test_open_votes.py` guard both theorems.
 """
@@ -82,8 +80,6 @@ _Rows = Iterator[tuple[int, list[Any]]]
 
 
 class Chosen(TypedDict, total=False):
-    """Columns of a file that are chosen by name."""
-
     columns: Sequence[str] | None  # the columns with votes; by default all
     id_column: str | None  # the column of ids
 
@@ -204,11 +200,11 @@ class Votes:
         return votes
 
     def evolve(self, **changes: object) -> Votes:
-        """Return these votes with new values of some attributes, without a check or a copy."""
+        """Return votes with new values of some attributes, unchecked and not copied."""
         return self._unchecked(**{field.name: getattr(self, field.name) for field in fields(self)} | changes)
 
     def called(self, names: Names) -> Votes:
-        """Return the same votes with other names of the classes, as `class_names` returns them."""
+        """Return votes with other names of the classes, as `class_names` returns them."""
         return self.evolve(classes=names)
 
     @classmethod
@@ -264,7 +260,7 @@ class Votes:
 
     @classmethod
     def of_table(cls, table: VoteTable) -> Votes:
-        """Count the votes that a file, an array or a line holds."""
+        """Count the votes of a file, an array or a line."""
         if table.source_format == "answers":
             votes = cls.of_columns(np.concatenate([*table.blocks]), table.vocabulary)
         elif table.source_format == "labels":
@@ -281,7 +277,6 @@ class Votes:
 
     @classmethod
     def _of_places(cls, blocks: Iterable[Places], how: VoteFormat) -> Votes:
-        """Count blocks of (n, K) checked indices of classes."""
         voters, classes, is_long = how.voters or 0, len(how.names), len(how.names) > MOST_DENSE
         parts, absent, rows = list[Untyped](), list[Labels](), 0
         for places in chain([np.empty((0, voters), dtype=np.int32)], blocks):
@@ -352,7 +347,7 @@ class Votes:
 
     @classmethod
     def of_columns(cls, places: NDArray[np.int32], vocabulary: Vocabulary) -> Votes:
-        """Count (Q, K) columns of a vocabulary; negative columns are missing answers."""
+        """Count (Q, K) columns of a vocabulary; negative ones are missing answers."""
         words, most = len(vocabulary.columns), 0
         rows = np.flatnonzero((places < 0).any(axis=1))
         if rows.size:
@@ -483,7 +478,7 @@ class Votes:
     ) -> Votes:
         """Read open-set answers from a .csv file with a line for each voter and a column for each question.
 
-        The file has K lines, or one more: then the first line names the questions. Parameters and errors as in `read`.
+        A line more, the first, names the questions. Parameters and errors as in `read`.
         """
         how = VoteFormat(voters, OPEN, missing=missing, normalize=normalize)
         return cls.of_columns(*read_survey(path, how, voters, line))
@@ -495,7 +490,7 @@ class Votes:
 
     @property
     def is_open(self) -> bool:
-        """Whether the answers are open."""
+        """Whether the answers are open-set."""
         return self.source_format == "answers"
 
     @property
@@ -505,7 +500,7 @@ class Votes:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """(Q, C) counts of each class; `ValueError` for open-set answers, and if the dense array is too large."""
+        """(Q, C) counts; `ValueError` for open-set answers, and if the dense array is too large."""
         if not is_sparse(self._counts):
             return self._counts
         if self.is_open:
@@ -523,7 +518,7 @@ class Votes:
 
     @property
     def ones(self) -> NDArray[np.int64]:
-        """(Q,) counts of the second of two classes; `ValueError` for more classes, and if a vote is missing."""
+        """(Q,) counts of the second of two classes; `ValueError` for other votes, and if one is missing."""
         if len(self.classes) != 2:
             checks.fail(
                 "votes",
@@ -620,10 +615,9 @@ class Votes:
         return f"one column is one voter: {empty}{there_are}"
 
     def labeled(self, answers: NDArray[np.int64]) -> Labels:
-        """Return the names of the classes with these indices, (Q,) → (Q,); `ABSTAIN` stays.
+        """Return the (Q,) names of the classes with these indices; `ABSTAIN` stays.
 
-        For open-set answers the indices are columns of `sparse`. The result is an array of objects: strings, and None
-        for `ABSTAIN`.
+        For open-set answers, strings as objects, and None for `ABSTAIN`.
         """
         if self.is_open:
             return self._strings[answers]
@@ -636,11 +630,10 @@ class Votes:
 
     @cached_property
     def _strings(self) -> Labels:
-        """The strings of open-set answers, as objects: the width of a text type would reveal the longest string."""
+        """As objects: the width of a text type would reveal the longest string."""
         return np.array((*self.vocabulary, None), dtype=object)
 
     def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Votes:
-        """Return the votes on some queries."""
         if not isinstance(rows, slice | np.ndarray):
             raise TypeError("votes are cut by rows: votes[start:stop], or votes[(Q,) booleans]")
         missing = None if self.missing is None else self.missing[rows].copy()
@@ -681,10 +674,7 @@ def _dice(missing: NDArray[np.int64], classes: int, below: UniformBelow) -> NDAr
 
 
 def vote_batches(path: Path, schema: ParquetSchema) -> Iterator[tuple[Votes, Untyped]]:
-    """Yield the votes of a Parquet file in batches, with their record batches; each has its own vocabulary.
-
-    `ValueError` names the file and the row of a bad vote.
-    """
+    """Yield the votes of a Parquet file in batches, each with its own vocabulary, and their record batches."""
     how, vocabulary = schema.how, schema.how.vocabulary()
     for values, first, batch in value_batches(path, schema, vocabulary):
         place = f" (row 0 is row {first:,} of {str(path)!r})"

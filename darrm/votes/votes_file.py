@@ -1,8 +1,7 @@
 """Read tables of votes in .csv, .tsv, .npy and .npz; `darrm.votes.parquet_file` reads .parquet.
 
-Every line of a text is a query, or an error that names the line: comments, blank lines except at the end and, by
-default, missing votes are errors. Tables are read in blocks. A compressed file with too much content is an error,
-and so is a file that is not regular; the latter is never opened.
+Every line of a text is a query, or an error that names the line. Tables are read in blocks. A compressed file with too
+much content is an error. A file that is not regular is never opened.
 """
 
 import csv
@@ -64,17 +63,14 @@ def _has_end(path: Path, ends: Sequence[str]) -> bool:
 
 
 def is_csv(path: Path) -> bool:
-    """Return whether a file of labels is text."""
     return _has_end(path, (".csv",))
 
 
 def is_text_table(path: Path) -> bool:
-    """Return whether a file of votes is text."""
     return _has_end(path, TABLES[:4])
 
 
 def check_suffix(name: str, path: Path, ends: Sequence[str]) -> None:
-    """Raise `ValueError` unless the name of a file ends in one of these."""
     if not _has_end(path, ends):
         other = f"pandas.read_excel({path.name!r})" if path.suffix.lower().startswith(".xls") else "frame"
         advice = f"pandas writes one: {other}.to_csv('{path.stem}.csv', index=False)" if name == "votes" else ""
@@ -96,7 +92,6 @@ def most_unfolded(size: int) -> int:
 
 
 def check_new(path: Path) -> None:
-    """Raise `ValueError` unless ``path`` is a new file for labels."""
     check_suffix("the output", path, (*SUFFIXES, ".parquet"))
     if path.is_file():  # before it is opened: it may be the ledger
         raise ValueError(f"{str(path)!r} {ALREADY_THERE}")
@@ -104,7 +99,7 @@ def check_new(path: Path) -> None:
 
 
 class Words(dict[str, Any]):
-    """The values of the fields of a text, with a cache of bounded size; ``code`` is their type, as `array` names it."""
+    """The values of fields, in a bounded cache; ``code`` is their type, as `array` names it."""
 
     code = "d"
 
@@ -119,7 +114,6 @@ class Words(dict[str, Any]):
         return value
 
     def meaning(self, word: str) -> float:
-        """Return the value of a word; `ValueError` if it has none."""
         number = self.number(word)
         if number is None:
             raise ValueError(f"{shown([word])} is no number; name classes that are words (--classes A,B)")
@@ -138,14 +132,13 @@ class Words(dict[str, Any]):
 
 
 def is_missing_word(word: str) -> bool:
-    """Return whether this word is a common spelling of a missing vote."""
     return word.strip().lower() in _MISSING
 
 
 def value_blocks(
     rows: Iterable[tuple[int, Sequence[Any]]], words: Mapping[Any, Any], code: str, row_name: str, field_name: str
 ) -> Iterator[Block]:
-    """Yield the values of the fields of numbered rows, (n, K); an error names the row and the field."""
+    """Yield the (n, K) values of the fields of numbered rows; an error names the row and the field."""
     values, width = array(code), 0
     for number, row in rows:
         width = width or len(row)
@@ -169,11 +162,11 @@ def value_blocks(
 
 
 class TextTable:
-    """A text table of votes, with a line for each query.
+    """A text table with a line for each query.
 
-    ``width`` is the number of columns with votes. ``separator`` is a tab in .tsv, and a semicolon if the first line has
-    one and no class does. ``header`` holds the names of the columns with votes, empty if line 1 is a query. ``ids``
-    holds the ids of the rows read so far. ``columns`` and ``id_column`` choose columns by the names in line 1.
+    ``width`` is the number of columns with votes; ``header`` holds their names, empty if line 1 is a query; ``ids``
+    those of the rows read so far. ``separator`` is a tab in .tsv, and a semicolon if the first line has one and no
+    class does.
     """
 
     def __init__(
@@ -219,7 +212,7 @@ class TextTable:
             raise ValueError("no column is left that holds votes")
 
     def find_header(self, classes: Collection[str]) -> None:
-        """Take the first line as names of columns if all differ and none is a number, a class or a missing vote."""
+        """Take the first line as names if all differ and none is a number, a class or a missing vote."""
         names = tuple(name.strip() for name in self._first)
         folded = {name.casefold() for name in names}
         votes = {"true", "false", *_MISSING, *map(str.casefold, classes)}
@@ -227,7 +220,6 @@ class TextTable:
             self.header = names
 
     def blocks(self, words: Words) -> Iterator[Block]:
-        """Yield the values of the fields, (n, K), in blocks of lines."""
         is_one_line = not re.search(rb'["\r]', self._raw.rstrip(b"\r\n"))
         at = len(BOM_UTF8) * self._raw.startswith(BOM_UTF8) if not self.header else len(self._raw) * is_one_line
         lines = 1 if self.header and is_one_line else 0
@@ -259,7 +251,6 @@ class TextTable:
 
 @contextmanager
 def naming(path: Path, what: str) -> Iterator[None]:
-    """Name the file in a `ValueError` about its content."""
     try:
         yield
     except ValueError as error:
@@ -267,7 +258,6 @@ def naming(path: Path, what: str) -> Iterator[None]:
 
 
 def listed_names(path: Path) -> tuple[str, ...]:
-    """Read a long list of classes: a .csv file with one name a line."""
     names = []
     for line, fields in records(path):
         if len(fields) != 1:
@@ -347,7 +337,7 @@ def unfolded(path: Path) -> Iterator[BinaryIO]:
 
 
 def records(path: Path, separator: str = ",", at: int = 0, lines: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """Yield the fields of each line from a byte on, with its number; ``lines`` come before that byte."""
+    """Yield the fields of each line from byte ``at`` on, with its number; ``lines`` come before that byte."""
     blank = 0
     with unfolded(path) as file:
         file.seek(at)
@@ -370,7 +360,6 @@ def records(path: Path, separator: str = ",", at: int = 0, lines: int = 0) -> It
 
 
 def _lines_of(file: TextIO, number: int) -> Iterator[str]:
-    """Yield the lines of a text; ``number`` lines were read before."""
     while line := file.readline(LONGEST_LINE):
         number += 1
         check_line(line, number)
@@ -389,7 +378,7 @@ def check_line(line: str, number: int) -> None:
 
 
 def is_text(text: str) -> bool:
-    r"""Return whether a string is Unicode text, without lone surrogates.
+    r"""Return whether a string is without lone surrogates.
 
     >>> is_text("é"), is_text("\udce9")
     (True, False)
@@ -407,15 +396,11 @@ def _is_number(word: str) -> bool:
 
 
 def shown(words: Collection[str]) -> str:
-    """Return the first of some words, shortened."""
     return ", ".join(repr(word[:40]) for word in islice(words, 4)) + (", …" if len(words) > 4 else "")
 
 
 def npy_bytes(array: Block) -> bytes:
-    """Return the content of an .npy file of an array.
-
-    `numpy.save` to a file does not detect a disk that is full at the last flush.
-    """
+    """Return an .npy file: `numpy.save` to a file does not detect a disk that is full at the last flush."""
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()
