@@ -51,15 +51,13 @@ from darrm.util.files import check_space, read_json, sync, write_text
 from darrm.util.progress import StatusLine
 from darrm.votes import Labels, vote_batches
 from darrm.votes.answers import name_of
+from darrm.votes.labels_file import check_kept, label_file, label_type
 from darrm.votes.parquet_file import (
     SUFFIX,
     ParquetSchema,
     check_absent,
-    check_kept,
     check_types,
     digest_of,
-    label_file,
-    label_type,
     partitions_of,
     record_batches,
     rows_and_types,

@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,14 +11,16 @@ from types import SimpleNamespace
 import numpy as np
 
 from darrm.util import checks
+from darrm.util.extras import Untyped, require
 from darrm.util.files import sync
 from darrm.util.progress import StatusLine, blocks
-from darrm.votes.parquet_file import read_label_column, write_label_column
+from darrm.votes.parquet_file import MOST_CHUNK, is_text_type, record_batches, rows_and_types
 from darrm.votes.votes_file import (
     LABEL,
     LONGEST_NAME,
     MOST_REMEMBERED,
     SUFFIXES,
+    Block,
     Ids,
     Labels,
     check_suffix,
@@ -63,7 +66,12 @@ def save_labels(path: Path, labels: Labels, line: StatusLine | None = None, ids:
     is an empty text.
     """
     if path.suffix.lower() == ".parquet":
-        write_label_column(path, labels, ids)
+        arrow = require("pyarrow")
+        labels = labels if labels.dtype.kind in "iuO" else labels.astype(np.str_)
+        limits = () if labels.dtype.kind in "UO" else (np.iinfo(labels.dtype).min, np.iinfo(labels.dtype).max)
+        kept = [] if ids is None else [(ids[0], arrow.string())]
+        with label_file(path, kept, limits) as write:
+            write(labels, ids and arrow.record_batch([arrow.array(ids[1], arrow.string())], [ids[0]]))
     else:
         with path.open("wb") as file:
             if is_csv(path):
@@ -123,3 +131,70 @@ def _csv_pieces(labels: Labels, line: StatusLine | None = None, ids: Ids | None 
 
 def quoted(text: str) -> str:
     return text if _UNQUOTED.fullmatch(text) else '"' + text.replace('"', '""') + '"'
+
+
+@contextmanager
+def label_file(
+    path: Path, kept: Sequence[tuple[str, Untyped]], classes: Sequence[object]
+) -> Iterator[Callable[[Block, Untyped], None]]:
+    """Open a new file; yield a function that writes labels with the record batch of the kept columns.
+
+    ``classes`` are all possible names of a label, empty for open-set answers, with null for no answer.
+    """
+    arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
+    number = label_type(classes)
+    kind = arrow.string() if number is None else arrow.from_numpy_dtype(number)
+    schema = arrow.schema([*kept, (LABEL, kind)])
+    options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    # pyarrow rejects some names, but accepts open files
+    with path.open("wb") as file, parquet.ParquetWriter(file, schema, **options) as writer:
+
+        def write(labels: Block, batch: Untyped) -> None:
+            column = arrow.array(labels.tolist() if labels.dtype.kind in "UO" else labels, type=kind)
+            arrays = [_kept(batch.column(name), kind) for name, kind in kept]
+            writer.write_batch(arrow.record_batch([*arrays, column], schema=schema))
+
+        yield write
+
+
+def check_kept(batch: Untyped, keep: Sequence[str]) -> None:
+    """Raise `ValueError`, before the debit, if kept texts are too large for memory."""
+    compute = require("pyarrow.compute")
+    for name in keep:
+        column = batch.column(name)
+        if hasattr(column, "dictionary") and is_text_type(column.dictionary.type):
+            size = compute.sum(compute.binary_length(column.dictionary).take(column.indices)).as_py() or 0
+            if size > MOST_CHUNK:
+                raise ValueError(f"{len(column):,} rows of column {name[:40]!r} unfold to {size:,} bytes: keep another")
+
+
+def _kept(column: Untyped, kind: Untyped) -> Untyped:
+    if not hasattr(column, "dictionary") or require("pyarrow").types.is_dictionary(kind):
+        return column
+    return column.dictionary_decode().cast(kind)
+
+
+def read_label_column(path: Path) -> Block:
+    """Read labels; a missing open-set label is an empty text."""
+    kind = rows_and_types(path)[1].get(LABEL)
+    if kind is None or not (is_text_type(kind) or require("pyarrow").types.is_integer(kind)):
+        raise ValueError(f"it has no column {LABEL!r} of whole numbers or text")
+    columns = []
+    for batch in record_batches(path, [LABEL]):
+        check_kept(batch, [LABEL])
+        columns.append(batch.column(0))
+    texts = is_text_type(kind)
+    columns = [_kept(column, kind).fill_null("") if texts else column for column in columns]
+    if any(column.null_count for column in columns):
+        raise ValueError("there are rows without a label")
+    found = [np.asarray(column.to_numpy(zero_copy_only=False)) for column in columns]
+    labels = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    return labels.astype(np.str_) if texts else labels
+
+
+def label_type(classes: Sequence[object]) -> np.dtype[np.signedinteger[Untyped]] | None:
+    """Return the smallest signed type that holds all labels; None for text."""
+    if not classes or any(isinstance(name, str) for name in classes):
+        return None
+    numbers = [int(str(name)) for name in classes]
+    return np.result_type(*(np.min_scalar_type(min(number, -number - 1)) for number in numbers))

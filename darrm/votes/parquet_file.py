@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,8 @@ from darrm.util import checks
 from darrm.util.extras import Untyped, require
 from darrm.util.files import check_folder, check_regular
 from darrm.votes.answers import Vocabulary
-from darrm.votes.parquet_pages import check_pages
 from darrm.votes.vote_arrays import ClassLookup, VoteFormat
-from darrm.votes.votes_file import ALREADY_THERE, LABEL, Block, Ids, Names
+from darrm.votes.votes_file import ALREADY_THERE, LABEL, Block, Names
 
 SUFFIX = ".parquet"
 ROWS_AT_ONCE = 2**16
@@ -36,6 +35,11 @@ _BUFFER_BYTES = 2**16  # for each column
 _HIDDEN = (".", "_")  # files that Spark, Hive and pyarrow skip: _SUCCESS, .part-0.crc
 _SHOWN = 200  # characters of pyarrow's message
 _SHORT = 40  # characters of a name or a vote
+MOST_PAGE_BYTES, _A_COLUMN = 2**27, 2**21  # uncompressed bytes of one page of each column, in total
+MOST_FOOTER = 2**24  # bytes of the footer
+_MOST_HEADER, _MOST_PAGES = 2**20, 2**18  # bytes; pages of a column in a row group
+_MOST_DEPTH = 12
+_END = b"PAR1"
 
 
 def is_parquet(path: Path) -> bool:
@@ -103,7 +107,7 @@ def record_batches(path: Path, columns: Sequence[str], width: int = 1) -> Iterat
     if unknown := [name for name in columns if name not in types]:
         checks.fail("the columns", unknown[0][:_SHORT], f"in {str(path)!r}", "every partition has the same columns")
     rows = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, len(columns), width)))
-    texts = [name for name in columns if _is_text(types[name])]  # stores a repeated long word once
+    texts = [name for name in columns if is_text_type(types[name])]  # stores a repeated long word once
     with _opened(path, texts) as file:
         with _translated(path):
             check_pages(path, columns)
@@ -143,7 +147,7 @@ def schema_of(
         advice = f"a column holds votes or is kept, and {LABEL!r} is the column of labels"
         checks.fail("the columns", checks.Found("the same name twice"), "different", advice)
     names = tuple(name.item() if isinstance(name, np.generic) else name for name in how.names)
-    are_texts = any(_is_text(_inner(types[name])) for name in votes)
+    are_texts = any(is_text_type(_inner(types[name])) for name in votes)
     if names and all(isinstance(name, str) for name in names) and not are_texts:
         names = _as_numbers(names)
     if not all(isinstance(name, str) for name in names) and not all(isinstance(name, int) for name in names):
@@ -184,7 +188,7 @@ def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]
         kind = _inner(found[name]) if schema.width else found[name]
         kind = kind.value_type if types.is_dictionary(kind) else kind
         number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-        text = _is_text(kind) and schema.source_format != "counts"
+        text = is_text_type(kind) and schema.source_format != "counts"
         other = schema.source_format == "labels" and (types.is_boolean(kind) or types.is_null(kind))
         if not (text or ((number or other) and schema.source_format != "answers")):
             listed = f", of the classes {', '.join(map(str, schema.how.names[:5]))}" if schema.how.names else ""
@@ -248,7 +252,7 @@ def _values(
             raise ValueError(f"{where(row)}: the count is missing: leave the query out")
         return np.asarray(column.cast(arrow.float64()).to_numpy(zero_copy_only=False))
     if not hasattr(column, "dictionary"):
-        column = column.cast(arrow.large_string()) if _is_text(column.type) else column
+        column = column.cast(arrow.large_string()) if is_text_type(column.type) else column
         column = column.dictionary_encode()
     words = column.dictionary
     indices = column.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
@@ -277,53 +281,10 @@ def _inner(kind: Untyped) -> Untyped:
     return kind.value_type if is_list else kind
 
 
-def _is_text(kind: Untyped) -> bool:
+def is_text_type(kind: Untyped) -> bool:
     types = require("pyarrow").types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return bool(types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view")
-
-
-@contextmanager
-def label_file(
-    path: Path, kept: Sequence[tuple[str, Any]], classes: Sequence[object]
-) -> Iterator[Callable[[NDArray[Any], Any], None]]:
-    """Open a new file; yield a function that writes labels with the record batch of the kept columns.
-
-    ``classes`` are all possible names of a label, empty for open-set answers, with null for no answer.
-    """
-    arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
-    number = label_type(classes)
-    kind = arrow.string() if number is None else arrow.from_numpy_dtype(number)
-    schema = arrow.schema([*kept, (LABEL, kind)])
-    options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
-    # pyarrow rejects some names, but accepts open files
-    with path.open("wb") as file, parquet.ParquetWriter(file, schema, **options) as writer:
-
-        def write(labels: NDArray[Untyped], batch: Untyped) -> None:
-            column = arrow.array(labels.tolist() if labels.dtype.kind in "UO" else labels, type=kind)
-            arrays = [_kept(batch.column(name), kind) for name, kind in kept]
-            writer.write_batch(arrow.record_batch([*arrays, column], schema=schema))
-
-        yield write
-
-
-def check_kept(batch: Untyped, keep: Sequence[str]) -> None:
-    """Raise `ValueError`, before the debit, if kept texts are too large for memory."""
-    compute = require("pyarrow.compute")
-    for name in keep:
-        column = batch.column(name)
-        if hasattr(column, "dictionary") and _is_text(column.dictionary.type):
-            size = compute.sum(compute.binary_length(column.dictionary).take(column.indices)).as_py() or 0
-            if size > MOST_CHUNK:
-                raise ValueError(
-                    f"{len(column):,} rows of column {name[:_SHORT]!r} unfold to {size:,} bytes: keep another"
-                )
-
-
-def _kept(column: Untyped, kind: Untyped) -> Untyped:
-    if not hasattr(column, "dictionary") or require("pyarrow").types.is_dictionary(kind):
-        return column
-    return column.dictionary_decode().cast(kind)
 
 
 def texts_of(column: Untyped) -> list[str]:
@@ -331,42 +292,6 @@ def texts_of(column: Untyped) -> list[str]:
         return ["" if value is None else str(value) for value in column.to_pylist()]
     words = [*map(str, column.dictionary.to_pylist()), ""]
     return [words[index] for index in column.indices.fill_null(len(words) - 1).to_pylist()]
-
-
-def write_label_column(path: Path, labels: NDArray[Any], ids: Ids | None) -> None:
-    arrow = require("pyarrow")
-    kept = [] if ids is None else [(ids[0], arrow.string())]
-    batch = None if ids is None else arrow.record_batch([arrow.array(ids[1], arrow.string())], [ids[0]])
-    labels = labels if labels.dtype.kind in "iuO" else labels.astype(np.str_)
-    limits = () if labels.dtype.kind in "UO" else (np.iinfo(labels.dtype).min, np.iinfo(labels.dtype).max)
-    with label_file(path, kept, limits) as write:
-        write(labels, batch)
-
-
-def read_label_column(path: Path) -> NDArray[Any]:
-    """Read labels; a missing open-set label is an empty text."""
-    kind = rows_and_types(path)[1].get(LABEL)
-    if kind is None or not (_is_text(kind) or require("pyarrow").types.is_integer(kind)):
-        raise ValueError(f"it has no column {LABEL!r} of whole numbers or text")
-    columns = []
-    for batch in record_batches(path, [LABEL]):
-        check_kept(batch, [LABEL])
-        columns.append(batch.column(0))
-    texts = _is_text(kind)
-    columns = [_kept(column, kind).fill_null("") if texts else column for column in columns]
-    if any(column.null_count for column in columns):
-        raise ValueError("there are rows without a label")
-    found = [np.asarray(column.to_numpy(zero_copy_only=False)) for column in columns]
-    labels = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
-    return labels.astype(np.str_) if texts else labels
-
-
-def label_type(classes: Sequence[object]) -> np.dtype[Any] | None:
-    """Return the smallest signed type that holds all labels; None for text."""
-    if not classes or any(isinstance(name, str) for name in classes):
-        return None
-    numbers = [int(str(name)) for name in classes]
-    return np.result_type(*(np.min_scalar_type(min(number, -number - 1)) for number in numbers))
 
 
 @contextmanager
@@ -390,3 +315,119 @@ def _translated(path: Path) -> Iterator[None]:
             raise
         said = (str(error).splitlines() or [type(error).__name__])[0][:_SHOWN]
         raise ValueError(f"{str(path)!r} is no Parquet file that can be read, or it is damaged: {said}") from error
+
+
+def check_pages(path: Path, columns: Sequence[str]) -> None:
+    """Raise `ValueError` unless a page of each of these columns fits into memory together.
+
+    This also reads the footer: pyarrow ends the process if the metadata of a column are damaged.
+    """
+    largest, most = dict.fromkeys(columns, 0), max(MOST_PAGE_BYTES, _A_COLUMN * len(columns))
+    with path.open("rb") as file:
+        try:
+            for chunk in _chunks(file):
+                name = b".".join(chunk[3]).decode()
+                while name not in largest and "." in name:  # a nested column
+                    name = name.rpartition(".")[0]
+                if name in largest:
+                    largest[name] = max(largest[name], _largest_page(file, chunk))
+                    if sum(largest.values()) > most:
+                        what = f"pages that unfold to {sum(largest.values()):,} bytes, and {most:,} are read"
+                        raise ValueError(f"{str(path)!r} holds {what}: write it with pages of a megabyte")
+        except (IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError):
+            raise ValueError(f"{str(path)!r} is damaged: its columns are not described as Parquet does it") from None
+
+
+def _chunks(file: BinaryIO) -> list[dict[int, Any]]:
+    """Return the metadata of each column of each row group, by the numbers of their fields."""
+    size = file.seek(0, 2)
+    file.seek(max(0, size - 8))
+    end = file.read(8)
+    length = int.from_bytes(end[:4], "little")
+    if end[4:] != _END or length > size - 8:
+        raise IndexError
+    if length > MOST_FOOTER:
+        raise ValueError(f"{length:,} bytes describe the file, and {MOST_FOOTER:,} are read")
+    file.seek(size - 8 - length)
+    footer = _Thrift(file.read(length)).struct()
+    return [column[3] for group in footer.get(4, []) for column in group[1]]
+
+
+def _largest_page(file: BinaryIO, chunk: dict[int, Any]) -> int:
+    at = min((offset for offset in (chunk.get(11), chunk[9]) if offset), default=0)
+    end, largest, pages = at + chunk[7], 0, 0
+    while at < end and pages < _MOST_PAGES:
+        pages += 1
+        header, length = _page_header(file, at)
+        unfolded, stored = header[2], header[3]
+        if unfolded < 0 or stored < 0:
+            raise ValueError("a page has a negative size")
+        largest, at = max(largest, unfolded), at + length + stored
+    if at < end:
+        raise ValueError(f"a column of a row group has more than {_MOST_PAGES:,} pages")
+    return largest
+
+
+def _page_header(file: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
+    for length in (256, _MOST_HEADER):  # it may hold long statistics
+        file.seek(at)
+        header = _Thrift(file.read(length))
+        try:
+            return header.struct(), header.at
+        except IndexError:
+            continue
+    raise ValueError("a page's header is damaged, or longer than a megabyte")
+
+
+class _Thrift:
+    """A reader of the compact protocol; `IndexError` at the end of the bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        """Return the values of a structure by the numbers of their fields."""
+        fields, field = dict[int, Any](), 0
+        while kind := self._byte():
+            field = field + (kind >> 4) if kind >> 4 else self._integer()
+            fields[field] = kind & 15 == 1 if kind & 15 in {1, 2} else self._value(kind & 15, depth)
+        return fields
+
+    def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 (a number, bytes, a list or fields)
+        if depth > _MOST_DEPTH:
+            raise IndexError
+        if kind in {1, 2, 3}:
+            return self._byte()
+        if kind in {4, 5, 6}:
+            return self._integer()
+        if kind in {7, 8}:
+            return self._bytes(8 if kind == 7 else self._varint())
+        if kind in {9, 10}:
+            head = self._byte()
+            size = self._varint() if head >> 4 == 15 else head >> 4
+            return [self._value(head & 15, depth + 1) for _ in range(size)]
+        if kind == 12:
+            return self.struct(depth + 1)
+        raise IndexError  # Parquet uses no maps
+
+    def _bytes(self, length: int) -> bytes:
+        if self.at + length > len(self.data):
+            raise IndexError
+        self.at += length
+        return self.data[self.at - length : self.at]
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while (byte := self._byte()) & 128:
+            value, shift = value | (byte & 127) << shift, shift + 7
+            if shift > 63:
+                raise IndexError
+        return value | byte << shift
+
+    def _integer(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)

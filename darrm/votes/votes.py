@@ -40,15 +40,6 @@ from darrm.util.progress import StatusLine
 from darrm.votes.answers import Normalize, Vocabulary
 from darrm.votes.parquet_file import ParquetSchema, value_batches
 from darrm.votes.reading import open_votes, read_survey
-from darrm.votes.sparse_counts import (
-    SparseCounts,
-    check_counts,
-    count_codes,
-    count_entries,
-    is_sparse,
-    sparse_of_dense,
-    stack,
-)
 from darrm.votes.vote_arrays import (
     ABSTAIN,
     GONE,
@@ -60,14 +51,21 @@ from darrm.votes.vote_arrays import (
     Classes,
     ClassLookup,
     Places,
+    SparseCounts,
     VoteFormat,
     VoteTable,
+    check_counts,
     check_size,
     class_names,
     complete_array,
+    count_codes,
+    count_entries,
     count_places,
+    is_sparse,
     numbered,
     row_sums,
+    sparse_of_dense,
+    stack,
     whole_numbers,
 )
 from darrm.votes.votes_file import Ids, Labels, Names

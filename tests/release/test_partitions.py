@@ -29,9 +29,9 @@ from darrm.release.delivery import release_debited
 from darrm.release.partitions import ReleasedPartitions, release_partitions
 from darrm.table.release import Release
 from darrm.table.table import certify
-from darrm.votes import Votes, parquet_file, vote_batches
-from darrm.votes.labels_file import labels_digest
-from darrm.votes.parquet_file import read_label_column, schema_of
+from darrm.votes import Votes, labels_file, parquet_file, vote_batches
+from darrm.votes.labels_file import labels_digest, read_label_column
+from darrm.votes.parquet_file import schema_of
 from darrm.votes.vote_arrays import VoteFormat
 
 arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -453,7 +453,7 @@ def test_sizes_do_not_depend_on_labels(tmp_path: Path) -> None:
     sizes = set()
     for name, labels in (("a", np.zeros(1000, int)), ("b", np.ones(1000, int)), ("c", np.arange(1000) % 2)):
         path = tmp_path / name
-        with parquet_file.label_file(path, [], (0, 1, -1)) as add:
+        with labels_file.label_file(path, [], (0, 1, -1)) as add:
             add(labels, arrow.record_batch({}))
         sizes.add(path.stat().st_size)
         assert parquet.ParquetFile(path).schema_arrow.field("label").type == arrow.int8()

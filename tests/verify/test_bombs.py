@@ -138,15 +138,15 @@ def test_no_bomb_of_votes_fills_the_memory(bomb: str, tmp_path: Path) -> None:
 
 def test_pages_are_measured_as_they_were_written(tmp_path: Path) -> None:
     files = pytest.importorskip("pyarrow.parquet")
-    from darrm.votes import parquet_pages
+    from darrm.votes import parquet_file
 
     rng = np.random.default_rng(0)
     for version, size in (("1.0", 2**10), ("2.0", 2**14)):
         numbers = rng.integers(0, 2**60, 50_000)
         parquet(tmp_path / "a.parquet", numbers, use_dictionary=False, data_page_size=size, data_page_version=version)
         with (tmp_path / "a.parquet").open("rb") as raw:
-            [chunk] = parquet_pages._chunks(raw)
-            found = parquet_pages._largest_page(raw, chunk)
+            [chunk] = parquet_file._chunks(raw)
+            found = parquet_file._largest_page(raw, chunk)
         column = files.read_metadata(tmp_path / "a.parquet").row_group(0).column(0)
         assert (chunk[7], chunk[9], chunk[5]) == (column.total_compressed_size, column.data_page_offset, 50_000)
         assert size <= found <= 2 * size + 2**13

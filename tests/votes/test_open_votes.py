@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.problem import OPEN
-from darrm.votes import ABSTAIN, Votes, sparse_counts, vote_arrays
+from darrm.votes import ABSTAIN, Votes, vote_arrays
 from darrm.votes import votes as votes_module
-from darrm.votes.sparse_counts import count_codes, count_entries
+from darrm.votes.vote_arrays import count_codes, count_entries
 
 STRANGE = (
     "None",
@@ -184,7 +184,7 @@ def test_sparse_counts_are_what_is_counted_one_by_one(K: int, Q: int, C: int, se
     codes = np.random.default_rng(seed).integers(-1, C, (Q, K))
     dense = [[row.count(c) for c in range(C)] for row in codes.tolist()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sparse_counts, "_PLACES_AT_ONCE", at_once)
+        patch.setattr(vote_arrays, "_PLACES_AT_ONCE", at_once)
         counts = count_codes(codes, C)
     assert (counts.toarray().tolist(), counts.shape, counts.has_canonical_format) == (dense, (Q, C), True)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from darrm.votes import Votes, labels_file, plain_csv, reading, votes_file
+from darrm.votes import Votes, labels_file, reading, votes_file
 
 NAMES = st.sampled_from([None, ("0", "1"), ("1", "0", "7"), ("a", "Z"), ("C1", "D"), ("é", "1"), ("no", "a" * 9, "D")])
 NUMBERS = ["0", "7", "10", "250", "999", "1000", "007", "+1", "2.0"]
@@ -75,12 +75,14 @@ def test_both_ways_read_and_say_the_same(file: tuple[bytes, tuple[str, ...] | No
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as monkeypatch:
         path = Path(folder) / "votes.csv"
         path.write_bytes(content)
-        monkeypatch.setattr(plain_csv, "_BYTES_AT_ONCE", at_once)
+        monkeypatch.setattr(votes_file, "_BYTES_AT_ONCE", at_once)
         found = outcome(path, names)
         if quick:  # not every file is left to the other reader
             values = {name: place for place, name in enumerate(names or "0123456789") if len(name.encode()) == 1}
             with path.open("rb") as opened:
-                blocks = list(plain_csv.plain_blocks(opened, values, content.split(b"\n")[0].count(b",") + 1, ",", 100))
+                blocks = list(
+                    votes_file.plain_blocks(opened, values, content.split(b"\n")[0].count(b",") + 1, ",", 100)
+                )
             assert sum(size for _, size in blocks) in {len(content), len(content) + 1}
         monkeypatch.setattr(votes_file, "plain_blocks", lambda *_: iter(()))
         assert found == outcome(path, names)
@@ -88,7 +90,7 @@ def test_both_ways_read_and_say_the_same(file: tuple[bytes, tuple[str, ...] | No
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_words_and_numbers_are_read_many_at_a_time(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_csv, "_BYTES_AT_ONCE", 7)
+    monkeypatch.setattr(votes_file, "_BYTES_AT_ONCE", 7)
     path, rng = tmp_path / "votes.csv", np.random.default_rng(0)
     for names in (("no", "yes", "eightchr"), tuple(map(str, range(0, 1000, 7))), ("a", ""), ("x", "y")):
         places = rng.integers(0, len(names), (30, 4))
@@ -96,11 +98,11 @@ def test_words_and_numbers_are_read_many_at_a_time(end: str, tmp_path: Path, mon
         path.write_bytes(text.encode())
         known = {name: place for place, name in enumerate(names)}
         with path.open("rb") as file:
-            blocks = list(plain_csv.plain_blocks(file, known, 4, ",", 1000))
+            blocks = list(votes_file.plain_blocks(file, known, 4, ",", 1000))
         assert np.concatenate([block for block, _ in blocks]).tolist() == places.tolist()
         assert sum(size for _, size in blocks) == len(text) + (not end)
         with path.open("rb") as file:  # what is not known is left to the other reader, from its line on
-            assert len(list(plain_csv.plain_blocks(file, {names[0]: 0}, 4, ",", 1000))) < len(blocks)
+            assert len(list(votes_file.plain_blocks(file, {names[0]: 0}, 4, ",", 1000))) < len(blocks)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from darrm.util import progress
 from darrm.verify.label_files import read_labels, read_parquet_labels
-from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, parquet_file, plain_csv, require_votes
+from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, parquet_file, require_votes, votes_file
 from darrm.votes.labels_file import labels_digest, save_labels
 from darrm.votes.parquet_file import record_batches
 from darrm.votes.reading import load_matrix
@@ -612,7 +612,7 @@ def test_reading_a_long_csv_file_says_how_far_it_is(
     last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "LOGGED_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(plain_csv, "_BYTES_AT_ONCE", 6_000)
+    monkeypatch.setattr(votes_file, "_BYTES_AT_ONCE", 6_000)
     path = tmp_path / "votes.csv"
     path.write_text("0,1,1\n" * 2_499 + f"0,1,{last}\n", encoding="utf-8")
     with progress.status_line(quiet=False) as line:
