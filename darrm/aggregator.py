@@ -15,8 +15,7 @@ from darrm.privacy import PrivacyParams
 from darrm.table.release import Release
 from darrm.table.table import Table
 from darrm.util import checks
-from darrm.util.files import Document, Json
-from darrm.util.json_files import read_document, write_document
+from darrm.util.files import Document, Json, read_document, write_document
 from darrm.votes import Labels, Votes
 
 Released = Release | NoisyMaximum | TestedRun

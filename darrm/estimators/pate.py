@@ -52,8 +52,8 @@ from darrm.ledger.sqlite import is_url
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util import checks
+from darrm.util.checks import persons_of
 from darrm.util.extras import Untyped, require
-from darrm.util.people import persons_of
 from darrm.votes import ABSTAIN, Votes
 
 WORST_CASE, TESTED = "worst case", "tested"

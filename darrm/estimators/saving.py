@@ -43,8 +43,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
-from darrm.util.files import check_regular, replacing, sync
-from darrm.util.json_files import parse_document
+from darrm.util.files import check_regular, parse_document, replacing, sync
 
 MOST_BYTES = 2**40
 SPACE, UNFOLDED = 2**26, 20  # bounds of the unpacked size: bytes, and a multiple of the file size

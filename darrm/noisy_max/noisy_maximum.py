@@ -50,8 +50,7 @@ from darrm.open_set.open_law import columns_of, of_classes
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import Voters, checked_classes, classes_to_json, is_open
 from darrm.util import checks
-from darrm.util.files import Document, Json
-from darrm.util.json_files import checksum_of, read_document, reading, write_document
+from darrm.util.files import Document, Json, checksum_of, read_document, reading, write_document
 from darrm.votes import Labels, Votes
 
 FORMAT = "darrm release"

@@ -65,8 +65,7 @@ from darrm.pate.vote_scale import MARKS_A_VOTE, CheckedCost, VoteScale
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import Voters, is_open
 from darrm.util import checks
-from darrm.util.files import Document, Json
-from darrm.util.json_files import checksum_of, reading
+from darrm.util.files import Document, Json, checksum_of, reading
 from darrm.votes import ABSTAIN, Labels, Votes
 
 _ORDERS = 48  # whose least bound is used

@@ -43,8 +43,8 @@ from darrm.privacy import Number, PrivacyParams, exact_number
 from darrm.problem import Voters
 from darrm.subsampling import Subsampling
 from darrm.util import checks
+from darrm.util.checks import persons_of
 from darrm.util.extras import Untyped, require
-from darrm.util.people import persons_of
 from darrm.votes import Classes, Votes, class_names
 
 Prompt = tuple[list[Untyped], Untyped]  # private examples, and a question

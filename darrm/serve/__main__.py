@@ -121,8 +121,7 @@ def start(
 ) -> None:
     for package in ("starlette", "uvicorn", "pydantic"):
         require(package)
-    from darrm.serve.app import Service  # noqa: PLC0415 (the extra's)
-    from darrm.serve.server import allow_connections, check_address, configured, listen  # noqa: PLC0415 (as above)
+    from darrm.serve.app import Service, allow_connections, check_address, configured, listen  # noqa: PLC0415 (the extra's)
 
     if (tls_certificate is None) != (tls_key is None):
         raise ValueError("--tls-certificate and --tls-key come together: give both or neither")

@@ -9,27 +9,34 @@ import asyncio
 import base64
 import binascii
 import hmac
+import resource
+import socket
 import sqlite3
+import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
+import uvicorn
 from pydantic import TypeAdapter
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from darrm.errors import DarrmError
-from darrm.serve import page, requests
+from darrm.serve import requests
+from darrm.serve.client import is_loopback
 from darrm.serve.clients import Client, authenticate, read_clients, read_version
 from darrm.serve.questions import WAITING, Questions, RefusedError, Row
 from darrm.serve.requests import NOTHING, Endpoint, Filter, Question, Vote, Wait
 from darrm.serve.worker import AnswerWorker
+from darrm.util import checks
 from darrm.util.files import Json, parse_json
 
 BODY_SECONDS = 20.0  # until a body has arrived
@@ -43,6 +50,27 @@ _PAGE_HEADERS = {  # no scripts, external content or framing
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
+}
+_IDLE_SECONDS = 75  # longer than a proxy keeps an idle connection (nginx: 60)
+_STOP_SECONDS = 5
+_MOST_FILES = 8192
+_WAITING = 2048  # connections that are not accepted yet
+_STYLE = """
+:root { color-scheme: light dark; --line: #8886; --full: #2f6f9f; }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.4rem; } a:focus-visible { outline: 3px solid; outline-offset: 2px; }
+meter { width: 100%; height: 1.2rem; } .trouble { border: 2px solid #c33; padding: .5rem; }
+article { border-top: 1px solid var(--line); padding: .6rem 0; } article h2 { font-size: 1.05rem; margin: 0; }
+article p { margin: .1rem 0; } .label { font-weight: 700; } code { white-space: pre-wrap; }
+dt { font-weight: 700; margin-top: .8rem; } dd { margin: 0; }
+"""
+_STATES = {
+    "open": "waits for votes",
+    "ready": "is being answered",
+    "expired": "expired without a label: votes were missing; nothing was paid",
+    "refused": "refused: the budget is spent; nothing was paid",
+    "failed": "failed: its votes cannot be answered; nothing was paid",
+    "lost": "paid for, and its label is lost",
 }
 Sent = TypeVar("Sent")
 
@@ -150,7 +178,8 @@ class Service:
         try:
             return parse_json(body.decode())
         except ValueError:
-            raise RefusedError(400, "the body must be JSON in UTF-8, with each name of an object once") from None
+            allowed = "JSON in UTF-8, with each name of an object once and every number below 1.8e308"
+            raise RefusedError(400, f"the body must be {allowed}") from None
 
     def _most_of(self, project: str) -> int:
         named = [client.project_questions for client in self._clients if client.project == project]
@@ -254,7 +283,7 @@ class Service:
         """Return the page."""
         rows, budget = await self._list(client), await self._budget(client)
         return HTMLResponse(
-            page.home(rows, budget, client.name, self._worker.trouble, self._report), headers=_PAGE_HEADERS
+            home_page(rows, budget, client.name, self._worker.trouble, self._report), headers=_PAGE_HEADERS
         )
 
     async def health(self, _: Request) -> Response:
@@ -269,7 +298,7 @@ class Service:
         """Describe the endpoints for people."""
         described = [(f"{one.method} {one.path}", one.summary) for one in self.endpoints]
         described.append(("GET /health", self.health.__doc__ or ""))
-        return HTMLResponse(page.docs(described), headers=_PAGE_HEADERS)
+        return HTMLResponse(docs_page(described), headers=_PAGE_HEADERS)
 
 
 def _refused_head(scope: Scope) -> tuple[int, str]:
@@ -309,3 +338,105 @@ def _used(questions: Questions, client: Client) -> tuple[int, int, int]:
     """Count the paid or waiting questions of a client and of its project, and all answered ones."""
     client_used, project_used = questions.used(f"client {client.name}"), questions.used(f"project {client.project}")
     return client_used, project_used, questions.numbers().get("answered", 0)
+
+
+def _page(title: str, body: str) -> str:
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
+        f"<body><main>{body}</main></body></html>"
+    )
+
+
+def _bar(name: str, left: int, most: int) -> str:
+    text = f"{left:,} of {most:,} questions left"
+    meter = f'<meter min="0" max="{max(most, 1)}" value="{left}" aria-label="{escape(name)}">{text}</meter>'
+    return f"<p>{escape(name)}: {text}<br>{meter}</p>"
+
+
+def _question(question: dict[str, Json]) -> str:
+    nobody = "nobody" if question["state"] in {"open", "expired"} else "all, with the question"
+    voted = ", ".join(map(str, question["voted"])) or nobody
+    if question["state"] == "answered":
+        label = f"answer: {question['label']}" if "label" in question else "answered; the label is its asker's"
+        end = f'<span class="label">{escape(label)}</span>'
+    else:
+        end = escape(_STATES[question["state"]])
+    until = ""
+    if question["state"] == "open":
+        until = f" until {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(question['deadline']))} UTC"
+    text = f"<p>{escape(question['text'])}</p>" if question["text"] else ""
+    return f"<article><h2>{escape(question['id'])}</h2>{text}<p>{end}{until}</p><p>Voted: {escape(voted)}</p></article>"
+
+
+def home_page(questions: list[dict[str, Json]], budget: dict[str, Json], name: str, trouble: str, report: str) -> str:
+    answered = sum(question["state"] == "answered" for question in questions)
+    bars = _bar("Common budget", budget["left"], budget["left"] + budget["answered"])
+    own = [("Your own", budget["client"]), *([("Your project", budget["project"])] if "project" in budget else [])]
+    bars += "".join(_bar(title, max(0, row["limit"] - row["used"]), row["limit"]) for title, row in own if row["limit"])
+    link = f'<p><a href="{escape(report)}">The auditor\'s report</a></p>' if report else ""
+    alarm = '<p class="trouble" role="alert">Nothing is answered just now; what waits is kept.</p>' if trouble else ""
+    body = f"<h1>Questions</h1><p>You are {escape(name)}. {len(questions)} shown, {answered} answered.</p>"
+    return _page(
+        "Questions",
+        body + alarm + bars + link + "".join(map(_question, questions)) + '<p><a href="/docs">The endpoints</a></p>',
+    )
+
+
+def docs_page(endpoints: Iterable[tuple[str, str]]) -> str:
+    rows = [f"<dt><code>{escape(name)}</code></dt><dd>{escape(summary)}</dd>" for name, summary in endpoints]
+    more = (
+        '<p>For programs: <a href="/openapi.json">openapi.json</a>. A token is sent as '
+        "<code>Authorization: Bearer TOKEN</code>.</p>"
+    )
+    return _page("Endpoints", f"<h1>Endpoints</h1>{more}<dl>{''.join(rows)}</dl>")
+
+
+def allow_connections() -> None:
+    """Raise this process's limit of open files, if allowed: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def check_address(host: str, *, certificate: Path | None, behind_proxy: bool) -> None:
+    if not (is_loopback(host) or certificate is not None or behind_proxy):
+        advice = "give --tls-certificate and --tls-key, or --behind-proxy if a proxy encrypts"
+        checks.fail("--host", host, "this machine (127.0.0.1) without TLS", advice)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_WAITING)
+    except OSError as error:
+        why = error.strerror or error
+        raise OSError(f"{host}:{port} cannot be listened on ({why}): is another server there?") from error
+
+
+def configured(app: ASGIApp, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Server:
+    """Return the server, which logs no requests and trusts no headers of proxies.
+
+    `limit_concurrency` is not set: it counts idle connections, and would refuse /health because of them.
+    """
+    config = uvicorn.Config(
+        app,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        interface="asgi3",
+        http="httptools",
+        ws="none",
+        loop="uvloop",
+        lifespan="on",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=_WAITING,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+    config.load()  # reads the certificate
+    return uvicorn.Server(config)

@@ -15,8 +15,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import classes_in_words
 from darrm.table.release import Release
 from darrm.util import checks
-from darrm.util.files import Document, Json, read_json
-from darrm.util.json_files import MOST_BYTES
+from darrm.util.files import MOST_BYTES, Document, Json, read_json
 from darrm.votes.parquet_file import is_parquet, rows_and_types
 from darrm.votes.votes_file import LABEL, is_text_table, records
 

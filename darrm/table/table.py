@@ -33,8 +33,8 @@ from darrm.table.optimality import SHARE_RIGHT, Optimality, Solution
 from darrm.table.text import plot_noise_functions, table_text
 from darrm.util import checks
 from darrm.util.figures import Figure
-from darrm.util.files import Json
-from darrm.util.json_files import (
+from darrm.util.files import (
+    Json,
     check_head,
     checksum_of,
     field_of,

@@ -16,6 +16,10 @@ from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
+import numpy as np
+
+from darrm.util.extras import Untyped
+
 # bytes of the largest array of a call: with its other arrays, a call needs less than 1 GiB
 MOST_BYTES = 2**28
 _LEAST, _BELOW_ONE, _MOST = math.nextafter(0.0, 1.0), math.nextafter(1.0, 0.0), sys.float_info.max
@@ -118,7 +122,7 @@ def _each(named: dict[str, object], least: float, most: float, allowed: str, adv
             fail(name, value, allowed, advice)
 
 
-def _nearest_float(value: Any) -> float:  # noqa: ANN401 (any Real; its type has no order)
+def _nearest_float(value: Untyped) -> float:  # any Real; its type has no order
     try:
         return float(value)
     except OverflowError:
@@ -150,3 +154,42 @@ def set_read_only(frozen: object, state: dict[str, Any]) -> None:
     for value in state.values():
         if hasattr(value, "setflags"):
             value.setflags(write=False)
+
+
+def persons_of(rows: int, names: Untyped, argument: str = "groups") -> list[Untyped]:
+    """Return the person of each row: equal names are one person, whatever their type; None: every row is a person.
+
+    `ValueError` if a name is missing, or if equal names would not compare equal.
+
+    >>> persons_of(3, None), persons_of(3, ["ann", "bob", "ann"])
+    ([0, 1, 2], ['ann', 'bob', 'ann'])
+    """
+    if names is None:
+        return list(range(rows))
+    if np.ma.is_masked(names):
+        fail(argument, Found("masked entries"), "without missing values", "every row needs a person")
+    # an array of one type would convert names: one person's name would change those of others
+    array = np.asarray(names, dtype=object)
+    if array.shape != (rows,):
+        fail(argument, array.shape, f"of shape ({rows},)", "name the person of each row")
+    return [_named(person, row, argument) for row, person in enumerate(array)]
+
+
+def _named(person: Untyped, row: int, argument: str) -> Untyped:
+    """Return the person of a row; equal numbers are converted to one type."""
+    if isinstance(person, tuple):  # a NaN in it would differ from the next one
+        return tuple(_named(part, row, argument) for part in person)
+    try:
+        hash(person)
+        # NaN differs from itself, the truth of pandas.NA is undefined, and a list has no hash
+        is_name = person is not None and bool(person == person)  # noqa: PLR0124
+    except (TypeError, ArithmeticError):
+        is_name = False
+    if not is_name:
+        fail(argument, person, "without missing values", f"row {row} needs the name of a person")
+    kind: Untyped = type(person)
+    if kind.__eq__ is object.__eq__:  # two such objects are always different
+        advice = "two of these never equal, and each row would be another person"
+        fail(argument, Found(f"objects of type {kind.__name__}"), "text or numbers", advice)
+    value = person.item() if isinstance(person, np.generic) else person
+    return int(value) if isinstance(value, bool | float) and float(value).is_integer() else value

@@ -15,8 +15,7 @@ from urllib.parse import quote
 
 from darrm.serve import app as app_module
 from darrm.serve import requests
-from darrm.serve.app import Service
-from darrm.serve.server import configured, listen
+from darrm.serve.app import Service, configured, listen
 from darrm.serve.worker import AnswerWorker
 from tests.fuzz.harness import Case
 from tests.serve.deployments import deployment, paid, tokens_of

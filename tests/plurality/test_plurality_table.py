@@ -15,7 +15,7 @@ from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.table import Table, certify
-from darrm.util.json_files import checksum_of
+from darrm.util.files import checksum_of
 from tests.doors import validated
 from tests.table.test_mutated_tables import change_bytes, change_digit
 

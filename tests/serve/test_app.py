@@ -19,11 +19,9 @@ pytest.importorskip("starlette", reason="needs the extra serve")
 pytest.importorskip("httpx", reason="needs the extra serve")
 import httpx
 
-from darrm.serve.app import Service
+from darrm.serve.app import Service, configured, home_page, listen
 from darrm.serve.clients import Client, add_client, authenticate, hashed, read_clients
-from darrm.serve.page import home
 from darrm.serve.questions import Questions
-from darrm.serve.server import configured, listen
 from darrm.serve.worker import AnswerWorker, Deployment
 from tests.serve.deployments import deployment, paid, tokens_of
 
@@ -177,6 +175,14 @@ def test_what_is_hostile_changes_nothing(server: Endpoint) -> None:
         assert server.call("study", "POST", "/ask", content=json.dumps(body).encode()).status_code == 400, body
     for raw in (b"\xff", b"[" * 100_000, b"{", b""):
         assert server.call("study", "POST", "/ask", content=raw).status_code == 400
+    for number in (b"1e400", b"-1e400", b"1" + b"0" * 400):
+        for field in (b"seconds", b"votes", b"counts"):
+            value = number if field == b"seconds" else b"[%s, 1, 1]" % number
+            answer = server.call("study", "POST", "/ask", content=b'[{"id": "x", "%s": %s}]' % (field, value))
+            assert (answer.status_code, b"e" in number) == (400, "every number below 1.8e308" in answer.text), (
+                answer.text
+            )
+            assert number.decode() not in answer.text
     page = server.call("study", "GET", "/").text
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
@@ -411,6 +417,6 @@ def test_a_client_that_names_no_number_for_its_project_sets_none(server: Endpoin
 
 def test_the_page_does_not_show_where_the_ledger_is() -> None:
     budget = {"left": 1, "answered": 0, "client": {"used": 0, "limit": 0}}
-    page = home([], budget, "study", "ledger '/var/lib/darrm/ledger.sqlite': away", "")
+    page = home_page([], budget, "study", "ledger '/var/lib/darrm/ledger.sqlite': away", "")
     assert "Nothing is answered just now" in page
     assert "ledger.sqlite" not in page

@@ -26,8 +26,8 @@ import httpx
 
 from darrm import PrivacyLedger, PrivacyParams
 from darrm.serve.__main__ import main
+from darrm.serve.app import check_address
 from darrm.serve.client import ServeClient, ServerRefusedError
-from darrm.serve.server import check_address
 from tests.doors import one_error, refused
 from tests.exhaustive import EXHAUSTIVE
 from tests.serve.deployments import certificate_of, table, tokens_of
@@ -216,7 +216,7 @@ def test_a_server_that_is_stopped_while_it_starts_stops(tmp_path: Path, at: str)
     prepare(tmp_path)
     code = """if True:
     import os, signal, sys, time
-    from darrm.serve import __main__ as command, app, server, worker
+    from darrm.serve import __main__ as command, app, worker
     at, port = sys.argv[1:]
     def after(owner, name, first=True):
         real = getattr(owner, name)
@@ -228,7 +228,7 @@ def test_a_server_that_is_stopped_while_it_starts_stops(tmp_path: Path, at: str)
         setattr(owner, name, done)
     if at == "worker.start()": after(worker.AnswerWorker, "start", first=False)
     elif at == "Service(": after(app, "Service")
-    else: after(server.uvicorn.Server, "run")
+    else: after(app.uvicorn.Server, "run")
     words = "--table table.json --ledger ledger.sqlite --clients clients.json --missing coin --port"
     sys.exit(command.main(["start", *words.split(), port]))
     """

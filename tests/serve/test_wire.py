@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="needs the extra serve")
 pytest.importorskip("httpx", reason="needs the extra serve")
 from darrm.serve import app
-from darrm.serve.server import allow_connections
+from darrm.serve.app import allow_connections
 from tests.serve.test_app import Endpoint
 
 

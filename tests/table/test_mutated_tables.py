@@ -14,7 +14,7 @@ import pytest
 from darrm import NoiseFunction, PrivacyParams, Problem, Table, certify, optimize_table, priors
 from darrm.errors import TableError
 from darrm.problem import Voters
-from darrm.util.json_files import checksum_of
+from darrm.util.files import checksum_of
 from tests.oracle import exact_budget, exact_least_error, exact_worst_cost
 
 Mutation = Callable[[np.random.Generator, str], str]

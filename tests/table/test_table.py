@@ -11,7 +11,7 @@ import pytest
 from darrm import NoiseFunction, PrivacyParams, Problem, Table, certify, optimize_table
 from darrm.errors import TableError
 from darrm.problem import Voters
-from darrm.util.json_files import checksum_of
+from darrm.util.files import checksum_of
 from tests.doors import validated
 
 MISSING = object()
