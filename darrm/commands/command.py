@@ -147,15 +147,13 @@ class Group(_Helpful, click.Group):
         self._add_help()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and self.default_command is not None and not self._begins_with_own(ctx, args[0]):
+        is_own = bool(args) and args[0] in (*self.list_commands(ctx), *_spellings(self, ctx))
+        if args and self.default_command is not None and not is_own:
             args = [self.default_command, *args]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click passes it)
         return list(self.commands)
-
-    def _begins_with_own(self, ctx: click.Context, word: str) -> bool:
-        return word in self.list_commands(ctx) or word in _spellings(self, ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
         named = super().invoke(ctx)
@@ -215,17 +213,14 @@ def _invoke(started: click.Command, arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as left:
         return left.exit_code
     except click.NoSuchOption as error:
-        raise ValueError(_no_such_option(error, name)) from error
+        names = [] if error.ctx is None else _spellings(error.ctx.command, error.ctx)
+        hint = nearest(error.option_name, names)
+        raise ValueError(f"There is no option {error.option_name}{hint}. {_see_help(error, name)}") from error
     except click.MissingParameter as error:
         raise ValueError(f"{_missing(error)} {_see_help(error, name)}") from error
     except click.UsageError as error:
         raise ValueError(f"{error.format_message().rstrip('.')}. {_see_help(error, name)}") from error
     return status if isinstance(status, int) else 0
-
-
-def _no_such_option(error: click.NoSuchOption, name: str) -> str:
-    names = [] if error.ctx is None else _spellings(error.ctx.command, error.ctx)
-    return f"There is no option {error.option_name}{nearest(error.option_name, names)}. {_see_help(error, name)}"
 
 
 def _missing(error: click.MissingParameter) -> str:

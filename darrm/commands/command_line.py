@@ -128,18 +128,13 @@ def _is_ours(error: Exception) -> bool:
 
 
 def _line_and_status(error: Exception) -> tuple[str, int]:
-    if isinstance(error, OSError):
-        return _about_file(error), USAGE_STATUS
+    if isinstance(error, OSError) and error.filename is not None:
+        advice = "check its name, its folder and their permissions"
+        return f"{str(error.filename)!r}: {error.strerror}: {advice}", USAGE_STATUS
     if _is_ours(error):
         return str(error), PAID_STATUS if isinstance(error, DeliveryError) else USAGE_STATUS
     advice = "Report it with its traceback: python -X dev -m darrm.… prints it"
     return f"unexpected {type(error).__name__}: {error}. {advice}", UNEXPECTED_STATUS
-
-
-def _about_file(error: OSError) -> str:
-    if error.filename is None:
-        return str(error)
-    return f"{str(error.filename)!r}: {error.strerror}: check its name, its folder and their permissions"
 
 
 def complain(message: str, status: int, kind: str = "error") -> int:

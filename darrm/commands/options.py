@@ -47,20 +47,16 @@ class Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002 (click passes it)
-        return self._read(_flag(param), value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        flag = "the argument" if param is None else param.human_readable_name
+        if isinstance(param, click.Option):
+            flag = next((name for name in param.opts if name.startswith("--")), param.opts[0])
+        return self._read(flag, value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return (
-            [CompletionItem(incomplete, type="file")]
-            if self.is_file
-            else super().shell_complete(ctx, param, incomplete)
-        )
-
-
-def _flag(param: click.Parameter | None) -> str:
-    if not isinstance(param, click.Option):
-        return "the argument" if param is None else param.human_readable_name
-    return next((name for name in param.opts if name.startswith("--")), param.opts[0])
+        files = [CompletionItem(incomplete, type="file")]
+        return files if self.is_file else super().shell_complete(ctx, param, incomplete)
 
 
 def _exact(flag: str, text: str) -> str:

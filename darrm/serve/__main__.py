@@ -103,13 +103,7 @@ an answered id keeps its label.
 @output_options()
 def start(
     *,
-    table: Path,
-    ledger: str,
     clients: Path,
-    state: Path | None,
-    stream: str,
-    classes: int | tuple[str, ...] | None,
-    missing: str,
     report: str,
     host: str,
     port: int,
@@ -118,6 +112,7 @@ def start(
     behind_proxy: bool,
     body: int,
     output: Output,
+    **deployed: Any,
 ) -> None:
     for package in ("starlette", "uvicorn", "pydantic"):
         require(package)
@@ -128,10 +123,10 @@ def start(
     check_address(host, certificate=tls_certificate, behind_proxy=behind_proxy)
     if port > 65535:
         checks.fail("--port", port, "an integer from 1 to 65535")
-    deployment = deployment_of(table=table, ledger=ledger, state=state, stream=stream, classes=classes, missing=missing)
+    deployment = deployment_of(**deployed)
     if any(client.voter > deployment.ballot.voters for client in read_clients(clients)):
         checks.fail("--clients", str(clients), f"of voters up to {deployment.ballot.voters}, as the table has")
-    PrivacyLedger(ledger)  # fails now, before questions are kept
+    PrivacyLedger(deployment.ledger)  # fails now, before questions are kept
     allow_connections()
     worker = AnswerWorker(deployment, output.note)
     try:
@@ -193,28 +188,9 @@ def deployment_of(
 )
 @option("--reads", is_flag=True, section=RIGHTS, help="reads all labels, also of others' questions")
 @output_options()
-def client(
-    *,
-    name: str,
-    clients: Path,
-    voter: int,
-    questions: int,
-    project: str,
-    project_questions: int,
-    reads: bool,
-    output: Output,
-) -> None:
-    added = Client(
-        name,
-        "0" * 64,
-        voter=voter,
-        questions=questions,
-        project=project,
-        project_questions=project_questions,
-        reads=reads,
-    )
-    token = add_client(clients, added)
-    output.print(text=lambda: f"{token}\n", document=lambda: {"name": added.name, "token": token})
+def client(*, name: str, clients: Path, output: Output, **rights: Any) -> None:
+    token = add_client(clients, Client(name, "0" * 64, **rights))
+    output.print(text=lambda: f"{token}\n", document=lambda: {"name": name, "token": token})
 
 
 @command(

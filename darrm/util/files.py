@@ -273,11 +273,8 @@ def reading(field: str) -> Iterator[None]:
     except CertificationError as error:
         raise TableError(field, str(error)) from error
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise TableError(field, f"it is malformed ({start(_text_of(error))})") from error
-
-
-def _text_of(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+        text = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+        raise TableError(field, f"it is malformed ({start(text)})") from error
 
 
 def start(text: str) -> str:

@@ -7,7 +7,6 @@ for all voters, and depends on one answer alone, so a voter who changes one answ
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +52,7 @@ def name_of(normalize: Normalize) -> str:
     return ascii(getattr(normalize, "__qualname__", type(normalize).__qualname__))[1:-1][:_LONGEST_WORD]
 
 
-class Vocabulary(dict[Any, int]):
+class Vocabulary(dict[object, int]):
     """The column of each answer before normalization; ``columns`` holds those of normalized strings.
 
     >>> vocabulary = Vocabulary("casefold")
@@ -99,7 +98,7 @@ class Vocabulary(dict[Any, int]):
         self.columns = {}
 
     def places_of(
-        self, rows: Iterable[tuple[int, Sequence[Any]]], row_name: str = "query", field_name: str = "voter"
+        self, rows: Iterable[tuple[int, Sequence[object]]], row_name: str = "query", field_name: str = "voter"
     ) -> NDArray[np.int32]:
         """Return the (Q, K) columns of numbered rows of K answers."""
         found = list(value_blocks(rows, self, "i", row_name, field_name))

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
@@ -91,7 +90,7 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def rows_and_types(path: Path) -> tuple[int, dict[str, Any]]:
+def rows_and_types(path: Path) -> tuple[int, dict[str, Untyped]]:
     """Return the number of rows, and the Arrow type of each column in order."""
     with _opened(path) as file, _translated(path):
         schema = file.schema_arrow
@@ -101,7 +100,7 @@ def rows_and_types(path: Path) -> tuple[int, dict[str, Any]]:
         return int(file.metadata.num_rows), dict(zip(schema.names, schema.types, strict=True))
 
 
-def record_batches(path: Path, columns: Sequence[str], width: int = 1) -> Iterator[Any]:
+def record_batches(path: Path, columns: Sequence[str], width: int = 1) -> Iterator[Untyped]:
     """Yield the rows in order, in batches of bounded size with these columns in this order."""
     _, types = rows_and_types(path)
     if unknown := [name for name in columns if name not in types]:
@@ -204,7 +203,7 @@ def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> 
     Votes are (n, K) indices of classes, (n, K) columns of the vocabulary, or (n, C) counts.
     """
     first, place_of = 0, None
-    kind: np.dtype[Any] = np.dtype(float)
+    kind: np.dtype[np.generic] = np.dtype(float)
     if schema.source_format == "answers":
         place_of, kind = vocabulary.__getitem__, np.dtype(np.int32)
     elif schema.source_format == "labels":
@@ -221,7 +220,7 @@ def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> 
         first += batch.num_rows
 
 
-def _unfold(column: Untyped, schema: ParquetSchema, path: Path, first: int) -> list[tuple[str, Any]]:
+def _unfold(column: Untyped, schema: ParquetSchema, path: Path, first: int) -> list[tuple[str, Untyped]]:
     """Turn a column of lists into columns."""
     lengths = require("pyarrow.compute").list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
     if (lengths != schema.width).any():
@@ -237,9 +236,7 @@ def _where(path: Path, name: str, row: int | None = None) -> str:
     return f"{str(path)!r}{'' if row is None else f', row {row:,}'}, column {name[:_SHORT]!r}"
 
 
-def _values(
-    column: Untyped, place_of: Callable[[Any], int] | None, where: Callable[..., str], first: int
-) -> NDArray[Any]:
+def _values(column: Untyped, place_of: Callable[[object], int] | None, where: Callable[..., str], first: int) -> Block:
     arrow = require("pyarrow")
     if hasattr(column, "dictionary"):
         ends = require("pyarrow.compute").min_max(column.indices).as_py()
@@ -295,7 +292,7 @@ def texts_of(column: Untyped) -> list[str]:
 
 
 @contextmanager
-def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
+def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Untyped]:
     parquet = require("pyarrow.parquet")
     check_regular(path, MOST_BYTES)
     with _translated(path):

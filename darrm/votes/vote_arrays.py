@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,10 +43,9 @@ _NO_VOTE = -2
 _LEAST_LARGE = 2**53  # floats from here on do not represent all whole numbers
 _MOST_COMPARED = 256  # classes; with more, votes are looked up in a dictionary
 _USUAL = 1000  # whole numbers that may be written as 1.0
-_NAMES = (str, int, float, np.integer, np.floating, np.bool_)
 
-Classes = int | Sequence[Any] | None
-Places = NDArray[np.integer[Any]]  # of classes, in integers of any size
+Classes = int | Sequence[object] | None
+Places = NDArray[np.integer]  # of classes, in integers of any size
 SparseCounts = Untyped  # a scipy.sparse.csr_array of whole numbers, with sorted columns in each row
 _PLACES_AT_ONCE = 2**22
 
@@ -62,7 +61,7 @@ def complete_array(name: str, values: ArrayLike) -> Labels:
         return checks.fail(name, checks.Found("rows of different lengths"), "a rectangular array")
 
 
-def class_names(classes: int | Sequence[Any]) -> Names:
+def class_names(classes: int | Sequence[object]) -> Names:
     """Return the names of the classes in order, 0 … C − 1 for a number C."""
     if is_open(classes):
         checks.fail("classes", checks.Found(OPEN), "listed, or their number", "use Votes.of_answers(rows)")
@@ -75,22 +74,20 @@ def class_names(classes: int | Sequence[Any]) -> Names:
         checks.fail("classes", classes, "in order, the one for class 0 first", "write a tuple: a set has no order")
     names = () if isinstance(classes, str) or not isinstance(classes, Iterable) else tuple(classes)
     for name in names:
-        _check_name(name)
+        if isinstance(name, str):
+            if not (len(name) <= LONGEST_NAME and is_text(name) and "\0" not in name):
+                allowed = f"Unicode text of at most {LONGEST_NAME} characters, none zero"
+                checks.fail("classes", name[:LONGEST_NAME], allowed)
+        elif (
+            not isinstance(name, int | float | np.integer | np.floating | np.bool_)
+            or not -_LEAST_LARGE < name < _LEAST_LARGE
+        ):
+            checks.fail("classes", name, "text or numbers below 2^53", "labels are kept in files")
     spellings = {_nfc(str(name)) for name in names}
     if not 2 <= len(names) <= MOST_NAMES or not len(set(names)) == len(spellings) == len(names):
         allowed = f"different labels, at least two and at most {MOST_NAMES:,}, class 0 first; or their number"
         checks.fail("classes", names[:5] or classes, allowed)
     return names
-
-
-def _check_name(name: Untyped) -> None:
-    if isinstance(name, str):
-        if not (len(name) <= LONGEST_NAME and is_text(name) and "\0" not in name):
-            checks.fail("classes", name[:LONGEST_NAME], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
-    elif (
-        not isinstance(name, _NAMES) or np.asarray(name).dtype.kind not in "biuf" or not abs(float(name)) < _LEAST_LARGE
-    ):
-        checks.fail("classes", name, "text or numbers below 2^53", "labels are kept in files")
 
 
 @lru_cache(maxsize=4)
@@ -201,8 +198,8 @@ class ClassLookup(Words):
         return {_nfc(str(name)): index for index, name in enumerate(self.classes)}
 
     @cached_property
-    def _numbers(self) -> dict[Any, int]:
-        numbers, ambiguous = dict[Any, int](), set[Any]()
+    def _numbers(self) -> dict[object, int]:
+        numbers, ambiguous = dict[object, int](), set[object]()
         for index, name in enumerate(self.classes):
             number = self.number(name) if isinstance(name, str) else name
             if number is not None and numbers.setdefault(number, index) != index:
@@ -335,11 +332,11 @@ def _nfc(word: str) -> str:
     return word if word.isascii() else unicodedata.normalize("NFC", word)
 
 
-def _sorted_numbers(names: Names, dtype: np.dtype[Any]) -> tuple[Block, NDArray[np.int64]]:
+def _sorted_numbers(names: Names, dtype: np.dtype[np.generic]) -> tuple[Block, NDArray[np.int64]]:
     """Return the numbers among the names in order, and their indices; `ValueError` if a type cannot tell them apart."""
     if dtype.kind in "biu" and names == numbered(len(names)):
         return np.arange(len(names)), np.arange(len(names))
-    numbers: Any = {name: index for index, name in enumerate(names) if not isinstance(name, str)}
+    numbers: dict[Untyped, int] = {name: index for index, name in enumerate(names) if not isinstance(name, str)}
     ordered = sorted(numbers) if dtype.kind in "biuf" else []
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
@@ -354,7 +351,7 @@ def _sorted_numbers(names: Names, dtype: np.dtype[Any]) -> tuple[Block, NDArray[
     return values, np.array([numbers[name] for name in ordered], dtype=np.int64)
 
 
-def as_typed(classes: int | Sequence[Any], matrix: Block) -> int | Sequence[Any]:
+def as_typed(classes: int | Sequence[Untyped], matrix: Block) -> int | Sequence[object]:
     """Convert names of classes from text to the type of the votes."""
     if matrix.dtype.kind not in "biuf" or isinstance(classes, int):
         return classes

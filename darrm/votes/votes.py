@@ -74,7 +74,7 @@ __all__ = ["ABSTAIN", "LAYOUTS", "MISSING", "MOST_VOTERS", "ROWS_AT_ONCE", "Clas
 
 _COINS_AT_ONCE = 2**20
 
-_Rows = Iterator[tuple[int, list[Any]]]
+_Rows = Iterator[tuple[int, list[Untyped]]]
 
 
 class Chosen(TypedDict, total=False):

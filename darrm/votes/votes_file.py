@@ -100,7 +100,7 @@ def check_new(path: Path) -> None:
     check_parent(path)
 
 
-class Words(dict[str, Any]):
+class Words(dict[str, float]):
     """The values of fields, in a bounded cache; ``code`` is their type, as `array` names it."""
 
     code = "d"
@@ -138,10 +138,15 @@ def is_missing_word(word: str) -> bool:
 
 
 def value_blocks(
-    rows: Iterable[tuple[int, Sequence[Any]]], words: Mapping[Any, Any], code: str, row_name: str, field_name: str
+    rows: Iterable[tuple[int, Sequence[object]]],
+    words: Mapping[Untyped, float],
+    code: str,
+    row_name: str,
+    field_name: str,
 ) -> Iterator[Block]:
     """Yield the (n, K) values of the fields of numbered rows; an error names the row and the field."""
-    values, width = array(code), 0
+    values: array[float] = array(code)
+    width = 0
     for number, row in rows:
         width = width or len(row)
         if len(row) != width or not width:
@@ -253,7 +258,7 @@ class TextTable:
 
 def plain_blocks(
     file: BinaryIO, values: Mapping[str, float], width: int, separator: str, longest_line: int
-) -> Iterator[tuple[NDArray[Any], int]]:
+) -> Iterator[tuple[Block, int]]:
     """Yield the (n, width) values of whole lines, and their size in bytes, up to the first block that is not plain.
 
     A .csv reader would find the same fields: the known words have up to eight ASCII characters without spaces and
@@ -280,9 +285,7 @@ def plain_blocks(
             yield block, len(lines)
 
 
-def _values_of(
-    data: bytes, width: int, separator: int, keys: NDArray[np.uint64], values: NDArray[Any]
-) -> NDArray[Any] | None:
+def _values_of(data: bytes, width: int, separator: int, keys: NDArray[np.uint64], values: Block) -> Block | None:
     characters = np.frombuffer(data, dtype=np.uint8)
     if len(data) % (2 * width) == 0:
         words, separators = characters[::2].reshape(-1, width), characters[1::2].reshape(-1, width)
