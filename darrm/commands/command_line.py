@@ -163,7 +163,11 @@ def numbered(count: int, one: str, many: str) -> str:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Choose at most ``most`` evenly spaced places of 0 … count − 1, with the first and the last."""
+    """Choose at most ``most`` evenly spaced places of 0 … count − 1, with the first and the last.
+
+    >>> spread(5, 8), spread(100, 4)
+    ([0, 1, 2, 3, 4], [0, 33, 66, 99])
+    """
     if count <= most:
         return list(range(count))
     return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})

@@ -56,6 +56,11 @@ def classes_of(text: str | None) -> int | tuple[str, ...] | None:
 
 
 def number_of_classes(text: str) -> int:
+    """Read ``--classes`` as a number, or `OPEN`.
+
+    >>> number_of_classes("no,yes,maybe"), number_of_classes("10"), number_of_classes("open")
+    (3, 10, open)
+    """
     classes = classes_of(text)
     if isinstance(classes, tuple):
         return len(classes)

@@ -110,7 +110,14 @@ def one_line(error: BaseException) -> str:
 
 
 def affordable(what: str, size: float, advice: str, *, bytes_each: int = 8) -> None:
-    """Raise `ValueError` if an array of ``size`` numbers takes more than `MOST_BYTES`."""
+    """Raise `ValueError` if an array of ``size`` numbers takes more than `MOST_BYTES`.
+
+    >>> affordable("the table", 2**25, "take fewer voters")
+    >>> affordable("the table", 2**25 + 2**20, "take fewer voters")
+    Traceback (most recent call last):
+    ...
+    ValueError: the table needs 0.258 GiB, more than the 0.25 GiB that a call may take: take fewer voters
+    """
     if not size * bytes_each <= MOST_BYTES:
         needs, allowed = f"{size * bytes_each / 2**30:.3g} GiB", f"{MOST_BYTES / 2**30:.3g} GiB"
         raise ValueError(f"{what} needs {needs}, more than the {allowed} that a call may take: {advice}")
