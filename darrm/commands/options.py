@@ -64,17 +64,21 @@ def _exact(flag: str, text: str) -> str:
     return text.strip()
 
 
+def _exacts(flag: str, text: str) -> list[str]:
+    return [_exact(flag, part) for part in text.split(",")]
+
+
 def Integer(least: int = 0) -> Value:
-    return Value("int", lambda flag, text: integer(flag, text, least))
+    return Value("int", functools.partial(integer, least=least))
 
 
 def Real(least: float = 0.0) -> Value:
     """Read a number of at least ``least`` (∞ too), other than privacy parameters."""
-    return Value("real", lambda flag, text: real(flag, text, least))
+    return Value("real", functools.partial(real, least=least))
 
 
 EXACT = Value("real", _exact)  # text of a number: `exact_number` and `PrivacyParams` read it without rounding
-EXACTS = Value("real[,real...]", lambda flag, text: [_exact(flag, part) for part in text.split(",")])
+EXACTS = Value("real[,real...]", _exacts)
 PRIVACY = Value("eps,delta", privacy_pair)  # a `PrivacyParams`
 COUNTS = Value("q[,q...]", integers)  # numbers of queries, in order
 CLASSES = Value("classes", lambda _flag, text: classes_of(text))  # an int, a tuple of names, or OPEN

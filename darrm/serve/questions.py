@@ -324,7 +324,11 @@ class Questions:
         votes, counts = {}, {}
         for name in names:
             number, given = self._first(one, name)
-            several = {"votes": self._voted(number)} if given is None else json.loads(given)
+            several = {} if given is None else json.loads(given)
+            if given is None:
+                several["votes"] = [None] * self.ballot.voters
+                for voter, vote in self._rows.execute("SELECT voter, vote FROM votes WHERE question = ?", (number,)):
+                    several["votes"][voter - 1] = json.loads(vote)
             if "votes" in several:
                 votes[name] = several["votes"]
             else:
@@ -332,12 +336,6 @@ class Questions:
         parts = [self.ballot.votes([*votes.values()])] if votes else []
         parts += [self.ballot.counts([*counts.values()])] if counts else []
         return (*votes, *counts), parts[0] if len(parts) == 1 else Votes.concatenate(parts)
-
-    def _voted(self, number: int) -> list[Json]:
-        row: list[Json] = [None] * self.ballot.voters
-        for voter, vote in self._rows.execute("SELECT voter, vote FROM votes WHERE question = ?", (number,)):
-            row[voter - 1] = json.loads(vote)
-        return row
 
     def settle(self, end: End) -> Row | None:
         """End a question and delete its votes; return it, or None if it had ended: labels never change."""

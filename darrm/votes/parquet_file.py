@@ -10,7 +10,7 @@ written plainly encoded, uncompressed and without statistics, so the size of a f
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from darrm.util.extras import Untyped, require
 from darrm.util.files import check_folder, check_regular
 from darrm.votes.answers import Vocabulary
 from darrm.votes.vote_arrays import ClassLookup, VoteFormat
-from darrm.votes.votes_file import ALREADY_THERE, LABEL, Block, Names
+from darrm.votes.votes_file import ALREADY_THERE, LABEL, Block
 
 SUFFIX = ".parquet"
 ROWS_AT_ONCE = 2**16
@@ -148,7 +148,8 @@ def schema_of(
     names = tuple(name.item() if isinstance(name, np.generic) else name for name in how.names)
     are_texts = any(is_text_type(_inner(types[name])) for name in votes)
     if names and all(isinstance(name, str) for name in names) and not are_texts:
-        names = _as_numbers(names)
+        with suppress(ValueError):
+            names = tuple(int(str(name)) for name in names)
     if not all(isinstance(name, str) for name in names) and not all(isinstance(name, int) for name in names):
         checks.fail("classes", names[:5], "whole numbers, or text", "a column of labels has one type")
     lists = _width_of_lists(path, votes[0], types[votes[0]]) if len(votes) == 1 else 0
@@ -263,13 +264,6 @@ def _values(column: Untyped, place_of: Callable[[object], int] | None, where: Ca
             said = "it holds bytes that are no text" if isinstance(error, UnicodeDecodeError) else str(error)
             raise ValueError(f"{where(row)}: {said}") from error
     return np.asarray(places[indices])
-
-
-def _as_numbers(names: Names) -> Names:
-    try:
-        return tuple(int(str(name)) for name in names)
-    except ValueError:
-        return names
 
 
 def _inner(kind: Untyped) -> Untyped:
@@ -398,7 +392,11 @@ class _Thrift:
         if kind in {4, 5, 6}:
             return self._integer()
         if kind in {7, 8}:
-            return self._bytes(8 if kind == 7 else self._varint())
+            length = 8 if kind == 7 else self._varint()
+            if self.at + length > len(self.data):
+                raise IndexError
+            self.at += length
+            return self.data[self.at - length : self.at]
         if kind in {9, 10}:
             head = self._byte()
             size = self._varint() if head >> 4 == 15 else head >> 4
@@ -406,12 +404,6 @@ class _Thrift:
         if kind == 12:
             return self.struct(depth + 1)
         raise IndexError  # Parquet uses no maps
-
-    def _bytes(self, length: int) -> bytes:
-        if self.at + length > len(self.data):
-            raise IndexError
-        self.at += length
-        return self.data[self.at - length : self.at]
 
     def _byte(self) -> int:
         self.at += 1

@@ -404,10 +404,6 @@ def is_sparse(counts: object) -> bool:
     return hasattr(counts, "indptr")
 
 
-def sparse_of_dense(counts: NDArray[np.int64]) -> SparseCounts:
-    return require("scipy.sparse").csr_array(counts)
-
-
 def count_entries(counts: ArrayLike, columns: ArrayLike, starts: ArrayLike, classes: int) -> SparseCounts:
     """Add up entries: row q has those from ``starts[q]`` to ``starts[q + 1]``, also several in one column."""
     entries = np.asarray(counts, np.int64), np.asarray(columns, np.int32), np.asarray(starts, np.int32)

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 from darrm.numerics.exact_sampling import ExactCoins, UniformBelow, require_generator, uniform_below
 from darrm.problem import OPEN
 from darrm.util import checks
-from darrm.util.extras import Untyped
+from darrm.util.extras import Untyped, require
 from darrm.util.progress import StatusLine
 from darrm.votes.answers import Normalize, Vocabulary
 from darrm.votes.parquet_file import ParquetSchema, value_batches
@@ -64,7 +64,6 @@ from darrm.votes.vote_arrays import (
     is_sparse,
     numbered,
     row_sums,
-    sparse_of_dense,
     stack,
     whole_numbers,
 )
@@ -512,7 +511,7 @@ class Votes:
     @cached_property
     def sparse(self) -> SparseCounts:
         """The same counts without zeros: a scipy.sparse.csr_array."""
-        return self._counts if is_sparse(self._counts) else sparse_of_dense(self._counts)
+        return self._counts if is_sparse(self._counts) else require("scipy.sparse").csr_array(self._counts)
 
     @property
     def ones(self) -> NDArray[np.int64]:
