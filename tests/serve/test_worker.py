@@ -379,6 +379,7 @@ def test_a_terminal_that_is_gone_stops_no_answers(tmp_path: Path, monkeypatch: p
         raise OSError("the disk is away")
 
     monkeypatch.setattr("darrm.serve.worker._RETRY", 0.05)
+    monkeypatch.setattr("darrm.serve.worker.LONGEST_PAUSE", 0.05)
     with running(deployment(tmp_path), gone) as worker:
         with monkeypatch.context() as patch:
             patch.setattr(PrivacyLedger, "debit", away)
