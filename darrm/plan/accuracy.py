@@ -1,12 +1,9 @@
 """The accuracy of a release: how often its answer is one of the classes with the most votes, under a prior.
 
-A release whose law does not change when classes change their names is known by its law on sorted histograms, the
-partitions of K into at most C parts. Where these are few, the accuracy is a sum over all of them; else it is the mean
-over histograms that are drawn from the prior with a fixed public seed, of probabilities that are exact. All releases
-are measured with the same histograms, so differences are known better than the standard error says.
-
-A `Measure` compares the releases of a workload: by their accuracy under a prior or, without one, under three reference
-priors of low, medium and high consensus.
+A law that treats all classes alike is known by its values on sorted histograms, the partitions of K into at most C
+parts. Where these are few, the accuracy is a sum over all of them; else it is the mean of exact probabilities over
+histograms that are drawn from the prior with a fixed public seed. All releases are measured with the same histograms,
+so differences are known better than the standard error says.
 """
 
 import math
@@ -62,7 +59,6 @@ class Accuracy:
         return f"{self.value:.5f}" + (f" ± {self.standard_error:.5f}" if self.standard_error else "")
 
     def to_json(self) -> dict[str, float]:
-        """Write the two numbers as plain data."""
         return {"value": self.value, "standard_error": self.standard_error}
 
 
@@ -70,10 +66,9 @@ class Accuracy:
 class Sample:
     """The histograms that an accuracy is a mean over, each with all rolls of the dice for missing votes.
 
-    A release of K votes with r missing is one of K − r votes: each class gets each missing vote with the same
-    probability, and the answer is compared with the votes that are present. A die is independent of the data, so the
-    guarantee is that for K votes. A histogram and a roll of r dice make a histogram of K votes; the law is computed
-    once for each. The histograms of `Spread` are three samples, in turn.
+    A release of K votes with r missing gives each missing vote to a class by a fair die, and the answer is compared
+    with the votes that are present. Dice are independent of the data, so the guarantee is that for K votes. The
+    histograms of `Spread` are three samples, in turn.
     """
 
     asked: NDArray[np.int64]  # (m, C) different histograms of K votes, the largest count first
@@ -117,7 +112,6 @@ class Sample:
         return np.asarray(np.clip(told.reshape(-1, self.chances.size) @ self.chances, 0.0, 1.0))
 
     def mean(self, right: Array) -> Accuracy:
-        """Compute the mean over the histograms."""
         if self.weights is not None:  # a share of rolls has a variance of at most 1/4
             error = float(np.linalg.norm(self.weights)) / (2.0 * math.sqrt(self.drawn)) if self.drawn else 0.0
             return Accuracy(min(1.0, float(self.weights @ right)), error)
@@ -127,7 +121,6 @@ class Sample:
 
 @lru_cache(maxsize=8)
 def sample_of(prior: Prior, K: int, classes: int, most: int, missing: int = 0) -> Sample:
-    """Make the sample of a prior on K votes that are there, of at most ``most`` histograms."""
     counts, weights = histograms(prior, K, classes, most)
     winners, samples = counts == counts[:, :1], 3 if isinstance(prior, Spread) else 1
     if missing:
@@ -142,11 +135,6 @@ def sample_of(prior: Prior, K: int, classes: int, most: int, missing: int = 0) -
 
 
 def number_of_rolls(missing: int, classes: int) -> int:
-    """Count how r dice may fall.
-
-    >>> number_of_rolls(2, 3), number_of_rolls(0, 3)
-    (6, 1)
-    """
     return math.comb(missing + classes - 1, missing)
 
 
@@ -173,7 +161,7 @@ def accuracy_of_majorities(curve: Array, K: int, prior: Prior) -> Accuracy | Non
 
 @lru_cache(maxsize=64)
 def _weights_of_majorities(prior: Prior, K: int) -> tuple[Array, float] | None:
-    """Compute Pr[l votes for the majority] for l > K/2, and Pr[tie]."""
+    """Compute Pr[l votes for the majority] for l > K/2, and Pr[tie]; None without a law of the votes."""
     ones = law_of_ones(prior, K)
     if ones is None:
         return None
@@ -197,7 +185,9 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
         prior.check_classes(classes)
         rows, times = np.unique(-np.sort(-prior.votes.counts, axis=1), axis=0, return_counts=True)
         return rows, times / times.sum()
-    if isinstance(prior, Dirichlet) and _are_few(K, classes, most):
+    # a partition has at most C! histograms: the bound avoids counting the partitions
+    may_be_few = isinstance(prior, Dirichlet) and math.comb(K + classes - 1, K) <= most * math.factorial(classes)
+    if may_be_few and number_of_partitions(K, min(K, classes)) <= most:
         rows = np.array(list(falling_counts(K, classes, K)), dtype=np.int64)
         return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))
     few = most if is_open(classes) else min(most, max(LEAST_DRAWN, MOST_COUNTS // classes))
@@ -205,50 +195,31 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
     return -np.sort(-drawn, axis=1), None
 
 
-def _are_few(K: int, classes: int, most: int) -> bool:
-    """Return whether there are at most ``most`` partitions of K votes."""
-    # a partition has at most C! histograms: the bound avoids counting the partitions
-    if math.comb(K + classes - 1, K) > most * math.factorial(classes):
-        return False
-    return number_of_partitions(K, min(K, classes)) <= most
-
-
 @dataclass(frozen=True)
 class CertainVotes(Prior):
-    """The law of the votes of a prior, whose expected error is 1 − accuracy: the optima of two classes minimize it.
-
-    >>> from darrm.priors import Point
-    >>> CertainVotes(Point(0.8)).weights(1), Point(0.8).weights(1)
-    (array([1.]), array([0.6]))
-    """
+    """The law of the votes of a prior, whose expected error is 1 − accuracy: the optima of two classes minimize it."""
 
     prior: Prior
 
     @property
     def text(self) -> str:
-        """The name in files."""
         return f"accuracy under {self.prior.text}"
 
     def __str__(self) -> str:
         return self.text
 
     def log_probabilities(self, counts: NDArray[np.int64]) -> Array:
-        """Return those of the prior."""
         return self.prior.log_probabilities(counts)
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw from the prior."""
         return self.prior.sample(K, classes, count, rng=rng)
 
 
 class Measure:
-    """Compares the releases of a workload under a prior.
+    """Compares the releases of a workload under a prior, by default `Spread`, the mean of three reference priors.
 
-    Without a prior it takes the mean of the three reference priors, `Spread`. The ``objective`` is "accuracy", or for
-    two classes "error": the expected error [D, Definition 2.4], which replaces the accuracy under a prior whose law of
-    the votes is not known.
-
-    `ValueError` if the prior is none for these classes, or such voters cannot be planned for.
+    The ``objective`` is "accuracy", or for two classes "error": the expected error [D, Definition 2.4], also where a
+    prior has no law of the votes. `ValueError` for a prior of other classes, or voters that cannot be planned for.
 
     >>> from darrm import PrivacyParams, Voters
     >>> measure = Measure(Workload(Voters(5, PrivacyParams("inf")), 1, PrivacyParams(1)), Dirichlet())
@@ -267,8 +238,14 @@ class Measure:
         else:
             checks.one_of(("accuracy",), objective=objective, advice="the expected error is defined for two classes")
             self.is_error = False
-            _check_plurality(workload)
-            self.counts = (_alone if is_open(self.classes) else _leading)(self.K, self.classes)
+            if is_open(self.classes):
+                advice = "open questions of more voters are not planned"
+                checks.integer_at_least(1, most=MOST_OPEN_VOTERS, K=workload.voters.K, advice=advice)
+                self.counts = _alone(self.K)
+            else:
+                advice = "longer lists are planned for non-private voters without missing votes"
+                checks.integer_at_least(2, most=MOST_PLANNED, classes=self.classes, advice=advice)
+                self.counts = _leading(self.K, self.classes)
         if self.is_error:
             weights_of(self.prior, self.K)  # a prior without linear expected error is refused before the search
         self.levels = self.counts[:, 0]  # the numbers of votes for the winner at which `curve` is computed
@@ -280,7 +257,7 @@ class Measure:
 
     @property
     def linear_prior(self) -> Prior:
-        """The prior of two classes whose expected error is the objective, or 1 − accuracy."""
+        """The prior of two classes whose expected error is the objective."""
         return self.prior if self.is_error else CertainVotes(self.prior)
 
     def curve(self, law: Law) -> Array:
@@ -304,20 +281,16 @@ class Measure:
         return math.inf if accuracy is None else 1.0 - accuracy.value
 
     def accuracy(self, law: Law) -> Accuracy | None:
-        """Compute the accuracy under the prior; None where its law of the votes is not known."""
+        """Compute the accuracy under the prior; None without a law of the votes."""
         if self.is_binary:
             return accuracy_of_majorities(self.curve(law), self.K, self.prior)
         return self._sample(self.prior).mean(self._right_of(law, self.prior))
 
     def expected_error(self, law: Law) -> float | None:
-        """Compute the expected error of two classes, counting an answer worse than random guessing as a guess.
-
-        None for more classes, and for a prior without weights.
-        """
+        """Compute the expected error; None for more than two classes, and for a prior without weights."""
         return self._error(law) if self.is_binary and self.prior.has_closed_form else None
 
     def consensus(self, law: Law) -> dict[str, Accuracy]:
-        """Compute the accuracy under the priors of low, medium and high consensus, asking the law once."""
         three = self.reference_priors
         if self.is_binary:
             curve = self.curve(law)
@@ -350,6 +323,7 @@ class Measure:
         return min(1.0, float(answered.mean() if weights is None else weights @ answered))
 
     def _error(self, law: Law) -> float:
+        # an answer worse than random guessing counts as a guess
         return NoiseFunction(self.K, np.clip(2.0 * self.curve(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
 
     def _sample(self, prior: Prior) -> Sample:
@@ -364,9 +338,8 @@ class Measure:
 def without_silent_classes(workload: Workload, prior: Prior | str | None) -> tuple[Workload, Prior | None, int]:
     """Plan a list of more classes than `MOST_PLANNED` like open answers, so that classes without votes cost nothing.
 
-    The votes of non-private voters for many listed classes look like open answers: those of Dirichlet's law with
-    concentration α in each of C classes like Ewens' with θ = αC, their limit for C → ∞. The third value is C, or 0 for
-    a list that is planned as it is.
+    Dirichlet's law with concentration α in each of C classes becomes Ewens' with θ = αC, the limit for C → ∞. The third
+    value is C, or 0 for a list that is planned as it is.
 
     >>> from darrm import PrivacyParams, Voters
     >>> work = Workload(Voters(9, PrivacyParams("inf")), 1, PrivacyParams(1, 1e-5), classes=50_000)
@@ -381,21 +354,12 @@ def without_silent_classes(workload: Workload, prior: Prior | str | None) -> tup
     return replace(workload, classes=OPEN), belief, workload.classes
 
 
-def _check_plurality(workload: Workload) -> None:
-    if is_open(workload.classes):
-        advice = "open questions of more voters are not planned"
-        checks.integer_at_least(1, most=MOST_OPEN_VOTERS, K=workload.voters.K, advice=advice)
-        return
-    advice = "longer lists are planned for non-private voters without missing votes"
-    checks.integer_at_least(2, most=MOST_PLANNED, classes=workload.classes, advice=advice)
-
-
 def _majorities(K: int) -> NDArray[np.int64]:
     winning = np.arange(K // 2 + 1, K + 1)
     return np.column_stack([winning, K - winning])
 
 
-def _alone(K: int, _classes: int) -> NDArray[np.int64]:
+def _alone(K: int) -> NDArray[np.int64]:
     """List partitions in which one string leads and the others were said once each."""
     levels = 1 + np.arange(K)[spread(K, MOST_LEVELS)]
     others = np.arange(K) <= K - levels[:, None]

@@ -79,11 +79,11 @@ WANTED = 0.99  # chance that a tested run passes
 
 
 class NoisyProposal(Proposal):
-    """A noisy maximum or a selection mechanism, for listed classes or open answers."""
+    """A noisy maximum, or a selection mechanism, which comes with its law."""
 
     def __init__(self, workload: Workload, drawn: Drawn, settings: Mapping[str, float], law: Law | None = None) -> None:
         threshold = None
-        if law is None:  # a selection mechanism comes with its law
+        if law is None:
             noise = cast("mechanisms.NoisyMax", drawn).law
             law = WinningLaw(noise)
             if is_open(workload.classes):

@@ -126,7 +126,7 @@ def plan(
     prior
         A public prior of the votes; by default the ranking is by minimax regret over three reference priors.
     mechanisms
-        The mechanisms to calibrate; by default `darrm.plan.planner.MECHANISMS`.
+        By default `MECHANISMS`.
     objective
         "accuracy" or, for two classes, "error": the expected error [D, Definition 2.4].
     complete
@@ -136,25 +136,10 @@ def plan(
     stoppable
         Whether Ctrl-C (`KeyboardInterrupt`) returns the best until then, with a warning.
 
-    Returns
-    -------
-    Plan
-        The accountant's total for all queries of each row is at most ``workload.total``.
+    `ValueError` if an argument is out of range, or there are more voters than `optimize_table` takes. `PlanError` if no
+    mechanism stays within the budget. `UserWarning` if (t + 1)·K > 50,000 for an overlap of t voters: the plan takes a
+    minute or more.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or there are more voters than `optimize_table` takes.
-    PlanError
-        If no mechanism stays within the budget.
-
-    Warns
-    -----
-    UserWarning
-        If (t + 1)·K > 50,000 for an overlap of t voters: the plan takes a minute or more.
-
-    Examples
-    --------
     >>> from darrm import PrivacyParams, Voters
     >>> found = plan(Workload(Voters(101, PrivacyParams("inf"), overlap=1), 100, PrivacyParams(3, 1e-5)))
     >>> found.best.slug, found.spent.epsilon <= 3
@@ -183,7 +168,7 @@ def plan(
 
 @dataclass
 class _Ranking:
-    """Calibrated mechanisms, and the reasons of the others by slug: both are valid where the search is stopped."""
+    """Calibrated mechanisms, and the reasons of the others by slug: valid where the search is stopped."""
 
     workload: Workload
     measure: Measure
@@ -194,8 +179,7 @@ class _Ranking:
 
     def calibrate_all(self, mechanisms: Sequence[type[Mechanism]]) -> None:
         """Calibrate the mechanisms in turn, slow ones roughly; then the best to the end."""
-        work, measure = self.workload, self.measure
-        skipped = ""  # why slow mechanisms are skipped
+        work, measure, skipped = self.workload, self.measure, ""  # why slow mechanisms are skipped
         for mechanism in mechanisms:
             if skipped and mechanism.is_slow and not self.complete:
                 self.left_out[mechanism.slug] = skipped
@@ -217,8 +201,7 @@ class _Ranking:
                 skipped = f"not calibrated; {row.slug} is the optimum for one query"
         if self.rows:
             first = self.ranked()[0]
-            place = [row.slug for row in self.rows].index(first.slug)
-            self.rows[place] = first.refined()
+            self.rows[[row.slug for row in self.rows].index(first.slug)] = first.refined()
 
     def _same_problem(self, mechanism: type[Mechanism]) -> CalibratedMechanism | None:
         """Return the optimum per query as DaRRM of the paper, where one person influences all voters."""
@@ -252,13 +235,10 @@ def sweep(
     stoppable: bool = False,
     **options: Unpack[_Options],
 ) -> Sweep:
-    """Plan at each total ε; budgets that are too small are left out, with a warning.
+    """Plan at each total ε, with the ``options`` of `plan`; budgets that are too small are left out, with a warning.
 
-    The ``options`` are those of `plan`. A sweep looks at no votes, so a choice of ε by it costs nothing. `PlanError` if
-    no budget has a plan.
+    A sweep looks at no votes, so a choice of ε by it costs nothing. `PlanError` if no budget has a plan.
 
-    Examples
-    --------
     >>> from darrm import Voters
     >>> from darrm.priors import Dirichlet
     >>> work = Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams(1, "1e-5"))
@@ -296,11 +276,9 @@ def affordable(
 ) -> Workload:
     """Find the most queries, the fewest voters or the smallest total ε with which a plan has an accuracy.
 
-    The result has the accuracy; a workload that is harder by 2 %, or by one, has not.
-
-    ``what`` is "queries", "voters" or "epsilon"; the search begins at the number of the workload. With ``stoppable``
-    Ctrl-C returns the hardest workload that had the accuracy, with a warning. `PlanError` if no number gives it, or
-    none is known when the search is stopped.
+    The result has the accuracy; a workload that is harder by 2 %, or by one, has not. ``what`` is "queries", "voters"
+    or "epsilon". With ``stoppable`` Ctrl-C returns the hardest workload so far, with a warning. `PlanError` if no
+    number gives the accuracy, or none is known when the search is stopped.
 
     >>> from darrm import Voters
     >>> from darrm.priors import Dirichlet
@@ -361,7 +339,7 @@ def _changed(workload: Workload, what: str, value: float) -> Workload:
 
 @contextmanager
 def _until_stopped(results: Sized, before: str, result: str, *, enabled: bool) -> Iterator[None]:
-    """End a search at Ctrl-C with a warning if there are results until then, `PlanError` if there are none."""
+    """Turn Ctrl-C into a warning if there are results, into a `PlanError` if there are none."""
     try:
         with stoppable_search(enabled=enabled):
             yield
@@ -444,22 +422,15 @@ def release(  # noqa: PLR0913 (options of voters, plan and ledger)
     queries
         How many answers the plan is for, where later calls with the same ledger ask more; by default Q.
     prior
-        A public belief about the votes, or its text; by default as for `darrm.plan.plan`.
+        A public belief about the votes, or its text; by default as for `plan`.
     ledger
         The ledger that is debited, or the name of its file; a missing file is created with this budget. None: the
         budget covers this call only.
 
-    Raises
-    ------
-    ValueError
-        If the privacy of the models is not stated, or an argument is out of its range.
-    PlanError
-        If no release within the budget exists, or the models need no noise.
-    BudgetExceededError
-        If the ledger does not admit Q answers; nothing is debited.
+    `ValueError` if the privacy of the models is not stated, or an argument is out of range. `PlanError` if no release
+    within the budget exists, or the models need no noise. `BudgetExceededError` if the ledger does not admit Q answers:
+    nothing is debited.
 
-    Examples
-    --------
     >>> answers = release([[1, 1, 1, 0, 1]] * 3, budget=(2, 1e-5), non_private=True, overlap=1)
     >>> len(answers.labels), answers.spent.queries, answers.spent.epsilon <= 2
     (3, 3, True)

@@ -125,7 +125,7 @@ class Plan:
 
     @property
     def claims(self) -> Document:
-        """The statements of a plan's file about the release, which ``darrm verify`` checks."""
+        """The statements of a plan's file, which ``darrm verify`` checks."""
         best, work = self.best, self.workload
         claims: Document = {
             "family": best.slug,
@@ -239,7 +239,6 @@ class Sweep:
 
 
 def wrong_of(row: CalibratedMechanism, measure: Measure) -> float:
-    """Return the objective as a number to minimize."""
     if measure.is_error:
         return math.inf if row.expected_error is None else row.expected_error
     return 1.0 - row.accuracy
@@ -280,11 +279,7 @@ def _row_json(row: CalibratedMechanism) -> Document:
 def plan_text(
     plan: Plan, output: Path | None = None, remark: str = "", before: str = "", *, everything: bool = False
 ) -> str:
-    """Write a plan: the best mechanism, the assumptions, the ranking, its reason, and the next command.
-
-    ``output`` is the file that the best mechanism was written to, ``remark`` a note on the voters. With ``everything``
-    also all mechanisms, the reasons of those left out, the proof, and the commands in full.
-    """
+    """Write a plan, with the file of its best mechanism, a remark on the voters, and what comes ``before``."""
     best, work = plan.best, plan.workload
     settings = f": {settings_in_words(best.settings)}" if best.settings else ""
     spent = f"ε = {at_most(best.spent.epsilon, 5)} of {work.total}, by the bound {best.spent.bound}"
@@ -296,13 +291,18 @@ def plan_text(
             *(line("Assumes" * (not place), text) for place, text in enumerate(_assumptions(plan))),
         ],
         list(_table(plan, everything=everything)),
-        [*_conclusion(plan, everything=everything), *_next_commands(plan, output, everything=everything)],
+        list(_conclusion(plan, everything=everything)),
     ]
+    if output is not None:
+        parts[-1] += [line("Written", str(output)), command(release_command(output, work))]
+    elif best.instructions:
+        parts[-1].append(line("Next", "; ".join(best.instructions)))
+    else:
+        parts[-1] += [command(words) for words in (plan.commands() if everything else plan.commands()[:-1])]
     return before + "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def sweep_text(sweep: Sweep, remark: str = "") -> str:
-    """Write a line a mechanism and a column a total ε."""
     last, best = sweep.plans[-1], sweep.best
     work = last.workload
     lines = [
@@ -320,7 +320,6 @@ def sweep_text(sweep: Sweep, remark: str = "") -> str:
 
 
 def _assumptions(plan: Plan) -> Iterator[str]:
-    """Write the prior, and what the guarantee and the accuracy rest on."""
     work, measure, best = plan.workload, plan.measure, plan.best
     release = counted(work)
     if measure.is_regret:
@@ -347,7 +346,6 @@ def _assumptions(plan: Plan) -> Iterator[str]:
 
 
 def _table(plan: Plan, *, everything: bool) -> Iterator[str]:
-    """Write a line a mechanism: accuracy under the reference priors and the prior, error, ε and bound."""
     best, measure = plan.best, plan.measure
     heads = [f"{name} %" for name in (*measure.reference_priors, "mean" if measure.is_regret else "prior")]
     heads += ["error"] * (best.expected_error is not None) + ["answered %"] * is_open(measure.classes)
@@ -378,7 +376,6 @@ def _table(plan: Plan, *, everything: bool) -> Iterator[str]:
 
 
 def _conclusion(plan: Plan, *, everything: bool) -> Iterator[str]:
-    """Write why the first is first, its accuracy at a few vote counts, its proof, and what was left out."""
     best, left_out = plan.best, plan.left_out
     yield line("Why", plan.reason)
     if everything:
@@ -398,19 +395,7 @@ def _conclusion(plan: Plan, *, everything: bool) -> Iterator[str]:
         yield from (line("Left out", f"{slug}: {reason}") for slug, reason in left_out)
 
 
-def _next_commands(plan: Plan, output: Path | None, *, everything: bool) -> Iterator[str]:
-    """Write what to do next: write the best mechanism to a file, or release labels from the written one."""
-    if output is not None:
-        yield line("Written", str(output))
-        yield command(release_command(output, plan.workload))
-    elif plan.best.instructions:
-        yield line("Next", "; ".join(plan.best.instructions))
-    else:
-        yield from (command(words) for words in (plan.commands() if everything else plan.commands()[:-1]))
-
-
 def csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
-    """Return the columns of a mechanism in a file of CSV, with all digits; the total ε comes first."""
     return {
         "total epsilon": plan.workload.total.epsilon_text,
         "total delta": plan.workload.total.delta_text,
@@ -442,7 +427,6 @@ def draw_accuracies(
 
 
 def affordable_text(workload: Workload, accuracy: float, what: str) -> str:
-    """Write the result of `darrm.plan.affordable`."""
     answer = {
         "queries": f"at most {numbered(workload.queries, 'query', 'queries')}",
         "voters": f"at least {numbered(workload.voters.K, 'voter', 'voters')}",
@@ -452,28 +436,16 @@ def affordable_text(workload: Workload, accuracy: float, what: str) -> str:
 
 
 def subject(work: Workload) -> str:
-    """Name the votes of a workload.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> subject(Workload(Voters(7, PrivacyParams("0.1")), 30, PrivacyParams(8), 3))
-    '30 plurality votes on 3 classes'
-    """
     kind = kind_of_votes(work)
     votes = numbered(work.queries, f"{kind} vote", f"{kind} votes")
     return votes if work.has_noise_function else f"{votes} on {classes_in_words(work.classes)}"
 
 
 def kind_of_votes(work: Workload) -> str:
-    """Name the winner: a majority of two classes, a plurality of more."""
     return "majority" if work.has_noise_function else "plurality"
 
 
 def settings_in_words(settings: Mapping[str, float]) -> str:
-    """Write the parameters of a mechanism.
-
-    >>> settings_in_words({"epsilon": 0.5, "delta": 1e-06})
-    'epsilon 0.5, delta 1e-06'
-    """
     return ", ".join(f"{name} {value:.6g}" for name, value in settings.items())
 
 
@@ -506,13 +478,7 @@ def workload_words(work: Workload) -> str:
 
 
 def release_command(table: str | Path, workload: Workload) -> str:
-    """Write the command that releases from a saved file and debits a new ledger.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"))
-    >>> print(release_command("plan.json", work).partition(" --ledger")[0])
-    darrm release VOTES.csv --table plan.json
-    """
+    """Write the command that releases from a saved file and debits a new ledger."""
     total = workload.total
     ledger = f"--ledger LEDGER.sqlite --create-budget {total.epsilon_text},{total.delta_text}"
     missing = "--missing coin " if workload.missing else ""
@@ -520,7 +486,6 @@ def release_command(table: str | Path, workload: Workload) -> str:
 
 
 def line(label: str, text: str) -> str:
-    """Write a labeled line, broken at the width of the terminal with the rest indented."""
     indent, first = " " * LABEL, f"{label:<{LABEL}}"
     return textwrap.fill(
         text, WIDTH, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
@@ -540,5 +505,4 @@ def command(words: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share as a percentage with two decimals, – for NaN."""
     return "–" if math.isnan(share) else f"{100.0 * share:.2f}"

@@ -300,13 +300,12 @@ class DoubleSubsampling(Subsampling):
 
 
 def check_private(workload: Workload) -> None:
-    """Raise `PlanError` if the voters' own privacy does not count for each query."""
     if not counted(workload).voters.each.is_private:
         raise PlanError("it rests on the voters' own privacy, which is not counted here")
 
 
 def check_listed(workload: Workload) -> None:
-    """Raise `PlanError` if the proof of a law for more than two classes lists too many histograms, or pairs of them."""
+    """Raise `PlanError` if a law for more than two classes has too many histograms, or pairs of them."""
     voters = workload.voters
     if workload.has_noise_function:
         return
