@@ -32,7 +32,7 @@ from darrm.problem import Problem
 from darrm.table.optimality import Optimality, Solution
 from darrm.table.table import Table, certify
 from darrm.util.extras import require
-from lp_models.gamma_lp import Shape, expected_error_program, sampled_error_program
+from lp_models.gamma_lp import EpigraphOracle, SampledError, Shape, expected_error_program, sampled_error_program
 from lp_models.highs import Hats, Knots, Ramps
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import Status

@@ -13,8 +13,8 @@ from itertools import islice
 
 import numpy as np
 
+from darrm.majority.certify import largest, lower_bound
 from darrm.majority.corners import CornerCounts, Row, budget_below
-from darrm.majority.error_bound import largest, lower_bound
 from darrm.majority.groups import MOST_GROUPS, GroupCounts, can_be_looked_at, check_groups
 from darrm.numerics.exact_sampling import require_generator
 from darrm.plurality import voter_corners

@@ -28,12 +28,11 @@ from darrm.account.accountant import Spent
 from darrm.commands.command_line import numbered
 from darrm.errors import CertificationError, PlanError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.sqlite import MEMORY
-from darrm.ledger.store import is_url
+from darrm.ledger.sqlite import MEMORY, is_url
 from darrm.loss.composition import TooManyKindsError
 from darrm.majority.closed_form import has_closed_form
 from darrm.numerics.bisection import bisect_safe
-from darrm.open_set.lines import of_classes
+from darrm.open_set.open_law import of_classes
 from darrm.optimize.request import check_size, default_shape
 from darrm.plan.accuracy import Measure, without_silent_classes
 from darrm.plan.calibration import CalibratedMechanism, calibrate
@@ -63,7 +62,7 @@ from darrm.plan.tables import (
 from darrm.priors import Prior
 from darrm.privacy import Number, PrivacyPair, PrivacyParams
 from darrm.problem import MOST_QUERIES, MOST_VOTERS, OPEN, Voters, Workload, is_open
-from darrm.release.debited import release_debited
+from darrm.release.delivery import release_debited
 from darrm.util import checks
 from darrm.util.progress import stoppable_search
 from darrm.votes import Labels, Votes
