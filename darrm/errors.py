@@ -1,7 +1,6 @@
 """The errors that a caller may want to catch; each carries the objects that explain it.
 
-Bad arguments raise `ValueError` from `darrm.util.checks` instead. That holds for every argument outside its documented
-range, so "Raises" sections name only other causes.
+Every argument outside its documented range raises `ValueError` from `darrm.util.checks` instead.
 """
 
 import copyreg
@@ -29,13 +28,7 @@ class DarrmError(Exception):
 
 
 class TableError(DarrmError):
-    """A stored table cannot be trusted.
-
-    Attributes
-    ----------
-    field
-        The field of the file that is wrong, such as ``"gamma"`` or ``"version"``.
-    """
+    """A stored table cannot be trusted; ``field`` of the file is wrong, such as ``"gamma"`` or ``"version"``."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message[:1000]}")  # values of a file may be long
@@ -43,13 +36,7 @@ class TableError(DarrmError):
 
 
 class CheckpointError(DarrmError, ValueError):
-    """A file of teachers is damaged, or belongs to another training or another network.
-
-    Attributes
-    ----------
-    path
-        The file.
-    """
+    """The file of teachers at ``path`` is damaged, or belongs to another training or another network."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path!r}: {message}")
@@ -59,12 +46,7 @@ class CheckpointError(DarrmError, ValueError):
 class CertificationError(DarrmError):
     """A noise function does not satisfy the privacy condition and was not to be scaled.
 
-    Attributes
-    ----------
-    worst_cost
-        An upper bound on the largest privacy cost over all corners.
-    budget
-        A lower bound on the allowed cost.
+    ``worst_cost`` bounds the largest privacy cost over all corners from above, ``budget`` the allowed cost from below.
     """
 
     def __init__(self, message: str, *, worst_cost: float, budget: float) -> None:
@@ -74,13 +56,7 @@ class CertificationError(DarrmError):
 
 
 class SolveError(DarrmError):
-    """A linear program could not be solved.
-
-    Attributes
-    ----------
-    status
-        The solver's own word for what happened.
-    """
+    """A linear program could not be solved; ``status`` is the solver's word for it."""
 
     def __init__(self, message: str, *, status: str) -> None:
         super().__init__(message)
@@ -92,15 +68,7 @@ class PlanError(DarrmError):
 
 
 class SamplingError(DarrmError):
-    """A black box failed on sampled data; the draw can be replayed.
-
-    Attributes
-    ----------
-    seed
-        Seed of the run.
-    index
-        Index of the draw within the run.
-    """
+    """A black box failed on sampled data: draw ``index`` of a run with ``seed``, which can be replayed."""
 
     def __init__(self, reason: str, *, seed: int, index: int) -> None:
         super().__init__(
@@ -114,14 +82,7 @@ class SamplingError(DarrmError):
 class BudgetExceededError(DarrmError):
     """A charge would pass the budget; nothing was debited.
 
-    Attributes
-    ----------
-    requested
-        The requested queries, in words.
-    remaining
-        The remaining budget, in words.
-    queries_that_fit
-        How many of the queries that were asked for still fit.
+    ``requested`` and ``remaining`` are words; ``queries_that_fit`` is how many of the requested queries still fit.
     """
 
     def __init__(self, message: str, *, requested: str, remaining: str, queries_that_fit: int) -> None:
@@ -132,13 +93,7 @@ class BudgetExceededError(DarrmError):
 
 
 class LedgerError(DarrmError):
-    """A privacy ledger cannot be read or written; nothing was debited by the call that raised it.
-
-    Attributes
-    ----------
-    path
-        The ledger's file.
-    """
+    """The privacy ledger at ``path`` cannot be read or written; the call debited nothing."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"ledger {path!r}: {message}")
@@ -148,14 +103,8 @@ class LedgerError(DarrmError):
 class DeliveryError(DarrmError):
     """An error or interrupt after the debit: the budget is spent, and the message names the place of the labels.
 
-    It also replaces `KeyboardInterrupt`, which would hide the spent budget.
-
-    Attributes
-    ----------
-    path
-        The ledger's file.
-    entry
-        The number of the entry whose labels wait in the ledger, or None.
+    It also replaces `KeyboardInterrupt`, which would hide the spent budget. ``path`` is the ledger's file, ``entry``
+    the number of the entry whose labels wait in it, or None.
     """
 
     def __init__(self, path: str, message: str, *, entry: int | None = None) -> None:
@@ -165,13 +114,7 @@ class DeliveryError(DarrmError):
 
 
 class PrivateFigureError(DarrmError):
-    """A data-dependent privacy cost, which is itself private data, was about to enter a published total.
-
-    Attributes
-    ----------
-    what
-        The charge, in words.
-    """
+    """A data-dependent cost, which is itself private, was about to enter a published total; ``what`` is the charge."""
 
     def __init__(self, what: str, message: str) -> None:
         super().__init__(f"{what}: {message}")

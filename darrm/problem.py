@@ -9,8 +9,7 @@ name                  [D]                meaning
 ``budget``            e^{mε} − 1 + 2δ    the right-hand side of Lemma 3.4
 ====================  =================  ==========================================================================
 
-When voters resample examples per query (`darrm.subsampling`), the target is amplified by the sampling, and proofs are
-about `Problem.conditional_on_inclusion`: the same problem for a person among the examples.
+When voters resample examples per query (`darrm.subsampling`), proofs are about `Problem.conditional_on_inclusion`.
 """
 
 from __future__ import annotations
@@ -181,7 +180,7 @@ class Voters:
     def largest(self, count: int) -> list[tuple[PrivacyParams, int]]:
         """Return the ``count`` largest ε and Δ, paired by rank, each pair with its number of voters.
 
-        Composition depends only on the ε_i and Π(1 − Δ_i), and no ``count`` voters have larger ones.
+        Composition depends on the ε_i and Π(1 − Δ_i) alone, and no ``count`` voters have larger ones.
 
         >>> Voters.of([PrivacyParams("0.2", "0.01"), PrivacyParams(2), PrivacyParams("0.2")]).largest(2)
         [(PrivacyParams(epsilon=2, delta=0.01), 1), (PrivacyParams(epsilon=0.2, delta=0), 1)]

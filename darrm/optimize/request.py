@@ -81,8 +81,8 @@ class Request:
 def in_range(problem: Problem, least: Fraction) -> tuple[Problem, Fraction]:
     """Return a problem in the range of floats, with every ε and δ multiplied by one factor, and the factor.
 
-    As ε decreases, the best law of private voters tends to a limit, because costs and budget stay in proportion. So the
-    law for a larger ε is a good proposal for a smaller one, and its scaled multipliers give a good bound.
+    As ε decreases, costs and budget stay in proportion, so the best law tends to a limit: the law for a larger ε is a
+    good proposal for a smaller one.
     """
     voters, target = problem.voters, problem.target
     privacies = [each for _, each in voters.private_groups] or [target]
@@ -124,7 +124,6 @@ def default_shape(voters: Voters) -> str:
 
 
 def prior_to_optimize(prior: Prior | str | None, objective: str) -> Prior:
-    """Return the prior of the expected error to minimize: the given one, or the surrogate of the paper."""
     checks.one_of(OBJECTIVES, objective=objective)
     believed = Independent(0.5, 1.0) if prior is None else checked(prior)
     if objective != "surrogate":
@@ -137,8 +136,6 @@ def prior_to_optimize(prior: Prior | str | None, objective: str) -> Prior:
 
 def fitting(voters: Voters, classes: int = 2) -> Voters:
     """Return the same voters if all rows can be searched, else with ε and Δ rounded up to as many kinds as fit.
-
-    A guarantee for the rounded voters also holds for the original ones.
 
     >>> from darrm import PrivacyParams
     >>> many = Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 50)])
@@ -163,9 +160,7 @@ def fitting(voters: Voters, classes: int = 2) -> Voters:
 
 
 def least_error(voters: Voters, table: Table, prior: Prior) -> float:
-    """Bound from below the expected error of every monotone γ that is private for ``voters``.
-
-    ``voters`` are the true voters, ``table`` is optimal under ``prior`` for `Voters.rounded`.
+    """Bound from below the expected error of every monotone γ that is private for the true voters.
 
     >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
     >>> from darrm.priors import Dirichlet

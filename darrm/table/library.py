@@ -32,7 +32,7 @@ _SMALLEST_DELTA = 1e-9  # replaces δ = 0 in comparisons on a logarithmic scale
 
 @dataclass(frozen=True)
 class Setting:
-    """A stored setting: K voters, allowance m, the guarantee of each, ``"free"`` or ``"monotone"``."""
+    """A stored setting: K voters, allowance m, the guarantee of each, and the shape."""
 
     K: int
     m: int
@@ -59,9 +59,7 @@ def available_sizes() -> tuple[int, ...]:
 
 
 def available_tables(K: int | None = None) -> tuple[Setting, ...]:
-    """List the settings of the stored tables, for one number of voters or for all of them.
-
-    `TableError` if a file of the package is damaged.
+    """List the settings of the stored tables, for one K or for all; `TableError` if a file of the package is damaged.
 
     >>> str(available_tables(3)[0]), len(available_tables(3))
     ("K = 3, m = 1, each = (0.05, 0), shape = 'free'", 60)

@@ -1,8 +1,7 @@
 """How good a law is under a prior, and the proof that no private law is much better.
 
-A γ is judged by its expected error, a law on histograms by its accuracy. The solver's multipliers prove a
-bound for every private law (`darrm.majority.certify`, `darrm.plurality.accuracy_bound`). Any multipliers give a
-valid bound; good ones give a tight bound. A table stores them, and loading it computes the bound again.
+A γ is judged by its expected error, a law on histograms by its accuracy. Any multipliers give a valid bound for every
+private law (`darrm.majority.certify`, `darrm.plurality.accuracy_bound`). A table stores those of the solver.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ class Solution:
 class Optimality:
     """How good a law is under a prior, and how much better another private law could be.
 
-    It is a claim until `checked` computes it again. If the expected error is sampled, ``value`` and ``bound`` are about
-    the fitted draws, which no file stores, and ``held_out`` is the expected error on other draws.
+    It is a claim until `checked` computes it again. A sampled ``value`` and ``bound`` are about the fitted draws, which
+    no file stores, and ``held_out`` about other draws.
     """
 
     prior: priors.Prior  # of the optimization; a loaded table has a `StoredPrior` for a prior of a user

@@ -1,8 +1,8 @@
 """Proven laws: in memory and on disk.
 
-A `Law` is a proposal, a `Table` a proven law. Only `certify` makes one, loading proves it again from the numbers in the
-file, and a release takes only a table: no path leads from a solver, a file or an array to a release without a proof. If
-voters resample examples, the proof is about `Problem.conditional_on_inclusion`.
+A `Law` is a proposal, a `Table` a proven law. `certify` makes one, loading proves it again, and a release takes only a
+table: no path leads from a solver, a file or an array to a release without a proof. If voters resample examples, the
+proof is about `Problem.conditional_on_inclusion`.
 """
 
 from __future__ import annotations
