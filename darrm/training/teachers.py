@@ -129,32 +129,12 @@ class PredictableNoiseWarning(UserWarning):
 
 
 class Settings(TypedDict, total=False):
-    """Keyword arguments of `Running`, for `train_teachers`."""
+    """Execution of `train_teachers`; only stack size and device may change the last digits of the result."""
 
     jobs: int | None
     stack_size: int | None
     device: str
     progress: bool
-
-
-@dataclass(frozen=True)
-class Running:
-    """Execution settings; only the stack size or the device may change the last digits of the result."""
-
-    jobs: int | None = None  # processes; None takes joblib's configuration (default: one process)
-    stack_size: int | None = None  # teachers per process at once; by default 6 on a CPU and 64 on a GPU
-    device: str = "auto"  # see `choose_device`
-    progress: bool = True  # bars on standard error
-
-    def __post_init__(self) -> None:
-        checks.integer_at_least(1, stack_size=self.stack)
-
-    @property
-    def stack(self) -> int:
-        """Number of teachers per call."""
-        if self.stack_size is not None:
-            return self.stack_size
-        return _CPU_STACK if choose_device(self.device).type == "cpu" else _GPU_STACK
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,10 +190,7 @@ class TeacherEnsemble:
         """
         checks.integer_at_least(1, batch=batch)
         inputs = _inputs(x)
-        stacks = [
-            {name: value[stack] for name, value in self.parameters.items()}
-            for stack in _stacks(self.K, Running(device=device).stack)
-        ]
+        stacks = [{name: value[stack] for name, value in self.parameters.items()} for stack in _stacks(self.K, device)]
         # bind by partial: Dask puts an array argument on one worker, and loses it with that worker
         calls = [
             partial(_answers, self.build, parameters, inputs[start : start + batch], device)
@@ -294,7 +271,11 @@ def train_teachers(
     if not len(inputs) == len(classes) == partition.n:
         found = checks.Found(f"{len(classes)} classes")
         checks.fail("y", found, f"one for each of {partition.n} records, as x ({len(inputs)})")
-    how = Running(**running)
+    unknown = running.keys() - Settings.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"train_teachers() got an unexpected keyword argument {min(unknown)!r}")
+    device = running.get("device", "auto")
+    stacks = _stacks(partition.K, device, running.get("stack_size"))
     seeded, is_private = seed is not None, isinstance(recipe, PrivateSGD)
     outputs = check_fits(built(build), inputs, classes)
     if outputs > _LARGEST_CLASS + 1:
@@ -309,13 +290,13 @@ def train_teachers(
     network = "" if folder is None else network_digest(build)
     joblib = require("joblib")
     calls = []
-    for teachers in (tuple(stack.tolist()) for stack in _stacks(partition.K, how.stack)):
+    for teachers in (tuple(stack.tolist()) for stack in stacks):
         x_of, y_of = (tuple(rows[partition.shard(k)] for k in teachers) for rows in (inputs, classes))
         group = Group(x_of, y_of, teachers, build, recipe, source, network)
         checkpoint = None if folder is None else folder / f"teachers-{teachers[0]}.safetensors"
         task = joblib.delayed(train_group)
-        calls.append(task(group, device=how.device, checkpoint=checkpoint, progress=how.progress))
-    trained = joblib.Parallel(n_jobs=how.jobs)(calls)
+        calls.append(task(group, device=device, checkpoint=checkpoint, progress=running.get("progress", True)))
+    trained = joblib.Parallel(n_jobs=running.get("jobs"))(calls)
     if folder is not None:
         destroy_key(folder / _KEY)
     parameters = {name: np.concatenate([one[name] for one in trained]) for name in trained[0]}
@@ -331,7 +312,10 @@ def _source(seed: int | None, folder: Path | None, *, is_private: bool) -> Rando
     return RandomSource(seed)
 
 
-def _stacks(teachers: int, size: int) -> list[NDArray[np.int64]]:
+def _stacks(teachers: int, device: str, size: int | None = None) -> list[NDArray[np.int64]]:
+    if size is None:
+        size = _CPU_STACK if choose_device(device).type == "cpu" else _GPU_STACK
+    checks.integer_at_least(1, stack_size=size)
     return np.array_split(np.arange(teachers), math.ceil(teachers / size))
 
 
