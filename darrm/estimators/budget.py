@@ -174,8 +174,8 @@ def calibrate_confident(workload: Workload, answers: int) -> LimitedConfident:
     """
     if workload.total.delta == 0.0:
         raise PlanError("Gaussian noise needs delta > 0: pass delta, or aggregator='best'")
-    # checks take a third of the divergence; a check costs about 1/π, an answer 0.65, in units of λ/σ²
-    ratio = math.sqrt(2.0 * workload.queries / math.pi / (0.65 * answers))
+    share = 1.0 / 3.0  # of the divergence for checks; a check costs about 1/π, an answer 0.65, in units of λ/σ²
+    ratio = math.sqrt(1.0 / math.pi * workload.queries * (1.0 - share) / (0.65 * answers * share))
 
     def of_rate(rate: float) -> LimitedConfident:
         least = 0.5  # votes, for discrete noise
