@@ -62,19 +62,9 @@ satisfies
 
     kl(s − δ_m ‖ μ_m) ≤ m·ε/Q        wherever s − δ_m ≥ μ_m, kl being the divergence of two bits.
 
-*Proof.* Fix the histograms. In question q exchange the winner with a class drawn uniformly from those J_q,
-independently for the questions. The votes of m people are enough: each moves t votes from the winner to the other
-class, in every question. So whatever was drawn the law P of the answers has P(S) ≤ c^m·P_0(S) + δ_m for all S, where
-P_0 is the law at the fixed histograms, and some law P' ≤ c^m·P_0 has total variation at most δ_m from P. Under P_0 the
-answers do not depend on the draw: question q is right with probability at most 1/J_q, independently of the others. Let
-X be the number of right answers. The joint laws of draw and answers have a divergence of at most m·ε, so for every λ >
-0, by Donsker and Varadhan,
-
-    λ·E_{P'} X ≤ m·ε + Σ_q log(1 + (e^λ − 1)/J_q) ≤ m·ε + Q·log(1 + (e^λ − 1)·mean(1/J_q)),
-
-the logarithm being concave; for the same reason μ_m may take the place of the mean once the histograms are drawn. The
-smallest right side over λ, divided by λ·Q, is the largest s' with kl(s' ‖ μ_m) ≤ m·ε/Q, and s ≤ s' + δ_m. ∎ δ_m makes
-the theorem empty beyond log(1/δ)/ε people: for large budgets and many voters it is loose.
+*Proof* in docs/theory/plurality.md: m people suffice to exchange the winner with a class drawn from those J in all
+questions, and a guess that does not depend on the draw is right with probability 1/J. ∎ δ_m makes the theorem empty
+beyond log(1/δ)/ε people: for large budgets and many voters it is loose.
 """
 
 from __future__ import annotations
