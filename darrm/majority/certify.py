@@ -266,14 +266,7 @@ def _all_zeros_moved(level: _Level, delta: arb) -> _Level:
 def lower_bound(problem: Problem, weights: Array, shape: str, multipliers: Sequence[Multiplier]) -> float:
     """Compute a float that is at most (1), or (2) for the shape ``"monotone"``, and at least 0.
 
-    ``weights`` are w_l for l = ⌊K/2⌋ + 1 … K, and ``multipliers`` pairs of y ≥ 0 and a row of the full set. For K = 1
-    and m = 1 every γ is private:
-
-    >>> import numpy as np
-    >>> from darrm import PrivacyParams
-    >>> problem = Problem.from_allowance(Voters(1, PrivacyParams("1e-6")), 1)
-    >>> lower_bound(problem, np.ones(1), "free", [])
-    0.0
+    ``weights`` are w_l for l = ⌊K/2⌋ + 1 … K, and ``multipliers`` pairs of y ≥ 0 and a row of the full set.
     """
     voters, K = problem.voters, problem.voters.K
     ratio = ratio_of(problem.target.exact_epsilon).ball

@@ -102,11 +102,7 @@ def best_for_non_private_voters(problem: Problem) -> NoiseFunction:
 
 
 def bernoulli_divergence(order: float, x: float, y: float) -> float:
-    """Compute D_α(Bern(x) ‖ Bern(y)) for α > 1 and x, y in (0, 1).
-
-    >>> round(bernoulli_divergence(2.0, 0.75, 0.25), 12) == round(math.log(0.75**2 / 0.25 + 0.25**2 / 0.75), 12)
-    True
-    """
+    """Compute D_α(Bern(x) ‖ Bern(y)) for α > 1 and x, y in (0, 1)."""
     one = order * math.log(x) - (order - 1.0) * math.log(y)
     zero = order * math.log1p(-x) - (order - 1.0) * math.log1p(-y)
     high, low = max(one, zero), min(one, zero)
@@ -117,9 +113,6 @@ def best_under_renyi(K: int, order: float, budget: float, rate: float = 1.0) -> 
     """Compute γ(l) = 2h(l) − 1 for D_α ≤ ρ, in floats; its divergence is to be bounded by `renyi_divergences`.
 
     ``order`` is α > 1, ``budget`` ρ > 0, and ``rate`` q in (0, 1]. `ValueError` if one lies outside its range.
-
-    >>> best_under_renyi(5, 4.0, 0.2).half.round(4)
-    array([0.1733, 0.4645, 0.6872])
     """
     checks.integer_at_least(1, K=K)
     checks.positive(budget=budget)
@@ -173,12 +166,6 @@ def optimize_under_renyi(
     ``order`` is α > 1 and ``budget`` ρ > 0; the prior has a linear expected error; else `ValueError`. The solve stops
     once its bound exceeds ``to_beat``, with a γ that need not stay within the budget. ``start`` is a coarser solution
     of the same problem, whose half-planes are taken over.
-
-    >>> from darrm.priors import Dirichlet
-    >>> from darrm import PrivacyParams, Voters
-    >>> voters = Voters(5, PrivacyParams("inf"), overlap=1)
-    >>> optimize_under_renyi(voters, Dirichlet(), 4.0, 0.2).gamma.half.round(4)
-    array([0.1733, 0.4645, 0.6872])
     """
     checks.positive(budget=budget)
     if not order > 1.0:

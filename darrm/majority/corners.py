@@ -275,10 +275,6 @@ def full_set_size(voters: Voters) -> int:
 
     With overlap t, j ≤ t voters are not at (0,0) or (1,1): Σ_j C(j+k−1, k−1)·(K−j+1) with k = 6 or 2 other corners.
     Where voters differ, multisets are counted group by group.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> full_set_size(Voters(41, PrivacyParams(0.1, 1e-5)))
-    73629072
     """
     return placements(voters, [6 if each.exact_delta > 0 else 2 for _, each in voters.groups])
 
@@ -293,12 +289,7 @@ def placements(voters: Voters, places: Sequence[int]) -> int:
 
 
 def touched_together(voters: Voters, ways: Sequence[Sequence[int]]) -> list[int]:
-    """Count the ways in which 0, 1, … and at most t voters are touched, from those of every group alone.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> touched_together(Voters(3, PrivacyParams(0.1), overlap=2), [[1, 2], [1, 5, 7]])
-    [1, 7, 17]
-    """
+    """Count the ways in which 0, 1, … and at most t voters are touched, from those of every group alone."""
     total = [1]
     for own in ways:
         sums = range(min(voters.reached, len(total) + len(own) - 2) + 1)

@@ -259,14 +259,7 @@ def _divergences_of_groups(voters: Voters, gamma: NoiseFunction, orders: Array) 
 
 
 def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float:
-    """Bound the worst hockey-stick divergence between neighbors at one ε, rounded up.
-
-    Without noise one voter is as private as the voter itself:
-
-    >>> from darrm import NoiseFunction, PrivacyParams, Voters
-    >>> round(divergence(Voters(1, PrivacyParams("0.1", "1e-5")), NoiseFunction(1, [1.0]), Fraction(1, 10)), 12)
-    1e-05
-    """
+    """Bound the worst hockey-stick divergence between neighbors at one ε, rounded up."""
     if voters.sampled is None:
         return _divergences(voters, gamma, [epsilon])[0]
     certain = voters.sampled.conditional_on_inclusion(PrivacyParams(epsilon)).exact_epsilon
@@ -294,12 +287,6 @@ def privacy_profile(problem: Problem, gamma: NoiseFunction, *, points: int = _PO
     """Tabulate the exact privacy profile on an even grid from 0 to twice the target's ε, rounded up to 1e-12.
 
     The number of points is odd and at least 3, so that the target's ε is one of them.
-
-    >>> from darrm import Problem, NoiseFunction, PrivacyParams, Voters
-    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
-    >>> profile = privacy_profile(problem, NoiseFunction(3, [1.0, 1.0]), points=5)
-    >>> [round(delta, 5) for delta in profile.deltas]
-    [0.07488, 0.01344, 0.0, 0.0, 0.0]
     """
     checks.integer_at_least(3, points=points)
     if points % 2 == 0:

@@ -287,10 +287,6 @@ def differences(probabilities: Array) -> Array:
     """Compute d_l = α_l − α_{K−l} for l > K/2, for every row of probabilities: shape (T, K) → (T, K − ⌊K/2⌋).
 
     `ValueError` unless the array is two-dimensional and all values are probabilities.
-
-    >>> differences(np.array([[1.0, 1.0, 1.0], [0.5, 0.5, 0.5]]))
-    array([[0., 1.],
-           [0., 0.]])
     """
     values = np.asarray(probabilities, dtype=np.float64)
     if values.ndim != 2 or 0 in values.shape:

@@ -209,11 +209,7 @@ def _certified(problem: Problem, K: int, sums: tuple[float, float], scale: float
 
 
 def number_of_rows(K: int) -> int:
-    """Count (n_a, n_b, M, S): s pairs with n_a + n_b = s, and of the others' K − s votes M and S, or none.
-
-    >>> number_of_rows(2), sum(group.largest.size for group in OpenRows(np.zeros((3, 3)), 1.0).groups())
-    (3, 3)
-    """
+    """Count (n_a, n_b, M, S): s pairs with n_a + n_b = s, and of the others' K − s votes M and S, or none."""
     others = [1] + [1 + sum(left - 2 * second + 1 for second in range(1, left // 2 + 1)) for left in range(1, K)]
     return sum(moved * others[K - moved] for moved in range(1, K + 1))
 

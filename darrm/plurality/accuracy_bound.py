@@ -210,16 +210,7 @@ def most_of_one_string(problem: Problem) -> list[arb]:
 
 
 def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier]) -> float:
-    """Compute a float that is at least (1), and at most 1; for many voters' strings, of π.
-
-    Without multipliers nothing is known but that:
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> from darrm.priors import Dirichlet
-    >>> problem = Problem(Voters(3, PrivacyParams("inf"), overlap=1), PrivacyParams(1), 3)
-    >>> round(upper_bound(problem, Dirichlet(), []), 12)
-    1.0
-    """
+    """Compute a float that is at least (1), and at most 1; for many voters' strings, of π."""
     if is_open(problem.classes) and not multipliers:
         most = zip(
             most_of_one_string(problem), np.sum(np.tril(strings_of(prior, problem.voters.K)), axis=1), strict=True

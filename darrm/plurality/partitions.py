@@ -61,13 +61,7 @@ class Pairs:
         return np.flatnonzero(np.diff(self.pair, prepend=-1))
 
     def sides(self, each: Array, absent: float = 0.0) -> tuple[Array, Array]:
-        """Return the value of one class on both sides of every term; ``absent`` if n' has no such class.
-
-        >>> from darrm.problem import OPEN
-        >>> pairs = partitions_of(1, OPEN).pairs(1)  # the only voter's string, without votes in n'; and no answer
-        >>> [side.tolist() for side in pairs.sides(np.array([0.25, 0.75]))]
-        [[0.25, 0.75], [0.0, 0.75]]
-        """
+        """Return the value of one class on both sides of every term; ``absent`` if n' has no such class."""
         return each[self.before], np.where(self.after == ABSENT, absent, each[self.after])
 
 
@@ -174,10 +168,6 @@ class Partitions:
         """Compute the probability of every partition under a prior.
 
         `ValueError` if the prior only samples, or its probabilities do not add up to 1.
-
-        >>> from darrm.priors import Dirichlet
-        >>> partitions_of(2, 3).probabilities(Dirichlet()).round(6)
-        array([0.5, 0.5])
         """
         if not hasattr(prior, "log_probabilities"):
             checks.fail("prior", prior, "a Prior", "say Dirichlet(concentration)")
@@ -245,13 +235,7 @@ class OpenPartitions(Partitions):
         return 1
 
     def probabilities(self, prior: Prior) -> Array:
-        """Compute the probability of every partition under a prior; errors as for listed classes.
-
-        >>> from darrm.priors import Ewens
-        >>> from darrm.problem import OPEN
-        >>> partitions_of(2, OPEN).probabilities(Ewens(3)).round(6)
-        array([0.25, 0.75])
-        """
+        """Compute the probability of every partition under a prior; errors as for listed classes."""
         return checked_law(np.exp(prior.log_of_partitions([part[:-1] for part in self.parts])))
 
     def neighbors(self, place: int, reached: int) -> list[Histogram]:
@@ -283,11 +267,7 @@ def checked_law(probabilities: Array) -> Array:
 
 
 def number_of_partitions(K: int, classes: int) -> int:
-    """Count the partitions of K votes into at most C parts.
-
-    >>> number_of_partitions(4, 2), number_of_partitions(20, 10)
-    (3, 530)
-    """
+    """Count the partitions of K votes into at most C parts."""
     # those into parts of at most C are as many; a part of size s may be used again and again
     counts = [1] + [0] * K
     for size in range(1, min(classes, K) + 1):

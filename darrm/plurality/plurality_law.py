@@ -103,13 +103,7 @@ class PluralityLaw:
         return checks.fail("prior", prior, "asked for the share of right labels", "a γ has an expected error")
 
     def share_right(self, prior: Prior | str) -> float:
-        """Compute the probability that the answer is one of the classes with the most votes.
-
-        >>> from darrm.priors import Dirichlet
-        >>> law = PluralityLaw.of_probabilities(3, 2, [1.0, 0.0, 2 / 3, 1 / 3])
-        >>> round(law.share_right(Dirichlet()), 12)  # (1 + 2/3)/2
-        0.833333333333
-        """
+        """Compute the probability that the answer is one of the classes with the most votes."""
         top = self.weights[self.partitions.starts] / float(ONE)
         believed = self.partitions.probabilities(checked(prior, self.classes))
         return min(1.0, float(believed @ top))  # rounded probabilities may exceed 1
@@ -154,11 +148,7 @@ def random_law(K: int, classes: int) -> PluralityLaw:
 
 
 def true_plurality(K: int, classes: int, seen: int | None = None) -> PluralityLaw:
-    """Return the plurality of ``seen`` votes drawn without replacement, of all K if None, ties at random.
-
-    >>> true_plurality(3, 2, seen=1).probabilities([[2, 1]]).round(6)
-    array([[0.666667, 0.333333]])
-    """
+    """Return the plurality of ``seen`` votes drawn without replacement, of all K if None, ties at random."""
     partitions = partitions_of(K, classes)
     sample = histograms_of(K if seen is None else seen, classes).counts
     leads = sample == sample.max(axis=1, keepdims=True)

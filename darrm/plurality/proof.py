@@ -72,12 +72,7 @@ def pairs_of(problem: Problem) -> Pairs:
 
 
 def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fraction:
-    """Bound the left side of (1) from above for all pairs; tight but for the rounding of e^ε.
-
-    >>> voter = PluralityLaw.of_probabilities(1, 3, [1.0, 0.0])  # the only vote
-    >>> largest_excess(voter, partitions_of(1, 3).pairs(1), Fraction(1))
-    Fraction(1, 1)
-    """
+    """Bound the left side of (1) from above for all pairs; tight but for the rounding of e^ε."""
     sizes = law.partitions.sizes.tolist()
     bits = precision_for(epsilon)
     common, ratio = math.lcm(*set(sizes)), whole_below(ratio_of(epsilon).ball, bits)
@@ -191,13 +186,7 @@ def mix_and_prove(problem: Problem, law: PluralityLaw) -> tuple[PluralityLaw, Ce
 def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCurve:
     """Compute the largest Rényi divergence of all pairs at every order, rounded up; ∞ where an answer can vanish.
 
-    With a ``rate`` below 1 a person is included in each query with that probability, independently. A voter who answers
-    truly with probability 3/4, and each of two other ways with 1/8:
-
-    >>> law = PluralityLaw.of_probabilities(1, 3, [0.75, 0.125])
-    >>> curve = curve_of_law(law, 1)
-    >>> float(curve.values[curve.orders == 2.0].round(6)[0]), round(float(np.log(6**2 / 8 + 1 / 6 / 8 + 1 / 8)), 6)
-    (1.535971, 1.535971)
+    With a ``rate`` below 1 a person is included in each query with that probability, independently.
     """
     pairs = partitions_of(law.K, law.classes).pairs(reached)
     with np.errstate(divide="ignore"):
@@ -237,14 +226,7 @@ def _by_pair(pairs: Pairs, values: Array, padding: float = 0.0) -> Array:
 
 
 def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
-    """Compute the same for private voters, over all rows; None with Δ > 0, or for many rows.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> voter = Problem(Voters(1, PrivacyParams(1)), PrivacyParams(1), 3)
-    >>> curve = curve_of_answers(voter, PluralityLaw.of_probabilities(1, 3, [1.0, 0.0]))
-    >>> bool(np.allclose(curve.values, RenyiCurve.of_pure(1.0).values))
-    True
-    """
+    """Compute the same for private voters, over all rows; None with Δ > 0, or for many rows."""
     K, C = problem.voters.K, problem.classes
     corners = voter_corners.CornerSet(problem.voters, C, 1)
     if corners.voters_fail or voter_corners.number_of_rows(problem.voters, C) > _MOST_ROWS_OF_CURVE:
@@ -272,13 +254,7 @@ def _curve(sums: Callable[[Array], Array], error: float) -> RenyiCurve:
 
 
 def profile_of_law(law: PluralityLaw, reached: int) -> PrivacyProfile | None:
-    """Compute the privacy profile at all its corners, rounded up; None if it bounds nothing, δ = 1.
-
-    >>> law = PluralityLaw.of_probabilities(1, 3, [0.75, 0.125])
-    >>> profile = profile_of_law(law, 1)
-    >>> round(profile.deltas[0], 9), round(float(np.exp(profile.epsilons[-1])), 9)
-    (0.625, 6.0)
-    """
+    """Compute the privacy profile at all its corners, rounded up; None if it bounds nothing, δ = 1."""
     pairs = partitions_of(law.K, law.classes).pairs(reached)
     before, after = (_by_pair(pairs, pairs.classes * side) for side in pairs.sides(law.each))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -295,17 +271,7 @@ def are_few(problem: Problem) -> bool:
 
 
 def profile_of_answers(problem: Problem, law: PluralityLaw) -> PrivacyProfile | None:
-    """Compute the privacy profile of private voters at its corners, rounded up; None if it bounds nothing, δ = 1.
-
-    The profile of one voter that is returned as it is:
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> profile = profile_of_answers(
-    ...     Problem(Voters(1, PrivacyParams(1)), PrivacyParams(1), 3), PluralityLaw.of_probabilities(1, 3, [1.0, 0.0])
-    ... )
-    >>> round(profile.deltas[0], 9), round(profile.epsilons[-1], 9)  # tanh(1/2)
-    (0.462117157, 1.0)
-    """
+    """Compute the privacy profile of private voters at its corners, rounded up; None if it bounds nothing, δ = 1."""
     highest, slopes = [np.zeros(1)], [np.zeros(1)]
     largest = certain = 0.0
     for block in voter_corners.row_blocks(problem, law.each, range(1, problem.classes)):

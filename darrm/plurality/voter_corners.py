@@ -339,13 +339,7 @@ def sets_of_answers(problem: Problem) -> range:
 
 
 def largest_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, str]:
-    """Bound E_p[h_S] − e^ε E_{p'}[h_S] from above for all rows, at least 0; return how, too.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> voter = Problem(Voters(1, PrivacyParams(1)), PrivacyParams(1), 3)
-    >>> bool(largest_excess(voter, PluralityLaw.of_probabilities(1, 3, [1.0, 0.0]))[0] < 1e-16)  # the only vote
-    True
-    """
+    """Bound E_p[h_S] − e^ε E_{p'}[h_S] from above for all rows, at least 0; return how, too."""
     are_listed = can_be_looked_at(problem.voters, problem.classes)
     if are_listed and are_whole(problem):
         return max(Fraction(0), *(cost for _, cost in _whole_costs(problem, law))), WHOLE_NUMBERS
@@ -401,12 +395,7 @@ def share_for(problem: Problem, answers: int, cost: float) -> float:
 
 
 def number_of_rows(voters: Voters, classes: int) -> int:
-    """Count the multisets of movers, with the histograms of the others: the rows of all movers.
-
-    >>> from darrm import PrivacyParams
-    >>> number_of_rows(Voters(11, PrivacyParams(0.1)), 3)
-    75582
-    """
+    """Count the multisets of movers, with the histograms of the others: the rows of all movers."""
     types = classes * (classes - 1)
     own = [
         [math.comb(moving + types - 1, types - 1) for moving in range(min(count, voters.reached) + 1)]
