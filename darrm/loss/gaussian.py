@@ -137,20 +137,18 @@ def concentrated_sigma(target: PrivacyPair) -> Calibration:
     checks.positive(delta=target.delta, advice="the Gaussian mechanism needs delta > 0; Laplace does without")
     log_delta = math.log(target.delta) - _LOG_MARGIN
     epsilon = math.nextafter(target.epsilon, 0.0)
+    less_one = _ORDERS_LESS_ONE
+    alpha = 1.0 + less_one
+    log_share = alpha * np.log(less_one / alpha) - np.log(less_one)  # log of (1 − 1/α)^α/(α − 1)
+
+    def reaches(rho: float) -> bool:
+        return float(np.min(less_one * (alpha * rho - epsilon) + log_share)) <= log_delta
+
     # ρ-concentrated DP with ρ ≥ ε does not give ε at any δ of use
-    rho = bisect_safe(lambda trial: _concentrated_log_delta(trial, epsilon) <= log_delta, 0.0, epsilon, steps=60)
+    rho = bisect_safe(reaches, 0.0, epsilon, steps=60)
     if rho == 0.0:
         checks.fail("delta", target.delta, "larger for this epsilon", "no Gaussian noise of practical size reaches it")
     return Calibration("sigma", 1.0 / math.sqrt(2.0 * rho), target, "concentrated differential privacy", {"rho": rho})
-
-
-def _concentrated_log_delta(rho: float, epsilon: float) -> float:
-    """Bound log δ at ε for ρ-concentrated DP by the best order of a grid [CKS20]."""
-    less_one = _ORDERS_LESS_ONE
-    alpha = 1.0 + less_one
-    # log(1 − 1/α) = log(less_one/α)
-    bounds = less_one * (alpha * rho - epsilon) - np.log(less_one) + alpha * np.log(less_one / alpha)
-    return float(np.min(bounds))
 
 
 def _positive(pair: PrivacyPair) -> PrivacyParams:

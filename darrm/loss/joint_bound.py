@@ -86,7 +86,8 @@ def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = F
     >>> round(release.epsilon, 2), release.delta
     (1.0, 0.0)
     """
-    steps, models = _steps(voters, one_by_one=one_by_one)
+    steps = voters.reached if one_by_one else 1
+    models = _Models.of(voters, voters.reached // steps)
     x = whole.epsilon / steps
     if models_delta(voters, voters.reached, whole.epsilon) <= whole.delta:
         return None
@@ -109,7 +110,8 @@ def smallest_whole(
     0.434
     """
     checks.probability_below_one(delta=delta)
-    steps, models = _steps(voters, one_by_one=one_by_one)
+    steps = voters.reached if one_by_one else 1
+    models = _Models.of(voters, voters.reached // steps)
     forbidden, allowed, x = 0.0, math.inf, 0.0  # of one step; the result was tried
     halved = math.inf  # the interval has to be this small, else it is bisected
     for _ in range(_ROUNDS):
@@ -137,11 +139,6 @@ def smallest_whole(
             x = 0.5 * (forbidden + allowed)
         halved = 0.5 * width
     return steps * allowed * (1.0 + _ROUNDING)
-
-
-def _steps(voters: Voters, *, one_by_one: bool) -> tuple[int, _Models]:
-    steps, count = (voters.reached, 1) if one_by_one else (1, voters.reached)
-    return steps, _Models.of(voters, count)
 
 
 def _epsilon_for_release(models: _Models, x: float) -> float:

@@ -54,8 +54,8 @@ class PrivacyCost:
         Whether the cost was computed from private data, and so is no guarantee: `PrivacyAccountant.add` needs
         ``consent``, and a ledger keeps it only after publication.
     failure_probability
-        Of a data-dependent cost published with noise: the largest probability that the figure is too small, 1 if unknown;
-        None if it was not published and is private data itself.
+        Of a data-dependent cost published with noise: the largest probability that the figure is too small, 1 if
+        unknown; None if it was not published and is private data itself.
     consent
         `PRIVATE_TOTAL`, or `ESTIMATED_TOTAL` for a published figure, from the caller who adds a data-dependent cost.
     voters
@@ -63,7 +63,7 @@ class PrivacyCost:
     reached
         The largest number of voters that a person may influence: that of ``voters`` if given; None if unknown.
     for_plain_voters
-        The same query for non-private voters, one cost for each overlap: the basis of several answers of private models.
+        The same query for non-private voters, for each overlap: the basis of several answers of private models.
     sample
         The voters that each label samples, if few: another bound on several answers of private models.
     non_composable
@@ -73,9 +73,9 @@ class PrivacyCost:
     table
         The digest of the proven table or of a mechanism's file; empty without one.
     sampling
-        The subsampling of a person's examples, if voters resample them for each query: that of ``voters`` if given. Such
-        costs are about other neighbors and never added to others. ``Subsampling.of(1)`` is for costs about adding or
-        removing a person, None for neighbors that change one person's answers.
+        The subsampling of a person's examples, if voters resample them for each query: that of ``voters`` if given.
+        Such costs are about other neighbors and never added to others. ``Subsampling.of(1)`` is for costs about adding
+        or removing a person, None for neighbors that change one person's answers.
     vanishing
         A bound on the probability that a label is a string that only one of two neighboring data sets contains
         (`darrm.noisy_max.noisy_maximum`), taken from δ; the other descriptions cover the rest.

@@ -26,7 +26,7 @@ class PrivacyProfile:
     deltas
         As many, non-increasing, in [0, 1].
     reverse
-        As many, non-increasing, at most ``deltas``: bounds with the data sets exchanged; None if ``deltas`` covers both.
+        As many, non-increasing, at most ``deltas``: bounds for exchanged data sets; None if ``deltas`` covers both.
 
     Raises
     ------
@@ -67,7 +67,7 @@ class PrivacyProfile:
 
     @classmethod
     def of_pair(cls, params: PrivacyParams) -> PrivacyProfile:
-        """Return the profile of the worst (ε, δ)-private mechanism: randomized response that reveals all at times (δ)."""
+        """Return the profile of the worst (ε, δ)-private mechanism: it reveals all with probability δ."""
         epsilon, delta = params.epsilon, params.delta
         if epsilon == 0.0:
             return cls((0.0,), (delta,))

@@ -196,7 +196,7 @@ class RenyiCurve:
     def convert(self, delta: float, *, conversion: str = "tight") -> RenyiConversion:
         """Convert to (ε, δ) at the order with the smallest ε, for δ in (0, 1).
 
-        ``conversion`` is ``"tight"`` [CKS20, Proposition 12] or ``"classic"`` [M17, Proposition 3], which is [P, Theorem 5].
+        ``conversion`` is ``"tight"`` [CKS20, Proposition 12] or ``"classic"`` [M17, Proposition 3], that of [P].
         `RenyiGridWarning` if the best order is the first or the last of the grid.
         """
         best = self.best(delta, conversion=conversion)

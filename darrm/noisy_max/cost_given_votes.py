@@ -71,7 +71,6 @@ class LabelCosts:
 
 
 def exactly_charged(noise: object) -> bool:
-    """Return whether `label_costs` supports this noise."""
     return isinstance(noise, DiscreteGaussian | DiscreteLaplace) and noise.deviation <= WIDEST
 
 
@@ -170,7 +169,6 @@ class _Tables:
         return table[gap + 2 : gap + 2 * self.reach + 3].reshape(-1)
 
     def event_sums(self, orders: Array) -> Array | None:
-        """Return the tables of `NoiseDifference.log_sums` for Gaussian noise: (L, …)."""
         law = self.difference
         return None if law is None else np.array([law.log_sums(float(order), 1) for order in orders])
 
@@ -221,13 +219,11 @@ class _Histogram:
 
     @property
     def missed(self) -> float:
-        """Bound the probability that the label is not the likeliest class."""
         law = np.exp(self.before)
         others = float(law[:-1] @ self.counts[:-1] + law[-1] * (self.counts[-1] - 1.0))
         return min(max(others * (1.0 + self.error) + math.exp(self.log_far_mass), LEAST_MISSED), 1.0)
 
     def pairs(self) -> NDArray[np.bool_]:
-        """Return which moves exist: (losers, gainers)."""
         exist = np.ones((self.groups + 1, self.groups + 1), dtype=bool)
         exist[:-1, :-1][np.diag_indices(self.groups)] = self.counts > 1.0
         exist[:-1][~self.voted] = False
@@ -317,7 +313,6 @@ def _histogram(tables: _Tables, row: Integers) -> _Histogram:
 
 
 def _skipped(noise: IntegerNoise, likely: Array, orders: Array, known: Array) -> NDArray[np.bool_]:
-    """Return which moves cost at most the known costs at every order, by the probability that a or b wins."""
     skipped = np.ones(likely.shape, dtype=bool)
     for order, cost in zip(orders.tolist(), known.tolist(), strict=True):
         excess = np.interp(likely, *others_majorant(noise, order))

@@ -65,20 +65,11 @@ _LOG_STEP, _DEVIATION_STEP = 1.08, 0.12  # between computed orders: chords cost 
 def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes: int | None = None) -> RenyiCurve:
     """Bound the Rényi divergence of the label of a noisy maximum, for any number of classes and voters, any tie rule.
 
-    Parameters
-    ----------
-    noise
-        Log-concave, with tails as `label_supremum` requires; independent for each class.
-    moved
-        How many votes one person may move, at least 1.
-    rate
-        The probability that they move, below 1 for voters that resample examples (`darrm.subsampling`, Poisson);
-        ignored for several votes.
-    votes
-        How many votes there are, used with a ``rate`` only: for narrow noise larger leads would cost most.
+    The noise is independent for each class and log-concave, with tails as `label_supremum` requires. One person moves
+    ``moved`` ≥ 1 votes, with probability ``rate``: below 1 for voters that resample examples (Poisson), ignored for
+    several votes. ``votes`` is how many votes there are, used with a ``rate`` only: for narrow noise larger leads would
+    cost most.
 
-    Examples
-    --------
     At order 8 the noisy counts of GNMax with σ = 40 cost 8/1600 = 0.005, the label 0.003204:
 
     >>> curve = label_curve(DiscreteGaussian(40.0))
@@ -98,7 +89,6 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes
 
 
 def is_exact_of_two(noise: IntegerNoise, K: int) -> bool:
-    """Return whether `label_of_two` takes less than seconds."""
     return K + _FAR * noise.deviation <= _MOST_POINTS
 
 
@@ -202,7 +192,6 @@ def counts_curve(noise: IntegerNoise, moved: int = 1) -> RenyiCurve:
 
 
 def largest_order(deviation: float) -> float:
-    """Return the largest order at which labels are computed."""
     return _ORDERS_PER_DEVIATION * deviation + 2.0
 
 

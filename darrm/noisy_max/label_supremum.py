@@ -82,7 +82,6 @@ class TwoClasses:
         self.rounding = float(self.support.size * 2.0**-53 + 1e-12)
 
     def log_masses(self, points: Integers) -> Array:
-        """Log Pr[X = x] elementwise."""
         return np.asarray(self.noise.log_weights(points) - self._log_total)
 
     def log_G(self, points: Integers) -> Array:
@@ -94,7 +93,6 @@ class TwoClasses:
         return np.asarray(self._logs_above[np.clip(-points - self.support[0] + 1, 0, self.support.size + 1)])
 
     def log_S(self, i: Integers, j: Integers) -> Array:
-        """Log S(i, j) elementwise, a block of diagonals at a time."""
         size = self.support.size
         least, most = min(int(np.min(i - j)), 0), max(int(np.max(i - j)), 0)
         met = np.bincount(i - j - least) > 0
@@ -158,22 +156,18 @@ class Renyi(Measure):
         self.orders, self.deviation, self.size = orders, deviation, orders.size
 
     def penalty(self, losses: Array, index: int) -> Array:
-        """Compute φ(L)."""
         order = self.orders[index]
         return np.asarray(np.expm1(order * losses) - order * np.expm1(np.minimum(losses, _LARGEST_LOG / order)))
 
     def log_most(self, losses: Array, index: int) -> Array:
-        """Bound log φ(L)."""
         return np.asarray(self.orders[index] * losses)
 
     def enough(self, values: Array) -> Array:
-        """Allow the tolerance."""
         # large orders need more blocks, and matter for few answers only, for which the profile is the better bound
         tolerance = TOLERANCE * np.maximum(1.0, self.orders / (2.0 * self.deviation)) ** 2
         return np.asarray(np.expm1((1.0 + tolerance) * np.log1p(values)))
 
     def outside(self, laws: TwoClasses, bits: Array) -> Array:
-        """Bound it by the tails of the noise."""
         right, left = _tail(laws, self.orders, +1), _tail(laws, self.orders, -1)
         gamma = 1.0 + bits
         with np.errstate(over="ignore", invalid="ignore"):
@@ -195,18 +189,15 @@ class SubsampledRenyi(Measure):
         self.orders, self.deviation, self.rate, self.size = orders, deviation, rate, 2 * orders.size
 
     def penalty(self, losses: Array, index: int) -> Array:
-        """Compute φ(L)."""
         side, place = divmod(index, self.orders.size)
         return subsampled_penalties(np.minimum(losses, _LARGEST_LOG), self.orders[place], self.rate)[side]
 
     def log_most(self, losses: Array, index: int) -> Array:
-        """Bound log φ(L)."""
         side, place = divmod(index, self.orders.size)
         order, log_t = self.orders[place], losses + np.log(self.rate)  # t = q(e^L − 1) ≤ qe^L; penalty ≤ (1 + t)^α
         return np.asarray(np.log(order) + log_t if side else order * np.logaddexp(0.0, log_t))
 
     def outside(self, laws: TwoClasses, bits: Array) -> Array:
-        """Bound it as the class says."""
         always = Renyi(self.orders, self.deviation)
         halves, mass = 2.0 ** (self.orders - 1.0), np.exp(-laws.tiny + 2.0)
         share = np.minimum(self.rate, halves * self.rate**self.orders)
@@ -224,12 +215,10 @@ class HockeyStick(Measure):
         self.epsilons, self.size = epsilons, epsilons.size
 
     def penalty(self, losses: Array, index: int) -> Array:
-        """Compute φ(L)."""
         epsilon = self.epsilons[index]
         return np.asarray(np.exp(epsilon) * np.expm1(np.clip(losses - epsilon, 0.0, _LARGEST_LOG - epsilon)))
 
     def enough(self, values: Array) -> Array:
-        """Allow the tolerance."""
         return (1.0 + DELTA_TOLERANCE) * values
 
     def outside(self, _laws: TwoClasses, _bits: Array) -> Array:
@@ -385,7 +374,6 @@ def _finish_blocks(blocks: _Blocks, measure: Measure, active: NDArray[np.bool_],
 
 
 def _affordable(laws: TwoClasses, measure: Measure, diagonals: Integers, active: NDArray[np.bool_]) -> bool:
-    """Return whether halving the active blocks stays within the limits on blocks and on diagonals."""
     blocks, met = int(np.count_nonzero(active)), int(np.unique(diagonals[active]).size)
     return 4 * blocks <= _MOST_BLOCKS and 8 * met * laws.support.size <= measure.most_summed
 

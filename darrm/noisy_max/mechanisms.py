@@ -45,7 +45,6 @@ Draw = Callable[[int], NDArray[np.int64] | NDArray[np.float64]]
 
 
 def check_reached(reached: int) -> None:
-    """Raise `ValueError` unless one person may move this many votes."""
     checks.integer_at_least(1, most=MOST_VOTERS, reached=reached, advice="how many votes one person may move")
 
 
@@ -85,17 +84,15 @@ class NoisyMax(LabelMechanism):
 
     @property
     def law(self) -> IntegerNoise:
-        """The whole-number noise of each count."""
         raise NotImplementedError
 
     @property
     def words(self) -> str:
-        """The name and parameters, for reports."""
+        """Name and parameters, for reports."""
         raise NotImplementedError
 
     @property
     def is_continuous(self) -> bool:
-        """Whether the noise is continuous."""
         return self.noise == "continuous"
 
     @property
@@ -108,7 +105,6 @@ class NoisyMax(LabelMechanism):
         return curve(self.law, moved=self.reached)
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, for any votes."""
         profile = None if self.is_continuous else label_profile(self.law, moved=self.reached)
         return PrivacyCost(self.words, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
 
@@ -128,7 +124,6 @@ class NoisyMax(LabelMechanism):
         return noisy_argmax(votes.counts, self.draw(rng), rng)
 
     def draw(self, rng: np.random.Generator | None) -> Draw:
-        """Return a function that draws a number of noises, from the operating system unless ``rng`` is given."""
         return noise_draws(self.law, rng, continuous=self.is_continuous)
 
 
@@ -154,12 +149,10 @@ class GNMax(NoisyMax):
 
     @property
     def law(self) -> DiscreteGaussian:
-        """The discrete noise of each count."""
         return DiscreteGaussian(self.sigma)
 
     @property
     def words(self) -> str:
-        """Its name and σ."""
         return f"GNMax(sigma={self.sigma:g})"
 
 
@@ -183,18 +176,16 @@ class LNMax(NoisyMax):
         checks.one_of(NOISES, noise=self.noise)
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, for any votes: (2γt, 0) each, and the cost of the label."""
+        """Return the cost of ``queries`` answers: (2γt, 0) each, and the cost of the label."""
         pure = PrivacyParams(2 * self.reached * exact_number("gamma", self.gamma), 0)
         return replace(super().privacy_cost(queries), guarantee=pure)
 
     @property
     def law(self) -> DiscreteLaplace:
-        """The discrete noise of each count."""
         return DiscreteLaplace(self.gamma)
 
     @property
     def words(self) -> str:
-        """Its name and γ."""
         return f"LNMax(gamma={self.gamma:g})"
 
 
@@ -218,12 +209,10 @@ class AsymmetricMax(NoisyMax):
 
     @property
     def law(self) -> AsymmetricNoise:
-        """The noise."""
         return self.noise
 
     @property
     def words(self) -> str:
-        """Its name and the scales and powers of the noise."""
         noise = self.noise
         return f"AsymmetricMax({noise.right:g}^{noise.right_power:g}, {noise.left:g}^{noise.left_power:g})"
 

@@ -116,7 +116,6 @@ class GaussianMislabelBound(MislabelBound):
         self.noise, self.order, self._law = DiscreteGaussian(sigma), order, NoiseDifference(sigma)
 
     def excess(self, missed: Array) -> Array:
-        """Bound E − 1 by the worse of a move of the top and a move of others."""
         if not self._law.covers(self.order):
             return np.full(np.shape(missed), np.inf)
         others = others_majorant(self.noise, self.order)
@@ -179,7 +178,6 @@ class MislabelBoundByLosses(MislabelBound):
         return bool(np.max(edges + self.order * slopes) < np.max(logs) + _LOG_CUT)
 
     def excess(self, missed: Array) -> Array:
-        """Read the bound at the probabilities."""
         return np.interp(missed, *self._excess)
 
     @cached_property
@@ -253,7 +251,6 @@ class MislabelBoundByLosses(MislabelBound):
 
 @lru_cache(maxsize=64)
 def tightest_mislabel_bound(noise: IntegerNoise, order: float) -> MislabelBound:
-    """Return the tightest bound for a noise, cached."""
     return (
         GaussianMislabelBound(noise.sigma, order)
         if isinstance(noise, DiscreteGaussian)
@@ -308,7 +305,6 @@ def _moved_bit(
 
 
 def _excess_of(divergence: float, order: float) -> float:
-    """Compute E − 1 of a divergence; ∞ beyond the floats."""
     loss = (order - 1.0) * divergence
     return math.expm1(loss) if loss < 700.0 else math.inf
 

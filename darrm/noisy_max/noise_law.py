@@ -132,7 +132,6 @@ class NoiseDifference:
         self.log_tails = log_above(self.log_masses)
 
     def covers(self, order: float) -> bool:
-        """Return whether the tables are long enough for the sums at this order."""
         return order <= _LARGEST_ORDER * max(self.sigma, 1.0)
 
     def log_sums(self, order: float, sign: int) -> Array:
@@ -156,7 +155,6 @@ _RELATIVE_ROUNDING = 2.0**-46
 
 
 def check_noise(sigma: float, noise: str) -> None:
-    """Raise `ValueError` unless the noise is known and its σ within the range of the bounds."""
     checks.positive(sigma=sigma)
     checks.one_of(NOISES, noise=noise)
     if not _SMALLEST_SIGMA <= sigma <= _LARGEST_SIGMA:
@@ -166,7 +164,6 @@ def check_noise(sigma: float, noise: str) -> None:
 
 
 def log_tail_factor(sigma: float, noise: str) -> float:
-    """Compute log c, the factor of discrete noise: 0 for continuous noise."""
     return math.log1p(2.1 * math.exp(-((math.pi * sigma) ** 2))) if noise == "discrete" else 0.0
 
 

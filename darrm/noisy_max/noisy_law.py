@@ -56,7 +56,6 @@ class WinningLaw:
     noise: IntegerNoise
 
     def __call__(self, counts: Integers) -> Array:
-        """Compute the probability of each class, (n, C) → (n, C)."""
         return winning_probabilities(self.noise, counts)
 
     def right(self, counts: Integers) -> Array:
@@ -183,7 +182,6 @@ def _by_difference(noise: IntegerNoise, counts: Integers) -> Array:
 
 
 def _masses(noise: IntegerNoise, cell: int) -> tuple[Integers, Array]:
-    """Return the places of the noise in cells, and their probabilities."""
     right, left = ((find_reach(noise, sign, _CUT) - 1) // cell for sign in (1, -1))
     support = np.arange(-left, right + 1)
     weights = np.exp(noise.log_weights(support * cell))
@@ -203,7 +201,6 @@ class _Tables:
         self._rule = unit_rule(min(-(-classes // 2), few))
 
     def nodes(self, first: int, last: int) -> tuple[Array, Array]:
-        """Return the nodes and weights of the integral between two places."""
         inside, weights = self._rule
         starts = np.arange(first, last + 1, self.stride)
         return (starts[:, None] + inside).ravel(), np.tile(weights * self.stride, starts.size)

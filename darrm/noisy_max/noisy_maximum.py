@@ -133,7 +133,7 @@ class NoisyMaximum:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of its file, in hexadecimal: its name in ledgers and audits."""
+        """The SHA-256 of its file, in hexadecimal."""
         return checksum_of(self.to_json())
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
@@ -226,7 +226,6 @@ def vanishing(noise: IntegerNoise, threshold: int, *, moved: int = 1) -> float:
 
 
 def check_width(noise: IntegerNoise) -> None:
-    """Raise `ValueError` for noise that is too wide for its tails to be summed."""
     if noise.deviation > _WIDEST:
         checks.fail("noise", noise, f"of a deviation of at most {_WIDEST:g} votes for open-set answers")
 

@@ -50,9 +50,7 @@ Coins = Callable[[NDArray[np.int64]], NDArray[np.bool_]]  # toss one coin of pro
 def exponential_label_curve(epsilon: float, *, rate: float = 1.0) -> RenyiCurve:
     """Compute the Rényi curve of the exponential mechanism whose answers are (ε, 0)-private.
 
-    With a ``rate`` below 1 the votes move with that probability only.
-
-    At order 2 it costs 0.2402, randomized response with the same ε 0.7353:
+    With a ``rate`` below 1 the votes move with that probability only. At order 2, and for randomized response:
 
     >>> at_two = RenyiCurve.of_pure(1.0).orders == 2.0
     >>> [float(curve.values[at_two][0].round(4)) for curve in (exponential_label_curve(1.0), RenyiCurve.of_pure(1.0))]
@@ -129,11 +127,9 @@ class _Selection(LabelMechanism):
 
     @property
     def guarantee(self) -> PrivacyParams:
-        """(ε, 0) for one answer, for any votes."""
         return PrivacyParams(self.epsilon)
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, for any votes."""
         name, pure = f"{type(self).__name__}(epsilon={at_most(self.epsilon, 6)})", RenyiCurve.of_pure(self.epsilon)
         return PrivacyCost(name, self.guarantee, pure, count=queries, reached=self.reached)
 
@@ -187,7 +183,6 @@ class ExponentialMechanism(_Selection):
     proposes_again = True
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, for any votes."""
         curve, profile = exponential_label_curve(self.epsilon), exponential_label_profile(self.epsilon)
         return replace(super().privacy_cost(queries), renyi=curve, profile=profile)
 

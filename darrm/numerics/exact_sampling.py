@@ -106,7 +106,7 @@ def bernoulli_exp(
 
 
 def discrete_laplace(scale: Fraction, size: int, below: UniformBelow = system_uniform_below) -> NDArray[np.int64]:
-    """Draw integers with Pr[x] = (e^{1/s} − 1)/(e^{1/s} + 1) · e^{−|x|/s} exactly, s = ``scale`` > 0 [CKS20, Algorithm 2]."""
+    """Draw integers with Pr[x] = (e^{1/s} − 1)/(e^{1/s} + 1) · e^{−|x|/s} exactly for s > 0 [CKS20, Algorithm 2]."""
     checks.positive(scale=scale)
     _check_scale(math.floor(scale))
     top, bottom = scale.numerator, scale.denominator

@@ -72,7 +72,6 @@ class AnalysisOptions:
     check: str
 
     def aggregator(self) -> PateAggregator:
-        """Return the aggregator; `ValueError` names options that do not go together."""
         if self.gamma is not None:
             self._refuse("--gamma", ("threshold", "sigma1", "sigma2", "scores", "confidence"))
             return LNMax(self.gamma, self.noise)
@@ -210,7 +209,6 @@ def pate(
     output: Output,
     **typed: Any,
 ) -> None:
-    """Read the votes, account for them, print, write and draw."""
     described, published = collect(AnalysisOptions, typed), collect(PublicationOptions, typed)
     aggregator = described.aggregator()
     smooth, on_votes = published.parameters(delta)
@@ -254,7 +252,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print(output: Output, line: StatusLine, part: object) -> None:
-    """Print a part as soon as it is known."""
     if output.format == "text" and not output.quiet:
         line.wipe()
         output.print(text=lambda: str(part), document=dict)
@@ -262,7 +259,6 @@ def _print(output: Output, line: StatusLine, part: object) -> None:
 
 
 def _note_shape(output: Output, line: StatusLine, name: str, votes: Votes) -> None:
-    """Note that rows are queries if there are fewer of them than voters."""
     if votes.source_format == "labels" and votes.voters > votes.queries:
         line.wipe()
         shape = f"{votes.queries:,} rows, which are queries, and {votes.voters:,} columns, which are voters"
@@ -277,7 +273,7 @@ ALL, ANSWERED, COST, CHECK = LIGHT_GRAY, SKY_BLUE, BLACK, BLUE
 
 
 def draw_figure_5(analysis: Analysis, path: Path) -> None:
-    """Draw both panels side by side and save them to ``path``; the picture is private data."""
+    """Draw both panels of [P, Figure 5] side by side: **private data**."""
     with saved_figure(path, width=16.0, height=5.0, private=True) as figure:
         left, right = figure.subfigures(1, 2)
         draw_plurality_counts(left, analysis)
@@ -285,7 +281,7 @@ def draw_figure_5(analysis: Analysis, path: Path) -> None:
 
 
 def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
-    """Draw histograms of the plurality counts of all and of answered queries, and the mean cost of an answer by bin."""
+    """Draw the plurality counts of all and of answered queries, and the mean cost of an answer by bin."""
     plurality = analysis.histograms.max(axis=1)
     edges = np.linspace(0.0, analysis.voters, min(BINS, analysis.voters) + 1)
     total, _ = np.histogram(plurality, edges)

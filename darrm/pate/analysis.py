@@ -90,12 +90,10 @@ class ExactAnswers:
         self._costs = np.minimum(costs, most.bounds_at(label.orders))  # (U, L)
 
     def at(self, order: float) -> Array:
-        """Bound the cost of answering each query at an order: (Q,)."""
         costs = [RenyiCurve(self._label.orders, one).bound_at(order) for one in self._costs]
         return np.minimum(costs, self._most.bound_at(order))[self._label.which]
 
     def total(self, weights: Array, queries: slice = slice(None)) -> Array:
-        """Compute Σ weight · cost over some queries at each order: (Q,) → (L,)."""
         # (λ − 1)·D_λ is convex, so chords bound it, and below the first order D_λ is at most its first value
         times = self._label.times(weights, queries)
         known = RenyiCurve(self._label.orders, times @ self._costs)
@@ -273,7 +271,6 @@ class Analysis:
 
 
 def aligned(figures: dict[str, str]) -> str:
-    """Format a line for each named figure."""
     return "\n".join(f"  {name:<22}{figure}" for name, figure in figures.items())
 
 
@@ -328,8 +325,6 @@ def analyze(
     Always warns with `PrivateFigureWarning`, and with `RenyiGridWarning` if the best order is at the edge of the grid.
     `ValueError` if an argument is malformed.
 
-    Examples
-    --------
     >>> votes = Votes.of_counts([[240, 10], [200, 50], [130, 120]])
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")

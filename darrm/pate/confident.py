@@ -55,7 +55,7 @@ class NoisyCheck:
         return threshold_curve(DiscreteGaussian(self.sigma))
 
     def independent(self, orders: ArrayLike) -> NDArray[np.float64]:
-        """Compute λ/(2σ₁²), the cost of the noisy statistic, for any votes: (L,) → (L,)."""
+        """Compute λ/(2σ₁²), the cost of the noisy statistic, for any votes."""
         return np.asarray(orders, dtype=np.float64) / (2.0 * self.sigma**2)
 
     def log_probabilities(self, statistic: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -98,7 +98,6 @@ class NoisyCheck:
         return forward + margin, np.maximum(forward, reverse) + margin
 
     def release(self, statistic: NDArray[np.int64], rng: np.random.Generator | None) -> NDArray[np.bool_]:
-        """Draw which statistics pass."""
         draw = noise_draws(DiscreteGaussian(self.sigma), rng, continuous=self.noise == "continuous")
         return np.asarray(statistic + draw(statistic.size) >= self.threshold)
 
@@ -118,12 +117,10 @@ class CheckedGNMax:
 
     @property
     def check(self) -> NoisyCheck:
-        """The noisy comparison of the statistic with the threshold."""
         return NoisyCheck(self.threshold, self.sigma_threshold, self.noise)
 
     @property
     def answer(self) -> GNMax:
-        """The mechanism that answers the queries that pass."""
         return GNMax(self.sigma_answer, self.noise)
 
     def check_threshold(self, voters: int) -> None:
@@ -139,7 +136,6 @@ class CheckedGNMax:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one query, check and label, for any votes and any outcome of the check."""
         return self.check.guarantee + self.answer.guarantee
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
@@ -157,26 +153,11 @@ class CheckedGNMax:
 
 @dataclass(frozen=True)
 class ConfidentGNMax(CheckedGNMax):
-    """Answer by GNMax if the noisy plurality reaches the threshold, else ⊥ [P, Algorithm 1].
+    """Answer by GNMax if the noisy plurality reaches the threshold T, else ⊥ [P, Algorithm 1]; all in votes.
 
-    Parameters
-    ----------
-    threshold
-        T, the votes that the noisy plurality must reach.
-    sigma_threshold
-        σ₁ > 0 of the check, in votes; every query pays for it.
-    sigma_answer
-        σ₂ > 0 of the answer, in votes; only answered queries pay for it.
-    noise
-        As for `GNMax`.
+    Every query pays for the check with its noise ``sigma_threshold`` > 0 (σ₁), only answered queries for the answer
+    with ``sigma_answer`` > 0 (σ₂). ``noise`` is as for `GNMax`. `ValueError` if a parameter is out of range.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
-
-    Examples
-    --------
     >>> aggregator = ConfidentGNMax(threshold=200, sigma_threshold=2.0, sigma_answer=2.0)
     >>> aggregator.release(Votes.of_counts([[250, 0], [130, 120]]), rng=np.random.default_rng(0)).tolist()
     [0, -1]
@@ -219,14 +200,9 @@ SUM_TOLERANCE = 1e-6  # scores are float32 in most training code
 
 @dataclass(frozen=True, eq=False)
 class InteractiveRelease:
-    """The labels of an interactive release, and their origin.
+    """The labels of an interactive release, (Q,) with `ABSTAIN` for ⊥, and their origin.
 
-    Attributes
-    ----------
-    labels
-        (Q,) names of classes; `ABSTAIN` for ⊥.
-    outcome
-        (Q,) words: ``"answered"`` by the teachers, ``"reinforced"`` from the student, ``"declined"`` (⊥).
+    ``outcome`` is ``"answered"`` by the teachers, ``"reinforced"`` from the student, or ``"declined"`` (⊥).
     """
 
     labels: Labels
@@ -242,27 +218,16 @@ class InteractiveRelease:
 class InteractiveGNMax(CheckedGNMax):
     """Answer if the teachers disagree with the student, reinforce a confident student, else ⊥ [P, Algorithm 2].
 
-    Parameters
-    ----------
-    threshold
-        T, in votes: the distance of the teachers from the student that is needed for an answer.
-    sigma_threshold, sigma_answer
-        σ₁ and σ₂ > 0, in votes.
-    confidence
-        γ in [0, 1]: the student's largest score must exceed it to be reinforced.
-    noise
-        As for `GNMax`.
+    ``threshold`` is T, the distance of the teachers from the student that is needed for an answer; σ₁ and σ₂ > 0 are
+    in votes. A student whose largest score exceeds ``confidence``, γ in [0, 1], is reinforced. ``noise`` is as for
+    `GNMax`.
 
-    Examples
-    --------
     >>> aggregator = InteractiveGNMax(100, sigma_threshold=2.0, sigma_answer=2.0, confidence=0.9)
     >>> votes = Votes.of_counts([[250, 0], [250, 0], [130, 120]])
     >>> scored = aggregator.with_scores([[0.05, 0.95], [0.95, 0.05], [0.5, 0.5]])
     >>> release = scored.answer(votes, rng=np.random.default_rng(0))
     >>> release.labels.tolist(), release.outcome.tolist()
     ([0, 0, -1], ['answered', 'reinforced', 'declined'])
-    >>> scored.release(votes, rng=np.random.default_rng(0)).tolist()
-    [0, 0, -1]
     """
 
     threshold: float
@@ -298,15 +263,12 @@ class ScoredGNMax:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The guarantee of one query, that of the mechanism."""
         return self.mechanism.guarantee
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` queries, that of the mechanism."""
         return self.mechanism.privacy_cost(queries)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release one class, or `ABSTAIN` for ⊥, for each query."""
         return self.answer(votes, rng=rng).labels
 
     def answer(self, votes: Votes, *, rng: np.random.Generator | None = None) -> InteractiveRelease:

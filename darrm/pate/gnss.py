@@ -36,17 +36,10 @@ _DECIMALS = 6  # of a published figure
 class GnssParameters:
     """Parameters for publishing a data-dependent cost; choose them without the private votes.
 
-    Parameters
-    ----------
-    order
-        λ > 1, the order of the Rényi divergence.
-    smoothness
-        β in (0, ½·log(λ/(λ−1))), the smoothing parameter, per changed vote.
-    noise_scale
-        σ_SS > 0, the standard deviation of the noise in units of the smooth sensitivity SS_β.
-    safety
-        z ≥ 0: z·σ_SS·SS is added to the cost, so that the published figure is below the cost of Theorem 6 with
-        probability Φ(−z): ½ for the paper's z = 0. Theorem 6 covers one direction; for both the probability is unknown.
+    ``order`` is λ > 1, ``smoothness`` β in (0, ½·log(λ/(λ−1))) per changed vote, ``noise_scale`` σ_SS > 0 the deviation
+    of the noise in units of SS_β. With ``safety`` z ≥ 0, z·σ_SS·SS is added to the cost, so that the figure is below
+    the cost of Theorem 6 with probability Φ(−z): ½ for the paper's z = 0. Theorem 6 covers one direction; for both the
+    probability is unknown.
 
     >>> round(GnssParameters(order=14.0, smoothness=0.0329, noise_scale=6.23).cost, 4)
     1.6071
@@ -120,7 +113,6 @@ def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> Gnss
 
 
 def order_for(epsilon: float, delta: float) -> float:
-    """Choose λ = 1 + 2·log(1/δ)/ε from a target."""
     checks.positive(epsilon=epsilon)
     checks.open_probability(delta=delta)
     return 1.0 - 2.0 * math.log(delta) / epsilon
@@ -129,7 +121,6 @@ def order_for(epsilon: float, delta: float) -> float:
 def check_publication(
     order: float, largest_order: float, safety: float, noise: tuple[str, float], scales: tuple[float, float], unit: str
 ) -> None:
-    """Check the order, the safety and the noise (name and scale) of a publication."""
     name, scale = noise
     checks.non_negative(safety=safety)
     if not 1.0 < order <= largest_order:

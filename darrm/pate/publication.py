@@ -153,19 +153,15 @@ def failure_probability(safety: float) -> float:
 
 
 def epsilon_at(analysis: Analysis, order: float, renyi: float) -> float:
-    """Convert a Rényi cost at one order to ε, at the δ and by the conversion of the analysis."""
     return analysis.epsilon_of(RenyiCurve(np.array([order]), np.array([renyi])))
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A publication that is impossible for a run, and the reason."""
-
     title: str
     reason: str
 
     def to_json(self) -> Document:
-        """Return the reason as plain data."""
         return {"refused": self.reason}
 
     def __str__(self) -> str:
@@ -313,10 +309,7 @@ def search_parameters(
 
 
 def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> Expected[PublicationParameters]:
-    """Search (λ, s) with the smallest expected ε plus two standard deviations of its noise.
-
-    For public or simulated votes, as `search_parameters`. By default λ is around the order of the smallest exact ε.
-    """
+    """Search (λ, s) with the smallest expected ε plus two standard deviations of its noise, as `search_parameters`."""
     if orders is None:
         if analysis.exact is None:
             raise ValueError(_NEEDS_EXACT)
@@ -368,7 +361,6 @@ class _OnVotes:
         self.mark = self.scale.mark_of(float(label.times(analysis.probabilities) @ bound.cost(label.missed)))
 
     def expected(self, parameters: PublicationParameters) -> Expected[PublicationParameters]:
-        """Compute the published figure without noise."""
         mark, cost_at = self.mark, self.scale.cost_at
         here = cost_at(mark + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
         higher = cost_at(mark + math.ceil(MARKS_A_VOTE * (parameters.safety + 1.0) * parameters.deviation))
@@ -403,7 +395,6 @@ class _BySensitivity:
         return float(np.mean([self.cost.sensitivity(answered, smoothness) for answered in self._patterns]))
 
     def expected(self, parameters: GnssParameters, sensitivity: float | None = None) -> Expected[GnssParameters]:
-        """Compute the published figure without noise."""
         if sensitivity is None:
             sensitivity = self.sensitivity(parameters.smoothness)
         renyi = self.cost.value(self.analysis.probabilities) + self.checks

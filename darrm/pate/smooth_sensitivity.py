@@ -99,7 +99,6 @@ class CostShape:
 
     @cached_property
     def log_q1(self) -> float:
-        """Log of q₁ = B_L(q₀)."""
         return float(self.lower(self.log_q0))
 
     @cached_property
@@ -179,7 +178,6 @@ class SmoothCost:
     checks_profile: Array  # (D,) its largest change
 
     def value(self, weights: Array) -> float:
-        """Compute f for the answered queries (weights 0 or 1)."""
         return float(weights @ self.answers) + self.checks
 
     def sensitivity(self, weights: Array, smoothness: float) -> float:

@@ -180,13 +180,8 @@ class TestedRun:
     otherwise
         The mechanism if the test fails; None releases no label.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range, or the voters are not those of the theorem.
+    `ValueError` if a parameter is out of its range, or the voters are not those of the theorem.
 
-    Examples
-    --------
     >>> teachers = Voters(250, PrivacyParams("inf"), overlap=1)
     >>> run = TestedRun(NoisyMaximum(GNMax(20.0), teachers, 3), 400, PrivacyParams(2, "1e-5"), order=8.0)
     >>> votes = Votes.of_counts([[245, 5, 0]] * 400)  # public ones, to look at the chance
@@ -248,7 +243,9 @@ class TestedRun:
         """The bound on the cost of one answer, and its change by one vote."""
         if self.check is None:
             return tightest_mislabel_bound(self.mechanism.law, self.order)
-        return CheckedCost(GaussianMislabelBound(self._sigma, self.order), self.check, self.voters.K, self.classes)
+        return CheckedCost(
+            GaussianMislabelBound(self.mechanism.law.deviation, self.order), self.check, self.voters.K, self.classes
+        )
 
     @cached_property
     def costs(self) -> Array:
@@ -313,15 +310,11 @@ class TestedRun:
         return cast("NoisyMax", self.answer.mechanism)
 
     @property
-    def _sigma(self) -> float:
-        return self.mechanism.law.deviation
-
-    @property
     def answering(self) -> NoisyMax | ConfidentGNMax:
         """The aggregator of a passed test."""
         if self.check is None:
             return self.mechanism
-        return ConfidentGNMax(self.check.threshold, self.check.sigma, self._sigma)
+        return ConfidentGNMax(self.check.threshold, self.check.sigma, self.mechanism.law.deviation)
 
     def _asked(self, votes: Votes | ArrayLike) -> Votes:
         votes = may_decline(of_classes(votes, self.classes)).of_voters(self.voters.K)
@@ -332,7 +325,6 @@ class TestedRun:
         return votes
 
     def _level(self, votes: Votes) -> int:
-        """Find the level of some votes: **private data**."""
         return int(self.level_of(float(self.costs_of(votes.counts).sum())))
 
     @cached_property

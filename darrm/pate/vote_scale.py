@@ -56,8 +56,6 @@ _ROUNDING = 1e-9  # relative: of sums and their probabilities
 class CheckedCost:
     """F(m, q), and its change by one vote.
 
-    Examples
-    --------
     >>> from darrm.noisy_max.mislabel_bound import GaussianMislabelBound
     >>> bound = CheckedCost(GaussianMislabelBound(40.0, 20.0), NoisyCheck(200.0, 150.0), voters=250, classes=10)
     >>> bound.cost(np.array([1e-6, 0.3]), np.array([250, 150])).round(6).tolist()
@@ -77,7 +75,6 @@ class CheckedCost:
 
     @property
     def order(self) -> float:
-        """The order of the divergence."""
         return self.label.order
 
     def cost(self, missed: Array, plurality: NDArray[np.int64]) -> Array:
@@ -171,23 +168,10 @@ _LARGEST_ORDER, _DEVIATIONS = 1e4, (1e-2, 1e6)
 class PublicationParameters:
     """Parameters for publishing a cost on the scale of votes; choose them without the private votes.
 
-    Parameters
-    ----------
-    order
-        λ > 1, the order of the Rényi divergence.
-    deviation
-        s > 0, the standard deviation of the noise, in votes.
-    safety
-        z ≥ 0: z·s votes are added to the published figure, which is then too small with probability Φ(−z). The constant
-        is free.
+    ``order`` is λ > 1, and ``deviation`` s > 0 the standard deviation of the noise, in votes. With ``safety`` z ≥ 0,
+    z·s votes are added to the published figure, which is then too small with probability Φ(−z). `ValueError` if a
+    parameter is out of range.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
-
-    Examples
-    --------
     >>> PublicationParameters(order=18.0, deviation=8.0).cost
     0.140625
     """
@@ -253,7 +237,6 @@ class VoteScale:
         return min(int(np.searchsorted(self.marks, total)), self.marks.size - 1)
 
     def cost_at(self, mark: int) -> float:
-        """Return the cost at a mark, clipped to the ends of the scale."""
         return float(self.marks[min(max(mark, 0), self.marks.size - 1)])
 
     def published(self, mark: int, parameters: PublicationParameters, *, rng: np.random.Generator | None) -> float:
