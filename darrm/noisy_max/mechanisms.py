@@ -1,12 +1,11 @@
 """LNMax, GNMax and AsymmetricMax: the class with most votes after noise [P, Section 4.1], [P17, Section 2.1].
 
-One teacher may move one vote from a class to another, so two counts change by 1; a person who influences t voters
-changes them by t. For whole-number noise the cost is that of the label (`darrm.noisy_max.label_cost`), for continuous
-noise that of both noisy counts. Ties are broken uniformly, and the cost does not depend on the names of the classes.
+A person who influences t voters changes two counts by up to t. For whole-number noise the cost is that of the label
+(`darrm.noisy_max.label_cost`), for continuous noise that of both noisy counts. Ties are broken uniformly, and the cost
+does not depend on the names of the classes.
 
-Asymmetric noise is more accurate for many classes. An error needs the largest of C − 1 noises, and at an equal cost of
-the label a short right and a long left tail have a smaller maximum. Noisy counts would not gain, because they reveal
-the left tail as well.
+Asymmetric noise is more accurate for many classes: an error needs the largest of C − 1 noises, and at an equal cost of
+the label a short right and a long left tail have a smaller maximum. Noisy counts would reveal the left tail as well.
 """
 
 from collections.abc import Callable

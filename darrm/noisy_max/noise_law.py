@@ -7,10 +7,8 @@ distribution function F̃(u) = F(⌊u⌋ − 1) + (u − ⌊u⌋)·f(⌊u⌋). W
     Pr[c wins] = ∫ h(u − n_c)·Π_j F̃(u − n_j) du.
 
 Between whole numbers the integrand is a polynomial of degree C − 1, for which the Gauss-Legendre rule with C/2 nodes is
-exact. Two integrators share this law. `noisy_law` sums floats over many histograms at once, for planning;
-`cost_given_votes` adds logarithms for one histogram, and charges the error of the rule and of the rounding. One for
-both would plan 8 to 27 times slower (1,000 histograms of ten classes, σ = 10 to 100). `label_supremum` integrates for
-two classes and a level instead.
+exact. `noisy_law` sums floats over many histograms at once, for planning; `cost_given_votes` adds logarithms for one,
+and charges the error of the rule and of the rounding: one integrator for both would plan 8 to 27 times slower.
 
 **The difference of two Gaussian noises.** D = X_a − X_b has Pr[D = k] = f(k) ∝ e^{−k²/(4σ²)}·Σ_j e^{−(j + k/2)²/σ²},
 where the sum over j depends on the parity of k only. Noisy counts before and after a move differ only through D, which
@@ -25,9 +23,8 @@ bound for tests between f(k) and f(k + 2) holds for labels (`NoiseDifference`):
 
 B(κ) is the same sum with f(k − 2), for an event that the move makes likelier.
 
-Bounds on the probability that noise reverses a gap in votes, and so on q, the probability of a wrong label.
-
-A class that is g votes behind reaches the winner with probability Pr[D ≥ g], where D is the difference of two noises.
+**Tails.** A class that is g votes behind reaches the winner with probability Pr[D ≥ g], which bounds q, the
+probability of a wrong label:
 
 ==========================  ==========================================================================================
 noise                       Pr[D ≥ g], or the bound in use

@@ -1,19 +1,15 @@
-"""Pr[label = c | counts] for many histograms at once, for planning: the law of `noise_law` with few nodes.
+"""Pr[label = c | counts] for many histograms at once, for planning, and a search for the best asymmetric noise.
 
-For two classes the difference D of the noises is enough: the class that is M votes behind wins with
-½(Pr[D ≥ M] + Pr[D ≥ M + 1]). Wide noise needs fewer nodes than the exact rule, and its probabilities are approximate;
-`cost_given_votes` bounds the same integral for costs.
+This is the law of `noise_law` with few nodes, and approximate for wide noise; `cost_given_votes` bounds the same
+integral for costs. Of two classes the one that is M votes behind wins with ½(Pr[D ≥ M] + Pr[D ≥ M + 1]), where D is the
+difference of the noises.
 
-A search for asymmetric noise whose label is most often correct at a given Rényi cost.
-
-Shapes are (p, ℓ/s, q): both powers in quarters, the ratio of the scales in powers of 2^¼. The scale follows from the
-budget, as the label's divergence falls about as 1/s². Hill climbing from the Gaussian shape (2, 1, 2) compares shapes
-on one sample of histograms from the prior, drawn with a public seed. The search uses estimates of the divergence, and
-the final scale is certified, so the returned cost is a bound for any outcome of the search.
-
-The gain grows with the number of classes and with the noise: with 5,000 voters on 150 classes the accuracy rises from a
-seventh to a quarter, with 250 voters on ten classes by 1.8 points, with two and three classes by half a point at most.
-The search ends at a shape that is best among its neighbors, possibly a local optimum.
+`best_shape` searches asymmetric noise whose label is most often correct at a given Rényi cost. Shapes are (p, ℓ/s, q):
+powers in quarters, the ratio of scales in powers of 2^¼; the scale follows from the budget. Hill climbing from the
+Gaussian shape (2, 1, 2) to a shape that is best among its neighbors, possibly a local optimum, compares shapes on one
+sample of histograms, drawn with a public seed. It uses estimates of the divergence, but the final scale is certified:
+the cost is a bound for any outcome. The gain grows with classes and noise: 5,000 voters on 150 classes rise from an
+accuracy of a seventh to a quarter, 250 voters on ten classes by 1.8 points, two and three classes by half a point.
 """
 
 import math

@@ -1,27 +1,19 @@
-"""Integer noise without rounding: discrete Laplace and Gaussian draws whose laws are exact [CKS20, Algorithms 1 to 3].
+"""Exact draws: discrete Laplace and Gaussian integers [CKS20, Algorithms 1 to 3], and coins, without rounding.
 
-Floating-point noise leaks: the set of values that ``count + scale * normal()`` can take depends on the count. The draws
-here use whole numbers only, and the only random step is "uniform below n", made from the operating system's bits by
-rejection. So a draw's law is the one in its docstring, not an approximation of it.
+Floating-point noise leaks: the set of values of ``count + scale * normal()`` depends on the count. These draws use
+whole numbers only, and their only random step is "uniform below n", made from bits by rejection. Many values are drawn
+at once, in 64 bits where every intermediate fits, else in Python's unbounded integers.
 
-All functions draw many values at once: the rejection loops run on the values that are still open. Whole numbers are
-64-bit where every intermediate fits, and Python's unbounded ones otherwise; the arithmetic is the same text for both.
+**Coins.** A coin of probability p = 0.b₁b₂b₃… (binary) shows heads if and only if a uniform U = 0.u₁u₂u₃… is below p.
+The first byte decides all coins but one in 256; after a tie words of 64 bits are compared. *Proof that Pr[heads] = p.*
+The first byte or word that differs decides U < p, and later words change nothing. If all digits of p agree with those
+of U, then U ≥ p: tails. Hence Pr[heads] = Pr[U < p] = p for every p with finitely many digits, so for every float. ∎
 
-Exact coins: many Bernoulli draws at once, each with exactly the given probability.
-
-A coin with probability p = 0.b₁b₂b₃… (binary) shows heads if and only if a uniform U = 0.u₁u₂u₃… is below p. The first
-byte of both decides all coins but one in 256. Only if these bytes are equal (a tie), further words of 64 bits are
-compared. Nothing is rounded: Pr[heads] = p for every p with finitely many binary digits, so for every float.
-
-*Proof.* The first byte or word that differs decides U < p. Later words do not change the outcome, drawn or not. If all
-digits of p are used up without a difference, then U ≥ p: tails. Hence Pr[heads] = Pr[U < p] = p. ∎
-
-**Timing.** A uniform byte equals any given byte with probability 1/256, so ties alone do not depend on p. But the pair
-(label, tie) reveals more about p than the label, and one coin in 256 is too often to ignore. So words are drawn for a
-fixed number of coins: as many as n coins tie with probability at least 1 − 2⁻⁶⁴ (all, for few coins). The number of
-bytes and of calls then depends only on the number of coins and on the length of the longest p, except with probability
-2⁻⁶⁴ for a block of coins, and 2⁻⁷² for each. By *Bernstein's inequality* n coins have n/256 + t or more ties with
-probability at most exp(−t²/(2·(n/256 + t/3))).
+**Timing.** A tie alone has probability 1/256 for any p, but the pair (label, tie) reveals more about p than the label.
+So words are drawn for a fixed number of coins: at least as many as n coins tie with probability 1 − 2⁻⁶⁴. By
+*Bernstein's inequality* n coins have n/256 + t or more ties with probability at most exp(−t²/(2·(n/256 + t/3))). The
+number of bytes and of calls then depends only on n and the longest p, except with probability 2⁻⁶⁴ for a block of
+coins, and 2⁻⁷² for each.
 """
 
 import math

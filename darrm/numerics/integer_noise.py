@@ -1,14 +1,12 @@
-"""Noise on whole numbers of votes, as log-concave laws.
+"""Log-concave noise on whole numbers of votes, and exact draws of it by inversion.
 
-The bounds of `darrm.loss` need log-concavity, w(x)² ≥ w(x − 1)·w(x + 1).
+The bounds on labels need log-concavity, w(x)² ≥ w(x − 1)·w(x + 1).
 
-Integer noise by inversion: the law of a draw is exactly the stated one, at a few nanoseconds a draw.
-
-The draw is the x with F(x − 1) ≤ U < F(x), U = 0.u₁u₂… uniform. Of U the first 16 bits are drawn, and the next 48 if
-these do not decide between two x. If a boundary F(x) is too near, words of 64 bits follow. A boundary is known
-as an interval of words, from ball arithmetic: w(x) of a table of points, and what lies beyond. As w is log-concave, its
-ratios fall, so Σ_{y ≥ x} w(y) ≤ w(x)/(1 − w(x)/w(x − 1)) to the right of the table, and likewise to the left. Every
-refinement takes a longer table and more precise balls, so each draw ends with probability 1, and none is rounded.
+**Inversion.** The draw is the x with F(x − 1) ≤ U < F(x), U = 0.u₁u₂… uniform. The first 16 bits of U are drawn, the
+next 48 if these do not decide between two x, and words of 64 bits if a boundary F(x) is too near. A boundary is known
+as an interval of words, from ball arithmetic on a table of w(x) and what lies beyond: ratios of log-concave w fall, so
+Σ_{y ≥ x} w(y) ≤ w(x)/(1 − w(x)/w(x − 1)) to the right of the table, and likewise to the left. Every refinement takes a
+longer table and more precise balls, so each draw ends with probability 1, and none is rounded.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """The cost of a PATE run from its votes: ε, its order, the expected number of answers, the share of the check.
 
-Two bounds are computed, and the smaller ε is the default.
-
-- **exact**: for each histogram the worst divergence of the label over all neighbors
-  (`darrm.noisy_max.cost_given_votes`), in both directions: D(M(D)‖M(D′)) and D(M(D′)‖M(D)).
-- **Theorem 6** of [P], which bounds the first of them by q, with λ/(2σ₁²) for a check.
-
-Both hold for the data D and all neighbors D′. One direction says that no event is much likelier with a person's data
-than without, the other that none is much likelier without. An observer may ask either question, so (ε, δ) privacy needs
-both directions.
+Two bounds are computed, and the smaller ε is the default: the **exact** one, for each histogram the worst divergence of
+the label over all neighbors in both directions (`darrm.noisy_max.cost_given_votes`), and **Theorem 6** of [P], which
+bounds D(M(D)‖M(D′)) by q, with λ/(2σ₁²) for a check. (ε, δ) privacy needs both directions: an observer may ask whether
+an event is much likelier with a person's data, or without.
 
 The total at order λ is Σ_i (check_i + [i answered]·answer_i) [P, Theorem 4]: EVERY query pays for the noisy check, only
 answered queries for the answer. Before a run ``[i answered]`` is replaced by its probability, as in Tables 1 and 2 of

@@ -3,10 +3,9 @@
 The largest count changes by at most 1 if one teacher changes its vote, so a noisy check costs λ/(2σ₁²) and not λ/σ₁²;
 its outcome is one bit, which costs about 2/π of that.
 
-Interactive-GNMax: the teachers correct a student who disagrees [P, Algorithm 2]. The check uses
-max_j (n_j − M p_j) for the scores p of the student, which are public because the student was trained privately. M p_j
-is rounded to a whole number, so that exact whole-number noise can be added. Rounding public numbers is free, and the
-statistic still changes by at most 1.
+In Interactive-GNMax [P, Algorithm 2] the teachers correct a student who disagrees: the statistic is max_j (n_j − M p_j)
+for the public scores p of a privately trained student. M p_j is rounded to a whole number, for exact whole-number
+noise; rounding public numbers is free, and the statistic still changes by at most 1.
 """
 
 from __future__ import annotations

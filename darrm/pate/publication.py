@@ -4,10 +4,10 @@ The published figure is
 
     ε = noisy cost of the answers + cost of the checks + cost of the publication + conversion at λ and δ,
 
-and only the first part depends on the votes. With `PublicationParameters` it is a noisy mark of `vote_scale`, which
-covers both directions. With `GnssParameters` it is f + SS_β·N(0, σ_SS²) for the cost f by Theorem 6 (plus the checks'
-cost if accounted from the data), which covers one direction. Choose parameters by a rule of thumb, or by a search on
-public or simulated votes: parameters chosen on private votes reveal something about them.
+and only the first part depends on the votes: with `PublicationParameters` a noisy mark of `vote_scale`, for both
+directions; with `GnssParameters` f + SS_β·N(0, σ_SS²) for the cost f by Theorem 6 (plus the checks' cost if accounted
+from the data), for one. Choose parameters by a rule of thumb, or by a search on public or simulated votes: parameters
+chosen on private votes reveal something about them.
 """
 
 import math

@@ -1,13 +1,17 @@
-"""A private test that a run is within a budget: the largest chance of passing such that test and run are private.
+"""Propose, test, release: a run of a noisy maximum whose labels are released if a private test finds its votes cheap.
 
-A run R is to be released only if its votes make it cheap. A public function of the votes bounds its cost, on the scale
-of votes: a *level* v in 0 … V, which the data of one person change by at most 1, with costs C_0 ≤ … ≤ C_V such that
+If voters agree, a run costs much less than its worst case, and that cost is private. The user chooses a public budget;
+a coin, whose chance depends on the level of the run on the scale of votes (`darrm.pate.vote_scale`), decides whether
+the labels are released. Labels and coin satisfy the budget *for any data*, so it is a `PrivacyCost` like any other,
+debited in full before the coin. All votes are given at once, and no question or vote may depend on an answer. If the
+test fails, no query gets a label, or all get one from a mechanism that is private for any votes.
+
+A *level* v in 0 … V is a public function of the votes that one person changes by at most 1, with C_0 ≤ … ≤ C_V and
 
     D_α(R(D) ‖ R(D′)) ≤ C_v and D_α(R(D′) ‖ R(D)) ≤ C_v    for every neighbor D′ of a D of level v.
 
-The test is a coin: with chance p_v the run is released, otherwise nothing, or another run P that is private for any
-votes. Both outcomes are distinguishable, and nothing further is released. Let δ_v(x) and δ_P(x) bound the
-hockey-stick divergences at e^x of R at cost C_v, and of P; of nothing δ_P(x) = max(0, 1 − e^x).
+With chance p_v the run R is released, otherwise nothing or another run P. Let δ_v(x) and δ_P(x) bound the hockey-stick
+divergences at e^x of R at cost C_v, and of P; of nothing δ_P(x) = max(0, 1 − e^x).
 
 **Theorem.** The whole is (ε, δ)-private if for all levels v, w that differ by at most 1, with u = min(v, w),
 
@@ -17,26 +21,14 @@ hockey-stick divergences at e^x of R at cost C_v, and of P; of nothing δ_P(x) =
 divergence is the sum of sup_S p_v·R(S) − e^ε·p_w·R′(S) = p_v·H(R ‖ R′) at e^ε·p_w/p_v and of the same for P and 1 − p.
 One of D and D′ has level u, and C_u bounds both directions of the pair. ∎ (`tests/pate/test_tested.py`)
 
-Conversely, if R attains δ_u at some pair of such levels and P attains δ_P, the condition is necessary, as the events
-are disjoint. All votes must be fixed before the coin: no vote may depend on the release.
-
-This is generalized propose-test-release [RZW23] without noise and margin. There the level gets Gaussian noise, which
-is paid as if it were released, and a margin for a neighbor that fails; a coin reveals one bit. From the top level
-down, each chance is the largest that the one above admits, so chances grow by e^{ε − cost} or more for each vote: for
-small p, δ_u only has to be δ/p.
+Conversely the condition is necessary if R attains δ_u at some pair of such levels and P attains δ_P. This is
+generalized propose-test-release [RZW23] without noise and margin: there the level gets Gaussian noise, paid as if it
+were released, and a margin for a neighbor that fails; a coin reveals one bit. From the top level down, each chance is
+the largest that the one above admits, so chances grow by e^{ε − cost} or more for each vote: for small p, δ_u only has
+to be δ/p.
 
 δ_u(x) = min over λ ≤ α of e^{(λ − 1)(C_u − x)}·(1 − 1/λ)^{λ − 1}/λ [CKS20, Proposition 12], for every real x, since D_λ
 grows with λ. Chances are floats, hence exact fractions, and the condition is checked for these with room for rounding.
-
-Propose, test, release: a run of a noisy maximum whose labels are released if a private test finds its votes cheap.
-
-If voters agree, a run costs much less than its worst case, and that cost is private. Here the user chooses a public
-budget for the run. A coin whose chance depends on the level of the run on the scale of votes (`darrm.pate.vote_scale`)
-decides whether the labels are released. By the theorem of `darrm.pate.tested` labels and coin satisfy the budget
-*for any data*. So the budget is a `PrivacyCost` like any other, debited in full before the coin.
-
-All votes are given at once, and no question may depend on an answer. If the test fails, no query gets a label, or all
-get one from a mechanism that is private for any votes.
 """
 
 from __future__ import annotations

@@ -1,33 +1,29 @@
-"""The cost of a query of Confident-GNMax by two numbers: the votes of the plurality, and the probability to miss it.
+"""The cost of a run on a scale of votes, whose level counts moved votes: noise on the level makes the cost publishable.
 
-**Theorem.** The answer is one of C + 1: no answer, or a class. Let a be the probability that the check passes before,
-a′ after a vote moves, and E = exp((α − 1)·D_α) of the label. Then
-
-    exp((α − 1)·D_α) of the answer  =  (1 − a)^α·(1 − a′)^{1−α} + a^α·a′^{1−α}·E,
-
-in either direction. *Proof.* Given the votes, check and label are independent. ∎ The
-plurality m changes by at most one vote, which leaves three values of a′, and the label's q bounds E
-(`darrm.noisy_max.mislabel_bound`). So F(m, q), the largest of these, bounds the cost of the answer for all neighbors.
-
-One vote changes (m, q = t(κ)) to an m′ within 1 and a q′ of at most t(κ − 2), among the pairs that K voters can form:
-if the plurality has m votes, every other class has at most min(m, K − m). A q below `LEAST_MISSED` is reported as that,
-although its check may be expensive. The cost g becomes at most U(g), the least concave increasing function above all
-pairs (F at a state, F after the move). Branch and bound finds it: for a cell of κ the pair (F at its right end, F after
-the move at its left end) bounds all pairs of the cell, and cells within 1e-4 of the majorant of attained pairs are
-dropped. (`tests/pate/test_tested.py`)
-
-The cost of a run on a scale of votes: its level counts moved votes, so noise on it makes the cost publishable.
-
-**Theorem.** Let q_i be the probability that label i misses the likeliest class, and G = Σ_i c(q_i) over the answered
-queries, with the bound c of `darrm.noisy_max.mislabel_bound`: G bounds the exact cost in both directions. For marks
-with mark_{j+16} = n·U(mark_j/n), φ(G) = min{j : G ≤ mark_j} changes by at most 16 between neighbors. *Proof.* One vote
-in every query changes each q_i = t(κ_i) to at most t(κ_i − 2), so each cost g to at most U(g), a concave increasing
-function. By Jensen's inequality G becomes at most n·U(G/n) for n answers, or fewer, as U(0) = 0. So G ≤ mark_j gives
-G' ≤ mark_{j+16}; exchange both data sets for the other direction. ∎ (`tests/pate/test_vote_scale.py`)
+**Theorem (marks).** Let q_i be the probability that label i misses the likeliest class, and G = Σ_i c(q_i) over the
+answered queries, with the bound c of `darrm.noisy_max.mislabel_bound`: G bounds the exact cost in both directions. For
+marks with mark_{j+16} = n·U(mark_j/n), φ(G) = min{j : G ≤ mark_j} changes by at most 16 between neighbors. *Proof.* One
+vote in every query changes each q_i = t(κ_i) to at most t(κ_i − 2), so each cost g to at most U(g), a concave
+increasing function. By Jensen's inequality G becomes at most n·U(G/n) for n answers, or fewer, as U(0) = 0. So
+G ≤ mark_j gives G' ≤ mark_{j+16}; exchange both data sets for the other direction. ∎ (`tests/pate/test_vote_scale.py`)
 
 So φ + N, with N a discrete Gaussian of 16·s, costs λ/(2s²) at every order λ [CKS20, Proposition 5], and mark_{φ+N} may
-be published, without conditions, smoothing, or noise that depends on the votes. Sixteen marks to a vote keep the
-rounding up small. A budget test needs no noise on the mark, see `darrm.pate.tested`.
+be published, without conditions or smoothing. Sixteen marks to a vote keep the rounding up small.
+
+**Theorem (Confident-GNMax).** Let a be the probability that the check passes before, a′ after a vote moves, and
+E = exp((α − 1)·D_α) of the label. Then, in either direction,
+
+    exp((α − 1)·D_α) of the answer  =  (1 − a)^α·(1 − a′)^{1−α} + a^α·a′^{1−α}·E.
+
+*Proof.* Given the votes, check and label are independent, and the answer is "none" or a class. ∎ The plurality m
+changes by at most one vote, which leaves three values of a′, and the label's q bounds E. So F(m, q), the largest of
+these, bounds the cost of the answer for all neighbors.
+
+One vote changes (m, q = t(κ)) to an m′ within 1 and a q′ of at most t(κ − 2), among the pairs that K voters can form:
+every other class has at most min(m, K − m) votes. A q below `LEAST_MISSED` is reported as that, although its check may
+be expensive. U is the least concave increasing function above all pairs (F at a state, F after the move). Branch and
+bound finds it: for a cell of κ the pair (F at its right end, F after the move at its left end) bounds all pairs of the
+cell, and cells within 1e-4 of the majorant of attained pairs are dropped. (`tests/pate/test_tested.py`)
 """
 
 import math
