@@ -60,8 +60,7 @@ def amplified_profile(profile: PrivacyProfile, sampling: Subsampling) -> Privacy
 def amplified(cost: PrivacyCost, sampling: Subsampling, curve: RenyiCurve | None) -> PrivacyCost:
     """Return the cost for a person who takes part with probability q, from that for one who certainly takes part.
 
-    ``curve`` is its Rényi curve under Poisson sampling, if known; it follows from ``cost`` for (ε, 0)-private labels
-    only.
+    ``curve`` is its Rényi curve under Poisson sampling; for (ε, 0)-private labels only, it follows from ``cost``.
     """
     guarantee, profile = cost.guarantee, cost.profile
     if profile is None and guarantee is not None and guarantee.epsilon <= LARGEST_EXPONENT:
@@ -89,8 +88,8 @@ def amplified_pure(epsilon: float, rate: float) -> float:
 def subsampled_penalties(log_ratio: Array, order: Array | float, rate: float) -> tuple[Array, Array]:
     """Compute the contribution of an outcome to exp((α − 1)·D_α) − 1, over its probability under A, both directions.
 
-    With t = q(r − 1), whose mean is 0, the mixture from A has (1 + t)^α − 1 − αt, and A from the mixture
-    (1 + t)^{1−α} − 1 + (α − 1)t: both are convex in the ratio r of B to A, and 0 at r = 1.
+    With t = q(r − 1) for the ratio r of B to A, of mean 0, the mixture from A has (1 + t)^α − 1 − αt, and A from the
+    mixture (1 + t)^{1−α} − 1 + (α − 1)t: both are convex in r.
 
     >>> [round(float(part), 6) for part in subsampled_penalties(np.log(3.0), 2.0, 0.5)]
     [1.0, 0.5]

@@ -56,12 +56,10 @@ class Calibration:
 def renyi_sigma(target: PrivacyPair, queries: int = 1) -> Calibration:
     """Find σ in votes for Q GNMax answers as in [D, Section D.2.1]: the least over a grid of orders.
 
-    Qλ/σ² + log(1/δ)/(λ−1) = ε gives σ² = Qλ/(ε − log(1/δ)/(λ−1)), for λ from log(1/δ)/ε + 1 to 500 in steps of 0.5.
-    This reproduces the σ of [D, Table 4], 21.46 and 22.46, but not its λ (34.31 and 35.74): in the same formula they
-    give σ = 37.7 and 40.2, and the minimum is at 62.31 and 64.74.
-
-    The target (ε, δ) covers all answers, both positive; the settings contain λ. `ValueError` if ε or δ is 0, or too
-    small for the grid.
+    Qλ/σ² + log(1/δ)/(λ−1) = ε gives σ², for λ from log(1/δ)/ε + 1 to 500 in steps of 0.5. This reproduces the σ of [D,
+    Table 4], 21.46 and 22.46, but not its λ (34.31 and 35.74): those give σ = 37.7 and 40.2, and the minimum is at
+    62.31 and 64.74. The target covers all answers; the settings contain λ. `ValueError` if ε or δ is 0, or too small
+    for the grid.
 
     >>> renyi_sigma(PrivacyParams("0.2556", "0.0003")).value.__round__(2)
     22.46
@@ -88,9 +86,8 @@ def renyi_sigma(target: PrivacyPair, queries: int = 1) -> Calibration:
 def analytic_sigma(target: PrivacyPair, *, sensitivity: float = SENSITIVITY) -> Calibration:
     """Find the least σ for which a Gaussian mechanism is (ε, δ)-private: analytic calibration [BW18, Theorem 8].
 
-    The exact condition for sensitivity s is Φ(a − b) − e^ε·Φ(−a − b) ≤ δ with a = s/(2σ) and b = εσ/s. It is for one
-    answer; many answers compose better as Rényi curves. s is √2 for GNMax, 1 for a noisy threshold check; ε, δ and s
-    are positive.
+    The exact condition for sensitivity s is Φ(a − b) − e^ε·Φ(−a − b) ≤ δ with a = s/(2σ) and b = εσ/s, for one answer.
+    s is √2 for GNMax, 1 for a noisy threshold check; ε, δ and s are positive.
 
     >>> round(analytic_sigma(PrivacyParams(1, 1e-5), sensitivity=1.0).value, 4)
     3.7306
@@ -120,13 +117,12 @@ def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
 def concentrated_sigma(target: PrivacyPair) -> Calibration:
     """Find σ for sensitivity 1 through concentrated differential privacy: for every ε > 0, and for discrete noise too.
 
-    Corollary 12 of [S] takes σ² > 2 Δ² log(1.25/δ)/ε², whose proof needs ε ≤ 1; for larger ε it is wrong. Here
     σ² = Δ²/(2ρ), and ρ-concentrated DP implies (ε, δ) for every order α > 1 with
 
         δ = exp((α − 1)(α ρ − ε)) / (α − 1) · (1 − 1/α)^α                                  [CKS20]
 
-    so every α gives a valid bound, and the best of a fine grid is used. The settings contain ρ, rounded down, from
-    which exact draws start. `ValueError` if ε or δ is 0, or δ is too small for this ε.
+    of which the best of a fine grid is used. (Corollary 12 of [S], σ² > 2 Δ² log(1.25/δ)/ε², is wrong for ε > 1.) The
+    settings contain ρ, rounded down, from which exact draws start. `ValueError` if ε or δ is 0, or δ too small for ε.
 
     >>> calibrated = concentrated_sigma(PrivacyParams(1, 1e-5))
     >>> round(calibrated.value, 4), round(math.sqrt(2 * math.log(1.25e5)), 4)    # σ/Δ here and in Corollary 12

@@ -169,13 +169,11 @@ class MislabelBoundByLosses(MislabelBound):
     def __init__(self, noise: IntegerNoise, order: float) -> None:
         self.noise, self.order, reach = noise, order, int(noise.deviation) + 2
         # up to numbers beyond which neither law, nor a term at the order, has a part above e^{−80}
-        while not self._is_cut(log_masses_of(noise, -reach, reach)):
+        while True:
+            logs = self._log_masses = log_masses_of(noise, -reach, reach)
+            if np.max(logs[[0, -1]] + order * np.abs(np.diff(logs)[[0, -1]])) < np.max(logs) + _LOG_CUT:
+                break
             reach *= 2
-        self._log_masses = log_masses_of(noise, -reach, reach)
-
-    def _is_cut(self, logs: Array) -> bool:
-        edges, slopes = logs[[0, -1]], np.abs(np.diff(logs)[[0, -1]])
-        return bool(np.max(edges + self.order * slopes) < np.max(logs) + _LOG_CUT)
 
     def excess(self, missed: Array) -> Array:
         return np.interp(missed, *self._excess)

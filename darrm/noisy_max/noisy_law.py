@@ -80,8 +80,8 @@ def winning_probabilities(noise: IntegerNoise, counts: Integers) -> Array:
 def answering_probabilities(noise: IntegerNoise, counts: Integers, threshold: int) -> Array:
     """Compute the probability that each string is the answer to an open question, (n, S) counts → (n, S), ties shared.
 
-    Entries with count 0 are no strings: they have no noise and never win. The rest of the probability is that of no
-    answer. The accuracy is that of `winning_probabilities`.
+    Entries with count 0 never win. The rest of the probability is that of no answer. Accurate as
+    `winning_probabilities`.
 
     >>> from darrm.numerics.integer_noise import DiscreteGaussian
     >>> answering_probabilities(DiscreteGaussian(25.0), np.array([[150, 1, 0], [135, 60, 5]]), 135).round(4)
@@ -244,9 +244,9 @@ class BestShape:
 def best_shape(K: int, classes: int, prior: Prior | str | None = None, *, order: float, budget: float) -> BestShape:
     """Find the asymmetric noise with the most accurate labels within a Rényi budget for one query.
 
-    The default prior is uniform on the histograms of K votes. ``budget`` is for one moved vote, at an ``order`` of
-    `darrm.loss.renyi.DEFAULT_ORDERS`; for t moved votes about 1/t² of it. `ValueError` if a number is out of its
-    range, `PlanError` if no scale of the noise is within the budget.
+    The default prior is uniform on histograms. ``budget`` is for one moved vote, at an ``order`` of
+    `darrm.loss.renyi.DEFAULT_ORDERS`; for t moved votes about 1/t² of it. `ValueError` if a number is out of its range,
+    `PlanError` if no scale of the noise is within the budget.
 
     >>> found = best_shape(100, 10, order=16.0, budget=0.05)
     >>> found.cost <= 0.05, found.gain > 0.005

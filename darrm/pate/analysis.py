@@ -342,7 +342,9 @@ def analyze(
 
     label = exact = forward = None
     if answer.noise == "discrete" and exactly_charged(answer.law):
-        label = label_costs(answer.law, counts, _exact_orders(grid, answer.law.deviation))
+        deviation = answer.law.deviation
+        inside = grid[(grid >= _LEAST_ORDER) & (grid <= min(_LARGEST_ORDER, largest_order(deviation)))]
+        label = label_costs(answer.law, counts, knots(inside, deviation) if inside.size else grid[:1])
         exact = evidence(EXACT, ExactAnswers(label, label.both, one_answer), exact_both)
         forward = evidence(EXACT, ExactAnswers(label, label.forward, one_answer), exact_forward)
     analysis = Analysis(
@@ -446,8 +448,3 @@ def _check_costs(
         return one, in_theorem, most, most
     forward, both = (RenyiCurve(grid, times @ np.minimum(costs, one)) for costs in noisy.exact(values, grid))
     return one, in_theorem, forward, both
-
-
-def _exact_orders(grid: Array, deviation: float) -> Array:
-    inside = grid[(grid >= _LEAST_ORDER) & (grid <= min(_LARGEST_ORDER, largest_order(deviation)))]
-    return knots(inside, deviation) if inside.size else grid[:1]

@@ -140,11 +140,11 @@ def noisy_value(
 ) -> float:
     """Draw value + safety·σ·SS + σ·SS·N(0, 1), rounded to six decimals; ``rng`` is for experiments only.
 
-    The normal draw is (X + U)/s, s = 2⁴⁸, with X a discrete Gaussian of standard deviation s and U uniform in [−½, ½),
-    in 2⁹⁰ or more parts for each unit of the last decimal. (Without U the density of the numbers would depend on value
-    and SS.) The weight of a unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)), and a normal density changes within it by a part
-    of |x|/s². So every number has the probability of rounding Definition 22, a post-processing, up to a factor of
-    1 ± 2⁻³⁹ for |x| < 2⁸·s: a divergence of order λ errs by less than 2⁻³⁸·(2λ − 1)/(λ − 1).
+    The normal draw is (X + U)/s, s = 2⁴⁸, with X a discrete Gaussian of deviation s and U uniform in [−½, ½), in 2⁹⁰ or
+    more parts for each unit of the last decimal (without U the density of the numbers would depend on value and SS).
+    The weight of a unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)), and a normal density changes within it by a part of
+    |x|/s². So every number has the probability of rounding Definition 22, a post-processing, up to a factor of 1 ± 2⁻³⁹
+    for |x| < 2⁸·s: a divergence of order λ errs by less than 2⁻³⁸·(2λ − 1)/(λ − 1).
     """
     checks.finite(value=value)
     checks.non_negative(sensitivity=sensitivity)

@@ -113,9 +113,8 @@ def sanitize(
     rng
         None draws from the operating system. A generator is for experiments only and gives no privacy.
 
-    `ValueError` if the analysis contains expectations instead of answers, and for `LNMax`; with `PublicationParameters`
-    also for continuous noise, and for checks accounted from the data. `ConditionError` if a condition of
-    [P, Section B.2] fails at this order.
+    `ValueError` for expectations instead of answers, and for `LNMax`; on the scale of votes also for continuous noise,
+    and for checks accounted from the data. `ConditionError` if a condition of [P, Section B.2] fails at this order.
     """
     checks.instance(Analysis, analysis=analysis, advice="analyze(votes, aggregator, delta=…) returns one")
     if not isinstance(parameters, GnssParameters | PublicationParameters):
@@ -270,9 +269,9 @@ def on_vote_scale(
 
 
 def expected_publication(analysis: Analysis, parameters: Parameters) -> Expected[Parameters]:
-    """Compute the average result of `sanitize` over the outcomes of the check, without the noise.
+    """Compute the average of `sanitize` over the outcomes of the check, without the noise.
 
-    The cost is an exact expectation. SS_β is an average over 20 simulated outcomes of the check if no pattern is given.
+    SS_β is an average over 20 simulated outcomes of the check if no pattern is given.
     """
     if isinstance(parameters, GnssParameters):
         return _BySensitivity(analysis, parameters.order, parameters.smoothness).expected(parameters)
@@ -285,8 +284,8 @@ def search_parameters(
     """Search (λ, β, σ_SS) with the smallest expected ε plus two standard deviations of its noise [P, Section B.6].
 
     For public or simulated votes: parameters chosen on private votes reveal something about them. By default λ is the
-    best among the `ORDERS_TRIED` orders of the grid with the smallest ε that satisfy [P, Section B.2]; `ConditionError`
-    if there is none. ``report`` receives the progress. `ValueError` for `LNMax`.
+    best among the `ORDERS_TRIED` orders with the smallest ε that satisfy [P, Section B.2]; `ConditionError` if there is
+    none. ``report`` receives the progress. `ValueError` for `LNMax`.
     """
     curve = analysis.theorem_6.curve
     epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)

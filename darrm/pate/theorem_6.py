@@ -72,11 +72,9 @@ def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuo
 def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Array:
     """Bound the Rényi divergence of one GNMax answer from the votes [P, Theorem 6, Proposition 8, Proposition 10].
 
-    The smaller of the data-dependent bound and λ/σ². It holds for continuous and for discrete Gaussian noise, given
-    the q of that noise: Theorem 6 only requires λ/σ² at all orders, which both satisfy [CKS20, Proposition 5].
-
-    (Q,) log q and (L,) orders → (Q, L) divergences in nats, **private data** because they depend on the votes.
-    `ValueError` if an order is not above 1, σ not positive, or a log q above 0 or NaN.
+    The smaller of the data-dependent bound and λ/σ², for continuous and for discrete noise, given the q of that noise:
+    Theorem 6 only requires λ/σ² at all orders, which both satisfy [CKS20, Proposition 5]. (Q,) log q and (L,) orders
+    above 1 → (Q, L) nats, **private data**. `ValueError` if an argument is out of its range.
 
     >>> gaussian_renyi([-40.0, -0.1], sigma=40.0, orders=[2.0, 14.0]).round(6).tolist()
     [[0.0, 0.0], [0.00125, 0.00875]]

@@ -1,10 +1,26 @@
+"""The laws of integer noise and of its draws by inversion, to sixty digits."""
+
 import math
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 from flint import arb, ctx
 
-from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from darrm.numerics.exact_sampling import discrete_gaussian, uniform_below
+from darrm.numerics.integer_noise import (
+    WIDEST,
+    AsymmetricNoise,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExactInversion,
+    IntegerNoise,
+    bytes_from,
+)
+from tests.numerics.test_exact_sampling import chi_square
 
 NOISES = [
     DiscreteGaussian(0.7),
@@ -65,3 +81,118 @@ def test_shaped_noise_with_two_equal_halves_is_a_gaussian() -> None:
 def test_numbers_out_of_range_are_refused(parameters: tuple[float, float, float, float]) -> None:
     with pytest.raises(ValueError, match=r"must be (in|a)"):
         AsymmetricNoise(*parameters)
+
+
+LAWS: dict[str, tuple[IntegerNoise, Callable[[int], Decimal]]] = {
+    "Gaussian": (DiscreteGaussian(1.7), lambda x: -Decimal(x * x) / (2 * Decimal("1.7") ** 2)),
+    "narrow Gaussian": (DiscreteGaussian(0.5), lambda x: -Decimal(2 * x * x)),
+    "shaped": (
+        AsymmetricNoise(right=1.5, left=3.25, right_power=3.0, left_power=2.5),
+        lambda x: -((x / Decimal("1.5")) ** 3) if x >= 0 else -((-x / Decimal("3.25")) ** Decimal("2.5")),
+    ),
+    "Laplace": (DiscreteLaplace(0.3), lambda x: -Decimal("0.3") * abs(x)),
+}
+
+
+@pytest.fixture(params=LAWS)
+def law(request: pytest.FixtureRequest) -> tuple[IntegerNoise, dict[int, Fraction]]:
+    """A noise and its distribution function to sixty digits, by the decimal module."""
+    noise, log_weight = LAWS[request.param]
+    with localcontext() as context:
+        context.prec = 70
+        weights = {x: log_weight(x).exp() for x in range(-600, 601)}
+        total, sums, below = sum(weights.values()), {}, Decimal(0)
+        for x, weight in weights.items():
+            below += weight
+            sums[x] = Fraction(int(below / total * Decimal(10) ** 65), 10**65)
+    return noise, sums
+
+
+def planted(word: int, *more: int) -> Callable[[int], bytes]:
+    """Bytes that make the first 64 bits of U this word, and the next 64 each of the others."""
+    texts = [(word >> 48).to_bytes(2, "little"), (word << 16 & 2**64 - 1).to_bytes(8, "little")]
+    texts += [one.to_bytes(8, "little") for one in more]
+
+    def source(size: int) -> bytes:
+        return texts.pop(0) if size else b""
+
+    return source
+
+
+def test_all_first_bits_have_the_law(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
+    noise, sums = law
+    sampler = ExactInversion(noise)
+    for rest in (b"\0", b"\xff"):
+        texts = [np.arange(1, 2**16 - 1, dtype="<u2").tobytes()]  # without U = 0 and U = 1, which are never decided
+        drawn = sampler.draw(
+            2**16 - 2, source=partial(lambda texts, rest, size: texts.pop() if texts else rest * size, texts, rest)
+        )
+        for x in range(-6, 7):
+            # the prefixes that lead to at most x: 2^-16·prefix < F(x), or with all other bits one, the next still so
+            expected = math.ceil(sums[x] * 2**16) if rest == b"\0" else math.floor(sums[x] * 2**16)
+            assert np.count_nonzero(drawn <= x) == min(max(expected, 1), 2**16 - 1) - 1
+
+
+@pytest.mark.quick_cases(1)
+def test_the_draw_changes_at_its_boundaries_to_the_last_bit(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
+    noise, sums = law
+    sampler = ExactInversion(noise)
+    for x in range(-4, 4):
+        first, second = divmod(math.floor(sums[x] * 2**128), 2**64)
+        for words, drawn in (
+            ((first - 1,), x),
+            ((first + 1,), x + 1),
+            ((first, second - 1), x),
+            ((first, second + 1), x + 1),
+            ((first, 0), x),
+            ((first, 2**64 - 1), x + 1),
+        ):
+            assert sampler.draw(1, source=planted(*words)).tolist() == [drawn]
+        third = math.floor(sums[x] * 2**192) % 2**64
+        assert sampler.draw(1, source=planted(first, second, third - 1)).tolist() == [x]
+        assert sampler.draw(1, source=planted(first, second, third + 1)).tolist() == [x + 1]
+
+
+@pytest.mark.quick_cases(1)
+def test_the_tails_beyond_the_table_are_drawn(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
+    noise, sums = law
+    sampler = ExactInversion(noise)
+    deep = next(x for x in sums if sums[x] > Fraction(1, 2**90))
+    first, second = divmod(math.floor(sums[deep] * 2**128), 2**64)
+    assert first == 0
+    assert sampler.draw(1, source=planted(0, second - 1)).tolist() == [deep]
+    assert sampler.draw(1, source=planted(0, second + 1)).tolist() == [deep + 1]
+    if isinstance(noise, AsymmetricNoise):
+        return
+    # the other laws are symmetric, and U and 1 − U fall on mirrored cells
+    assert sampler.draw(1, source=planted(2**64 - 1, 2**64 - second)).tolist() == [-deep]
+
+
+@pytest.mark.statistical
+def test_inversion_and_rejection_have_one_law() -> None:
+    # the statistic passes 7 with probability below 1e-6; power: 3 % more noise is always seen
+    support = np.arange(-400, 401)
+    sample = ExactInversion(DiscreteGaussian(40.0)).draw(200_000, source=bytes_from(np.random.default_rng(8)))
+    assert chi_square(sample, -(support**2) / 3200.0, support) < 7
+    assert chi_square(sample, -(support**2) / (3200.0 * 1.03**2), support) > 7
+    # two samples of one size and one law: Σ (a − b)²/(a + b) is chi-square, with mean and half its variance the cells
+    rejected = discrete_gaussian(Fraction(1600), sample.size, uniform_below(np.random.default_rng(9)))
+    a, b = (np.bincount(np.clip(one + 120, 0, 240), minlength=241) for one in (sample, rejected))
+    assert ((a - b) ** 2 / (a + b)).sum() < 241 + 7 * math.sqrt(2 * 241)
+
+
+def test_draws_come_from_the_operating_system_unless_a_generator_is_given() -> None:
+    sampler = ExactInversion(DiscreteLaplace(0.01))
+    assert sampler.draw(50).tolist() != sampler.draw(50).tolist()
+    first, again = (sampler.draw(50, source=bytes_from(np.random.default_rng(5))).tolist() for _ in range(2))
+    assert first == again
+    assert sampler.draw(0).shape == (0,)
+    with pytest.raises(ValueError, match="size must be"):
+        sampler.draw(-1)
+    with pytest.raises(ValueError, match="a generator"):
+        bytes_from(7)  # type: ignore[arg-type]
+
+
+def test_wide_noise_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most 1024 votes"):
+        ExactInversion(DiscreteGaussian(WIDEST * 1.01))
