@@ -14,7 +14,8 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.majority.noise_function import NoiseFunction
     from darrm.optimize.optimizer import optimize_table
     from darrm.optimize.optimizer import optimize_table as optimize_gamma
-    from darrm.plan.planner import plan, release
+    from darrm.plan.planner import plan
+    from darrm.plan.release import release
     from darrm.privacy import PrivacyParams
     from darrm.problem import Problem, Voters, Workload
     from darrm.release.delivery import release_debited
@@ -70,7 +71,7 @@ _WHERE = {  # name: module, and the name there if it is another
     "optimize_gamma": "darrm.optimize.optimizer:optimize_table",
     "optimize_table": "darrm.optimize.optimizer",
     "plan": "darrm.plan.planner",
-    "release": "darrm.plan.planner",
+    "release": "darrm.plan.release",
     "release_debited": "darrm.release.delivery",
 }
 

@@ -136,7 +136,7 @@ def test_the_face_is_about_twenty_names() -> None:
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("first", ["from darrm import plan, release", "import darrm.plan.planner, darrm.release", ""])
+@pytest.mark.parametrize("first", ["from darrm import plan, release", "import darrm.plan.release, darrm.release", ""])
 def test_plan_and_release_are_called_whatever_was_imported_before(first: str) -> None:
     script = f"""{first}
 import darrm
