@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from html import escape
 from importlib import import_module
 from itertools import chain
@@ -168,14 +169,18 @@ def audit(
     """
     now = Audit(list(pieces_of(paths)), made=datetime.now(UTC).isoformat(timespec="seconds"))
     members = {} if voters_path is None else read_members(voters_path)
-    _judge_alone(now, report)
+    for role in (ANSWERS, RECEIPT, NOTES):
+        now.judge(role, partial(_judge_alone, now, report))
     _judge_ledgers(now, digests, keys)
     report("comparing files")
-    _judge_together(now, classes, keys)
+    now.labels = {piece.path: piece.labels for piece in now.pieces if piece.labels is not None}
+    for role in (NOTES, FIGURE, LABELS, RECEIPT):
+        now.judge(role, partial(_judge_together, now, classes, keys))
     for path, answering in now.releases.items():
         now.add(path, judge_members(members, answering.voters))
-    now.judge(OTHER, lambda piece: [Verdict(FILE, "it is not judged", UNKNOWN, piece.reason)])
     for piece in now.pieces:
+        if piece.role == OTHER:
+            now.add(piece.path, [Verdict(FILE, "it is not judged", UNKNOWN, piece.reason)])
         now.files += [AuditedFile(piece.role, f"{piece.path}{end}", size, seal) for end, size, seal in piece.digests]
     named = [("voters", voters_path)] if voters_path is not None else []
     for role, given in [*named, *(("key", Path(key.path)) for key in keys)]:
@@ -186,26 +191,18 @@ def audit(
     return now
 
 
-def _judge_alone(now: Audit, report: Callable[[str], None]) -> None:
-    """Judge releases, and read receipts and notes: the digests in them are evidence about ledgers."""
-
-    def release(piece: Piece) -> list[Verdict]:
+def _judge_alone(now: Audit, report: Callable[[str], None], piece: Piece) -> list[Verdict]:
+    """Judge a release, or read the digests of a receipt or a note: they are evidence about ledgers."""
+    verdicts = list[Verdict]()
+    if piece.role == ANSWERS:
         report(f"reading {piece.path}")
         answering, verdicts = judge_file(piece.content)
         now.releases |= {} if answering is None else {piece.path: answering}
-        return verdicts
-
-    def receipt(piece: Piece) -> list[Verdict]:
+    elif piece.role == RECEIPT:
         now.receipts[piece.path] = read_receipt(piece.path, piece.content)
-        return []
-
-    def note(piece: Piece) -> list[Verdict]:
+    else:
         now.notes[piece.path], verdicts = digests_in(piece.path, piece.content)
-        return verdicts
-
-    now.judge(ANSWERS, release)
-    now.judge(RECEIPT, receipt)
-    now.judge(NOTES, note)
+    return verdicts
 
 
 def _judge_ledgers(now: Audit, digests: Sequence[LedgerDigest], keys: Sequence[PublicKey]) -> None:
@@ -220,7 +217,7 @@ def _judge_ledgers(now: Audit, digests: Sequence[LedgerDigest], keys: Sequence[P
     now.judge(LEDGER, history)
     audits = list(now.ledgers.values())
     unused = assign_releases(audits, now.releases)
-    now.judge(LEDGER, lambda piece: judge_ledger(now.ledgers[piece.path]) if piece.path in now.ledgers else ())
+    now.judge(LEDGER, partial(_judge_entries, now))
     now.add("", judge_populations(audits))
     for path, answering in unused.items() if audits else ():
         reason = f"no entry of a ledger among the files holds its digest {answering.digest}: it may be unused"
@@ -232,25 +229,26 @@ def _judge_ledgers(now: Audit, digests: Sequence[LedgerDigest], keys: Sequence[P
         now.add("", [Verdict(topics.HISTORY, claim, FALSE, "no ledger has a signed entry")])
 
 
-def _judge_together(now: Audit, classes: tuple[str, ...] | None, keys: Sequence[PublicKey]) -> None:
-    """Judge notes, figures, labels and receipts against the ledgers."""
-    ledgers = {path: one.ledger for path, one in now.ledgers.items()}
-    labelled = [piece for piece in now.pieces if piece.labels is not None]
-    sealed = {f"{piece.path}{end}": seal for piece in labelled for end, _, seal in piece.sealed}
-    now.labels = {piece.path: piece.labels for piece in labelled if piece.labels is not None}
+def _judge_entries(now: Audit, piece: Piece) -> Iterable[Verdict]:
+    return judge_ledger(now.ledgers[piece.path]) if piece.path in now.ledgers else ()
 
-    def labels(piece: Piece) -> Iterator[Verdict]:
+
+def _judge_together(
+    now: Audit, classes: tuple[str, ...] | None, keys: Sequence[PublicKey], piece: Piece
+) -> Iterable[Verdict]:
+    """Judge a note, a figure, labels or a receipt against the ledgers."""
+    ledgers = [one.ledger for one in now.ledgers.values()]
+    if piece.role == NOTES:
+        return judge_note(piece.content, now.notes.get(piece.path, []), ledgers)
+    if piece.role == FIGURE:
+        return judge_figure(piece.content, {path: one.ledger for path, one in now.ledgers.items()})
+    if piece.role == LABELS:
         own = [seal for _, _, seal in piece.sealed if piece.is_parquet]
-        return judge_labels(now.labels[piece.path], now.releases, list(ledgers.values()), classes, own)
-
-    def receipt(piece: Piece) -> Iterable[Verdict]:
-        one = now.receipts.get(piece.path)
-        return () if one is None else judge_receipt(one, list(ledgers.values()), now.labels, sealed, keys)
-
-    now.judge(NOTES, lambda piece: judge_note(piece.content, now.notes.get(piece.path, []), list(ledgers.values())))
-    now.judge(FIGURE, lambda piece: judge_figure(piece.content, ledgers))
-    now.judge(LABELS, labels)
-    now.judge(RECEIPT, receipt)
+        return judge_labels(now.labels[piece.path], now.releases, ledgers, classes, own)
+    if piece.path not in now.receipts:
+        return ()
+    sealed = {f"{one.path}{end}": seal for one in now.pieces if one.labels is not None for end, _, seal in one.sealed}
+    return judge_receipt(now.receipts[piece.path], ledgers, now.labels, sealed, keys)
 
 
 def _attack(now: Audit, draws: int, report: Callable[[str], None]) -> None:

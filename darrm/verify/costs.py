@@ -101,12 +101,8 @@ class Cost:
 
     @property
     def is_close(self) -> bool:
-        """Whether bounds on this cost are nearly attained; those of several moved votes may be loose."""
-        own = self.answering
-        if not isinstance(own, Mechanism):
-            return True
-        is_bounded_by_convexity = own.kind == "ExponentialMechanism" and own.classes != 2 and own.voters.sampled
-        return own.reached == 1 and not is_bounded_by_convexity
+        """Whether bounds on this cost are nearly attained; for noise against several moved votes they may be loose."""
+        return not isinstance(self.answering, Mechanism) or self.answering.reached == 1
 
     def proves(self, charge: Charge) -> bool:
         if charge.guarantee is None:

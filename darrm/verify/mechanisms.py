@@ -49,6 +49,7 @@ from flint import arb, ctx
 from darrm.verify.formats import Mechanism, Sampling
 from darrm.verify.noisy_labels import (
     Between,
+    RenyiPenalty,
     TooWideError,
     between,
     delta_of_gaussian_label,
@@ -180,7 +181,9 @@ def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough:
         low = found.low
     if math.isfinite(pure):
         bounds.append(Between(0.0, _pure(pure, order)))
-    if sampling.is_directed and mechanism.reached == 1 and mechanism.kind not in _PURE:
+    if sampling.is_directed and mechanism.kind == "ExponentialMechanism":
+        bounds.append(renyi_of_exponential(mechanism.parameters[0], rate, order))
+    elif sampling.is_directed and mechanism.reached == 1 and mechanism.kind != "PermuteAndFlip":
         with suppress(TooWideError):
             weights, K = log_weights_of(mechanism), mechanism.voters.K
             bounds.append(renyi_of_label(weights, order, lead=K, enough=enough, rate=rate))
@@ -252,6 +255,7 @@ def _pure(epsilon: float, order: float) -> float:
 
 
 _RATE_BITS = 400
+_CELLS, _SETTLED, _MOST_CELLS, _HALVINGS = 64, 1e-6, 1 << 16, 60
 _MOST_LOSS = Fraction(600)  # of a label for a person who takes part: δ beyond it counts as 0
 _NEXT_TO_NONE = 1e-280  # of a probability
 _OF_FLOATS = 2.0**-49  # relative, of a probability and of an exponential
@@ -386,3 +390,35 @@ def of_convexity(certain: Between, sampling: Sampling, order: float) -> Between:
         return Between(0.0, certain.high)
     grown = float(sampling.rate) * math.expm1((order - 1.0) * certain.high)
     return Between(0.0, between(math.log1p(grown) / (order - 1.0)).high)
+
+
+def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Between:
+    """Enclose the Rényi divergence of an exponential mechanism under Poisson subsampling.
+
+    The person changes the odds of two classes by e^ε. With Pr = (u, 1 − u), which two classes attain, the ratios of the
+    laws are r/E r, r of e^{−ε} and 1. Both ratios rise in u; a cell of u is bounded by both ends, and halved.
+    """
+    penalties = [RenyiPenalty(order, rate, back=back) for back in (False, True)]
+    tails = np.geomspace(1e-15, 0.5, _CELLS)
+    ends = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
+
+    def cost(low: Array, high: Array) -> Array:
+        falls = -np.log((1.0 - low) + low * math.exp(-epsilon)) - epsilon
+        rises = -np.log((1.0 - high) + high * math.exp(-epsilon))
+        with np.errstate(invalid="ignore"):
+            both = [high * one.of(falls) + (1.0 - low) * one.of(rises) for one in penalties]
+        return np.asarray(np.nan_to_num(np.max(both, axis=0), nan=math.inf, posinf=math.inf))
+
+    low, high, best, most = ends[:-1], ends[1:], 0.0, 0.0
+    for step in range(_HALVINGS):
+        bounds, middle = cost(low, high), 0.5 * (low + high)
+        attained = cost(middle, middle)
+        best = max(best, float(np.max(attained, where=np.isfinite(attained), initial=0.0)))
+        open_cells = bounds > best * (1.0 + _SETTLED)
+        last = step + 1 == _HALVINGS or 2 * np.count_nonzero(open_cells) > _MOST_CELLS
+        most = max(most, best, float(np.max(bounds if last else bounds[~open_cells], initial=0.0)))
+        if last or not np.any(open_cells):
+            break
+        starts, cuts, stops = low[open_cells], middle[open_cells], high[open_cells]
+        low, high = np.concatenate([starts, cuts]), np.concatenate([cuts, stops])
+    return Between(between(math.log1p(best) / (order - 1.0)).low, between(math.log1p(most) / (order - 1.0)).high)

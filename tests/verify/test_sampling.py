@@ -178,6 +178,20 @@ def test_each_direction_has_its_penalty() -> None:
         assert math.isclose(math.log1p(float(without @ penalties)) / 2.0, divergence(list(p), list(q), 3.0))
 
 
+@pytest.mark.parametrize(("rate", "order"), [(0.01, 8.0), (0.4, 2.0), (0.1, 40.0)])
+def test_an_exponential_mechanism_costs_what_its_worst_odds_do(rate: float, order: float) -> None:
+    costs = [0.0]
+    for u in np.concatenate([np.geomspace(1e-9, 0.5, 400), 1.0 - np.geomspace(1e-9, 0.5, 400)]):
+        mean = u * math.exp(-1.5) + 1.0 - u
+        without, with_him = [u, 1.0 - u], [u * math.exp(-1.5) / mean, (1.0 - u) / mean]
+        mixed = [(1 - rate) * a + rate * b for a, b in zip(without, with_him, strict=True)]
+        costs += [divergence(mixed, without, order), divergence(without, mixed, order)]
+    found = mechanisms.renyi_of_exponential(1.5, rate, order)
+    assert found.low <= found.high <= found.low * (1 + 1e-5)
+    assert max(costs) * (1 - 1e-9) <= found.high
+    assert found.low <= max(costs) * (1 + 1e-3)
+
+
 def test_convexity_bounds_a_divergence() -> None:
     certain = cost_of(NoisyMaximum(GNMax(1.0), Voters(4, PLAIN, 1), 2)).renyi(4.0)
     own = cost_of(NoisyMaximum(GNMax(1.0), voters(4, COIN), 2)).renyi(4.0)
