@@ -79,10 +79,7 @@ class End:
 
 @dataclass(frozen=True)
 class VoteSchema:
-    """The valid votes: K voters, the classes, and the rule for missing votes.
-
-    Votes are compared one by one, before they become an array, so validity does not depend on other votes.
-    """
+    """The valid votes; they are checked one by one, so validity does not depend on other votes."""
 
     voters: int
     classes: int | tuple[str, ...] | str

@@ -2,16 +2,15 @@
 
 *No id has two labels, no label is unpaid, none is lost.* The ledger's entry names the ids that it pays for, and keeps
 their labels until the next entry of the stream, which is written after `_Stream.hand_out` returned. A process that dies
-between the two finds them there when it starts, and settles them before it answers anything. A settled id is never
-ready again, and ids are unique in the file, which one process has at a time. A ledger that did not pay for all that is
-answered is an old copy, a second budget, and refused. An id that the ledger paid for, and that the file does not know
-as settled (an old copy was put back), is *lost*: refused, not drawn again. Two files for one stream are caught by the
-ledger, which lets one take a turn. ∎
+between the two settles them when it starts, before it answers anything. A settled id is never ready again, and ids are
+unique in the file, which one process has at a time. A ledger that did not pay for all that is answered is an old copy,
+a second budget, and refused. An id that the ledger paid for, and that the file does not know as settled (an old copy
+was put back), is *lost*: refused, not drawn again. The ledger lets one of two files for a stream take a turn. ∎
 
-The writer is a task of the event loop. Commits and debits wait for a disk or a database, so they run one after the
-other in a thread of their own. Requests that arrive during a debit are kept by the commit of the batch's labels, and
-answered with the next debit: two disk syncs a batch, not a question. Clients that ask one question after the other
-would form two groups that wait for each other's debits; a pause of a few milliseconds merges them.
+Commits and debits wait for a disk or a database, so they run one after the other in a thread of their own. Requests
+that arrive during a debit are kept by the commit of the batch's labels, and answered with the next debit: two disk
+syncs a batch. Clients that ask one question after the other would form two groups that wait for each other's debits; a
+pause of a few milliseconds merges them.
 """
 
 import asyncio

@@ -87,24 +87,22 @@ class Votes:
 
     Attributes
     ----------
-    _counts
-        (Q, C) counts, dense or sparse; a row sums to K minus its missing votes. See `counts` and `sparse`.
     voters
         K ≥ 1.
     classes
-        The names of the C ≥ 2 classes, 0 … C − 1 by default; empty for open-set answers.
+        The names of the C ≥ 2 classes; empty for open-set answers.
     source_format
-        The kind of input: ``"labels"``, ``"counts"`` or ``"answers"``.
+        ``"labels"``, ``"counts"`` or ``"answers"``.
     missing
-        (Q,) the number of missing votes of each query; None if there are none.
+        (Q,) numbers of missing votes; None if there are none. Rows of counts sum to K minus these.
     vocabulary
         The strings of open-set answers by the columns of `sparse`, then None for missing answers.
     normalized
         The normalization of open-set answers.
     voter_names
-        The names of the columns of labels in a file, if there are any.
+        The names of the columns of labels in a file.
     ids
-        The name of the column of ids, and the id of each query; None if there is none.
+        The name of the column of ids, and the id of each query.
 
     Examples
     --------
@@ -220,12 +218,12 @@ class Votes:
         labels
             (Q, K) answers; booleans count as 0 and 1.
         classes
-            The number C of classes 0 … C − 1, or their names in order; by default 0 and 1. It must be public: one voter
-            could change a number that is derived from the labels.
+            The number C of classes 0 … C − 1, or their names in order; by default 2. It must be public: one voter could
+            change a number that is derived from the labels.
         missing
-            ``"refuse"``, or ``"coin"``: a random vote replaces each missing one when a label is released. None, NaN,
-            pandas' NA and NaT are missing, and in text "" and "NA", unless a class has that name; −1 is not. Which
-            votes are missing must not depend on private data.
+            ``"refuse"``, or ``"coin"``: a random vote replaces each missing one when a label is released. None, NaN, NA
+            and NaT are missing, and in text "" and "NA", unless a class has that name. Which votes are missing must not
+            depend on private data.
         line
             Shows progress.
 
@@ -297,7 +295,7 @@ class Votes:
         normalize: Normalize = None,
         missing: str = "refuse",
     ) -> Votes:
-        """Make votes from open-set answers: a row is a query, with one string per voter, or each string once.
+        """Make votes from open-set answers: a row is a query.
 
         Parameters
         ----------
@@ -306,9 +304,8 @@ class Votes:
         numbers
             The number of voters for each string: rows of positive integers that sum to K.
         normalize
-            Applied to each answer before it is counted: ``"casefold"``, ``"nfc"`` (Unicode's composed form),
-            ``"spaces"`` (each run of white space becomes one space, none at the ends), ``"strip"``, several with
-            commas, in this order; or a function of one answer. It must be public and independent of the votes.
+            ``"casefold"``, ``"nfc"``, ``"spaces"`` (each run becomes one space, none at the ends), ``"strip"``, several
+            with commas, in this order; or a function of one answer. It must be public and independent of the votes.
         missing
             ``"refuse"``, or ``"blank"``: a missing answer (None, NaN, "") counts for no string.
 
@@ -425,9 +422,8 @@ class Votes:
     ) -> Votes:
         """Read a file with a row for each query: .csv, .tsv, these as .gz, .npy, .npz or .parquet.
 
-        Every line of a text is a query, or an error that names the line. The first line names the columns if its fields
-        differ and none can be a vote. Fields may be quoted, separated by semicolons, and lines may end as on Windows;
-        the text is UTF-8.
+        The first line of a text names the columns if its fields differ and none can be a vote. Text is UTF-8; fields
+        may be quoted, or separated by semicolons.
 
         Parameters
         ----------
@@ -440,7 +436,7 @@ class Votes:
         layout
             ``"labels"``, ``"counts"``, or ``"auto"``: by the number of columns, if K and C differ.
         missing, normalize
-            As in `of_labels` and `of_answers`; in a file an empty field, NA, or in Parquet null is missing.
+            As in `of_labels` and `of_answers`; an empty field, NA, or in Parquet null is missing.
         line
             Shows progress.
         **chosen
@@ -449,7 +445,7 @@ class Votes:
         Raises
         ------
         ValueError
-            If the file holds no votes.
+            If the file holds no votes; the line or row is named.
         OSError
             If the file cannot be read.
         """
@@ -570,8 +566,7 @@ class Votes:
     def impute_missing(self, *, rng: np.random.Generator | None = None) -> Votes:
         """Return votes with each missing vote replaced by an exact fair coin, for C > 2 a fair die.
 
-        Tables and planned mechanisms call this for every release, with new coins. ``rng`` None draws from the
-        operating system; a generator is for experiments only.
+        Every release does this with new coins. ``rng`` is for experiments; None draws from the operating system.
 
         >>> votes = Votes.of_labels([[1, None, 1], [None, None, 0]], missing="coin")
         >>> votes.counts.tolist(), votes.missing.tolist()

@@ -1,7 +1,7 @@
 """Read tables of votes in .csv, .tsv, .npy and .npz; `darrm.votes.parquet_file` reads .parquet.
 
-Every line of a text is a query, or an error that names the line. Tables are read in blocks. A compressed file with too
-much content is an error. A file that is not regular is never opened.
+Every line of a text is a query, or an error that names the line. A compressed file with too much content is an error. A
+file that is not regular is never opened.
 """
 
 import csv
