@@ -237,7 +237,7 @@ def _where(path: Path, name: str, row: int | None = None) -> str:
     return f"{str(path)!r}{'' if row is None else f', row {row:,}'}, column {name[:_SHORT]!r}"
 
 
-def _values(column: Untyped, place_of: Callable[[object], int] | None, where: Callable[..., str], first: int) -> Block:
+def _values(column: Untyped, place_of: Callable[[Untyped], int] | None, where: Callable[..., str], first: int) -> Block:
     arrow = require("pyarrow")
     if hasattr(column, "dictionary"):
         ends = require("pyarrow.compute").min_max(column.indices).as_py()
