@@ -7,10 +7,15 @@ from the sign of a zero, and one error bound holds for both.
 Neither replaces the other. Processor seconds of a solve, ε = 0.1 and the default prior, where *uncompiled* runs the
 source for numba as Python:
 
-====================== ===== ===== ====== ========== K, m, Δ                numpy numba choice uncompiled
-====================== ===== ===== ====== ========== 11, 3, 1e-5             0.03   0.6   0.03       0.03 101, 10, 1e-5
-0.3   0.8    0.5 201, 20, 1e-5            0.5   0.8    0.8        7.5 201, 10, 1e-2            5.7   1.8    1.8      >
-300 1,001, 10, 1e-5         27.3   7.2    7.3 ====================== ===== ===== ====== ==========
+====================== ===== ===== ====== ==========
+K, m, Δ                numpy numba choice uncompiled
+====================== ===== ===== ====== ==========
+11, 3, 1e-5             0.03   0.6   0.03       0.03
+101, 10, 1e-5            0.3   0.8    0.5
+201, 20, 1e-5            0.5   0.8    0.8        7.5
+201, 10, 1e-2            5.7   1.8    1.8      > 300
+1,001, 10, 1e-5         27.3   7.2    7.3
+====================== ===== ===== ====== ==========
 
 Loading compiled code from numba's cache takes 0.6 seconds. A process loads it after numpy has worked for that long, so
 it takes at most twice the time of the better choice.
