@@ -59,8 +59,6 @@ VOTES, AGGREGATOR, PUBLICATION = "Votes", "Aggregator", "Publication of the cost
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisOptions:
-    """The options that describe the aggregator and how it is accounted for, as typed."""
-
     threshold: float | None
     sigma1: float | None
     sigma2: float | None
@@ -99,8 +97,6 @@ class AnalysisOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicationOptions:
-    """The options of a publication of the cost, as typed."""
-
     order: float | None
     beta: float | None
     sigma_ss: float | None
@@ -110,7 +106,7 @@ class PublicationOptions:
     no_table_2: bool
 
     def parameters(self, delta: float) -> tuple[GnssParameters | None, PublicationParameters | None]:
-        """Return the parameters of smooth sensitivity and of the scale of votes; None if not asked for."""
+        """Return the parameters of smooth sensitivity and of the scale of votes."""
         options = (self.order, self.beta, self.sigma_ss, self.deviation, self.expect_epsilon)
         typed = [value for value in options if value is not None]
         if self.safety is not None and not typed:
@@ -281,7 +277,6 @@ def draw_figure_5(analysis: Analysis, path: Path) -> None:
 
 
 def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
-    """Draw the plurality counts of all and of answered queries, and the mean cost of an answer by bin."""
     plurality = analysis.histograms.max(axis=1)
     edges = np.linspace(0.0, analysis.voters, min(BINS, analysis.voters) + 1)
     total, _ = np.histogram(plurality, edges)
@@ -305,7 +300,6 @@ def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
 
 
 def draw_total_cost(figure: Figure, analysis: Analysis) -> None:
-    """Draw the total ε over the number of answered queries, the part of the checks, and the cost without checks."""
     seen = np.unique(np.linspace(1, analysis.queries, min(POINTS, analysis.queries)).astype(np.int64))
     of_checks = np.outer(seen, analysis.cost.checks.values / analysis.queries)
     costs = _cumulative_costs(analysis, analysis.probabilities, seen) + of_checks

@@ -1,16 +1,13 @@
 """The cost of a PATE run from its votes: ε, its order, the expected number of answers, the share of the check.
 
-Two bounds are computed, and the smaller ε is the default: the **exact** one, for each histogram the worst divergence of
-the label over all neighbors in both directions (`darrm.noisy_max.cost_given_votes`), and **Theorem 6** of [P], which
-bounds D(M(D)‖M(D′)) by q, with λ/(2σ₁²) for a check. (ε, δ) privacy needs both directions: an observer may ask whether
-an event is much likelier with a person's data, or without.
+Two bounds, the smaller ε is the default: the **exact** one, the worst divergence of each label over all neighbors in
+both directions (`darrm.noisy_max.cost_given_votes`), and **Theorem 6** of [P], which bounds D(M(D)‖M(D′)) only. (ε, δ)
+privacy needs both directions.
 
-The total at order λ is Σ_i (check_i + [i answered]·answer_i) [P, Theorem 4]: EVERY query pays for the noisy check, only
-answered queries for the answer. Before a run ``[i answered]`` is replaced by its probability, as in Tables 1 and 2 of
-[P]: an expectation, for planning. After a run pass ``answered=``, the pattern of ⊥, which the release contains.
+The total at order λ is Σ_i (check_i + [i answered]·answer_i) [P, Theorem 4]: every query pays for the check. Before a
+run ``[i answered]`` is its probability, as in Tables 1 and 2 of [P]; after a run pass the released ``answered=``.
 
-**A data-dependent ε is private data**: it is computed from the votes, and changes with one person's data. `analyze`
-warns each time; `darrm.pate.publication.sanitize` computes a figure that may be released.
+**A data-dependent ε is private data**; `darrm.pate.publication.sanitize` computes a figure that may be released.
 """
 
 from __future__ import annotations
@@ -78,7 +75,7 @@ class AnswersByTheorem6:
 
 
 class ExactAnswers:
-    """The exact costs of answers, known at some orders, for one or both directions: **private data**."""
+    """The exact costs of answers at some orders, for one or both directions: **private data**."""
 
     def __init__(self, label: LabelCosts, costs: Array, most: RenyiCurve) -> None:
         self._label, self._most = label, most
@@ -132,7 +129,7 @@ class Analysis:
 
     @property
     def charged(self) -> str:
-        """The name of the bound with the smaller ε: ``"exact"`` or ``"Theorem 6"``."""
+        """``"exact"`` or ``"Theorem 6"``, the bound with the smaller ε."""
         return self.cost.name
 
     @property
@@ -141,12 +138,12 @@ class Analysis:
         return self.cost.curve
 
     def epsilon_of(self, curve: RenyiCurve) -> float:
-        """Convert a curve to ε, at the δ and by the conversion of the analysis."""
+        """Convert a curve to ε at the δ of the analysis."""
         return self._best(curve).epsilon
 
     @property
     def best(self) -> RenyiConversion:
-        """The smallest ε over the orders, its order, and whether that is at the edge of the grid."""
+        """The smallest ε over the orders, and its order."""
         return self._best(self.curve)
 
     @property
@@ -181,12 +178,12 @@ class Analysis:
 
     @property
     def check_share(self) -> float:
-        """The share of the threshold checks in the Rényi cost at the best order, in [0, 1]."""
+        """The share of the checks in `renyi`, in [0, 1]."""
         return _at(self.cost.checks, self.order) / self.renyi if self.renyi else 0.0
 
     @property
     def data_independent_epsilon(self) -> float:
-        """The ε of the same number of answers, for any votes, at a public order: `public_epsilon`."""
+        """The ε of as many answers, for any votes: `public_epsilon`."""
         return public_epsilon(self.independent_curve, self.worst_curve, self.delta, self.conversion)
 
     @property
@@ -195,11 +192,11 @@ class Analysis:
         return self.epsilon_of(self.worst_curve)
 
     def privacy_cost(self) -> PrivacyCost:
-        """Return the data-dependent cost of the run, which an account takes with consent only."""
+        """Return the data-dependent cost, which an account takes with consent only."""
         return PrivacyCost(f"{self.aggregator!r}, from its votes", renyi=self.curve, data_dependent=True)
 
     def to_json(self) -> Document:
-        """Return the row of [P, Table 1] as plain data: **private data**."""
+        """Return the row of [P, Table 1]: **private data**."""
         theorem_6, printed = (
             self._best(self.theorem_6.curve),
             self.theorem_6.curve.best(self.delta, conversion="classic"),
@@ -272,9 +269,9 @@ def aligned(figures: dict[str, str]) -> str:
 def public_epsilon(spent: RenyiCurve, most: RenyiCurve, delta: float, conversion: str = "tight") -> float:
     """Convert the cost ``spent`` by a run, for any votes, at the order that is best for the largest cost ``most``.
 
-    The number of queries that pass a check depends on the votes. At an order λ that was fixed before,
-    e^{(λ−1)(loss − spent so far)} is a supermartingale for every next query, so the figure holds ex post:
-    E(1 − e^{ε(outcome) − loss})₊ ≤ δ. The order that is best for ``spent`` would depend on the outcome.
+    The number of answers depends on the votes. At an order λ fixed before, e^{(λ−1)(loss − spent so far)} is a
+    supermartingale for every next query, so the figure holds ex post: E(1 − e^{ε(outcome) − loss})₊ ≤ δ. The order that
+    is best for ``spent`` would depend on the outcome.
 
     >>> curve = RenyiCurve.of(lambda orders: orders / 200.0)
     >>> public_epsilon(curve, curve, 1e-5) == curve.best(1e-5).epsilon
@@ -303,11 +300,11 @@ def analyze(
     Parameters
     ----------
     votes
-        At least one query; arrays are refused, because labels and counts are hard to distinguish.
+        At least one query; arrays are refused.
     aggregator, delta
         `LNMax`, `GNMax`, `ConfidentGNMax` or `InteractiveGNMax`, and δ in (0, 1).
     answered
-        (Q,) which queries were answered; None for the expectation over the check.
+        (Q,) which queries were answered; None for the expectation.
     scores
         (Q, C) the student's scores, for `InteractiveGNMax` only.
     orders
@@ -315,10 +312,10 @@ def analyze(
     conversion
         ``"tight"`` [CKS20, Proposition 12] or ``"classic"`` [P, Theorem 5].
     check
-        ``"data-independent"``, or ``"data-dependent"``: from the statistic of each query.
+        ``"data-independent"`` or ``"data-dependent"``.
 
     Always warns with `PrivateFigureWarning`, and with `RenyiGridWarning` if the best order is at the edge of the grid.
-    `ValueError` if an argument is malformed.
+    `ValueError` for malformed arguments.
 
     >>> votes = Votes.of_counts([[240, 10], [200, 50], [130, 120]])
     >>> with warnings.catch_warnings():
@@ -378,7 +375,7 @@ def quiet_analysis(
     answered: ArrayLike | None = None,
     scores: ArrayLike | None = None,
 ) -> Analysis:
-    """Analyze without Python warnings; the printed analysis contains both of them."""
+    """Analyze without warnings: the printed analysis contains them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivateFigureWarning)
         warnings.simplefilter("ignore", RenyiGridWarning)
@@ -386,7 +383,7 @@ def quiet_analysis(
 
 
 def answer_of(aggregator: PateAggregator) -> LNMax | GNMax:
-    """Return the noisy maximum of an aggregator; `ValueError` for mechanisms without data-dependent costs."""
+    """Return the noisy maximum; `ValueError` for mechanisms without data-dependent costs."""
     if not isinstance(aggregator, PateAggregator):
         advice = "costs of other mechanisms do not depend on the votes"
         checks.fail("aggregator", aggregator, "a GNMax, an LNMax, a ConfidentGNMax or an InteractiveGNMax", advice)
@@ -413,7 +410,7 @@ def _statistic(votes: Votes, aggregator: PateAggregator, scores: ArrayLike | Non
 def _answered(
     aggregator: PateAggregator, statistic: NDArray[np.int64] | None, answered: ArrayLike | None, queries: int
 ) -> tuple[NDArray[np.bool_] | None, Array]:
-    """Return the pattern of answers, None if unknown, and the probability that each query is answered: (Q,) each."""
+    """Return the pattern of answers, None if unknown, and the probabilities of answers: (Q,) each."""
     if answered is None and isinstance(aggregator, CheckedGNMax) and statistic is not None:
         return None, np.exp(aggregator.check.log_probabilities(statistic)[0])
     pattern = np.ones(queries, dtype=bool) if answered is None else np.asarray(answered)

@@ -1,11 +1,10 @@
 """Confident-GNMax: answer only if the teachers agree, with a private check [P, Algorithm 1]; Interactive-GNMax.
 
-The largest count changes by at most 1 if one teacher changes its vote, so a noisy check costs λ/(2σ₁²) and not λ/σ₁²;
-its outcome is one bit, which costs about 2/π of that.
+One vote changes the largest count by at most 1, so a noisy check costs λ/(2σ₁²), its bit about 2/π of that.
 
 In Interactive-GNMax [P, Algorithm 2] the teachers correct a student who disagrees: the statistic is max_j (n_j − M p_j)
 for the public scores p of a privately trained student. M p_j is rounded to a whole number, for exact whole-number
-noise; rounding public numbers is free, and the statistic still changes by at most 1.
+noise; rounding public numbers is free, and one vote still changes the statistic by at most 1.
 """
 
 from __future__ import annotations
@@ -48,17 +47,17 @@ class NoisyCheck:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one check, a single bit, for any votes; with continuous noise λ/(2σ₁²)."""
+        """The Rényi curve of one check, a bit; λ/(2σ₁²) with continuous noise."""
         if self.noise == "continuous":
             return RenyiCurve.of(self.independent)
         return threshold_curve(DiscreteGaussian(self.sigma))
 
     def independent(self, orders: ArrayLike) -> NDArray[np.float64]:
-        """Compute λ/(2σ₁²), the cost of the noisy statistic, for any votes."""
+        """Compute λ/(2σ₁²), the cost of the noisy statistic."""
         return np.asarray(orders, dtype=np.float64) / (2.0 * self.sigma**2)
 
     def log_probabilities(self, statistic: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute log Pr[passes] and log Pr[fails] for whole-number statistics, elementwise."""
+        """Compute log Pr[passes] and log Pr[fails], elementwise."""
         if self.noise == "continuous":
             z = (statistic - self.threshold) / self.sigma
             return log_ndtr(z), log_ndtr(-z)
@@ -69,23 +68,20 @@ class NoisyCheck:
     def dependent(self, statistic: NDArray[np.int64], orders: ArrayLike) -> NDArray[np.float64]:
         """Bound the cost of each check by its statistic, by Theorem 6: (Q,) and (L,) → (Q, L); private data.
 
-        The check has two outcomes and Rényi curve λ/(2σ₁²) = λ/(√2 σ₁)², so [P, Theorem 6] and Proposition 10 apply
-        with √2 σ₁ for σ and q = min(Pr[passes], Pr[fails]).
+        Its Rényi curve λ/(2σ₁²) = λ/(√2 σ₁)² admits Theorem 6 and Proposition 10 with √2 σ₁ and q = min(Pr[passes],
+        Pr[fails]).
         """
         passes, fails = self.log_probabilities(statistic)
         log_q = np.minimum(np.minimum(passes, fails) + CHECK_ROUNDING, 0.0)
         return gaussian_renyi(log_q, math.sqrt(2.0) * self.sigma, orders)
 
     def is_summed(self, statistic: NDArray[np.int64]) -> bool:
-        """Return whether `exact` supports the noise: `log_probabilities` come from tables then, not from bounds."""
+        """Return whether `log_probabilities` come from tables and not from bounds, as `exact` needs."""
         farthest = float(np.max(np.abs(statistic - self.threshold)))
         return self.noise == "discrete" and farthest + 40.0 * self.sigma + 4.0 < MOST_SUMMED
 
     def exact(self, statistic: NDArray[np.int64], orders: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute the cost of each check by its statistic, forward and for both directions: (Q, L) each; private data.
-
-        It is the worst divergence between its bit and that of a statistic one vote away, rounded up.
-        """
+        """Compute each check's worst divergence to one vote away, rounded up: (Q, L) forward and both; private data."""
         grid = np.asarray(orders, dtype=np.float64)
         here = np.stack(self.log_probabilities(statistic), axis=1)
         forward, reverse = np.zeros((2, statistic.size, grid.size))
@@ -144,7 +140,7 @@ class CheckedGNMax:
     def answer_where(
         self, passed: NDArray[np.bool_], counts: NDArray[np.int64], rng: np.random.Generator | None
     ) -> NDArray[np.int64]:
-        """Answer the queries that passed their check, `ABSTAIN` for the others: (Q,) and (Q, C) → (Q,)."""
+        """Answer the queries that passed, `ABSTAIN` for the others: (Q,) and (Q, C) → (Q,)."""
         answers = np.full(len(counts), ABSTAIN, dtype=np.int64)
         answers[passed] = noisy_argmax(counts[passed], self.answer.draw(rng), rng)
         return answers
@@ -154,8 +150,8 @@ class CheckedGNMax:
 class ConfidentGNMax(CheckedGNMax):
     """Answer by GNMax if the noisy plurality reaches the threshold T, else ⊥ [P, Algorithm 1]; all in votes.
 
-    Every query pays for the check with its noise ``sigma_threshold`` > 0 (σ₁), only answered queries for the answer
-    with ``sigma_answer`` > 0 (σ₂). ``noise`` is as for `GNMax`. `ValueError` if a parameter is out of range.
+    Every query pays for the check (noise ``sigma_threshold`` > 0, σ₁), only answered ones for the answer
+    (``sigma_answer`` > 0, σ₂). ``noise`` is as for `GNMax`. `ValueError` if a parameter is out of range.
 
     >>> aggregator = ConfidentGNMax(threshold=200, sigma_threshold=2.0, sigma_answer=2.0)
     >>> aggregator.release(Votes.of_counts([[250, 0], [130, 120]]), rng=np.random.default_rng(0)).tolist()
@@ -174,7 +170,7 @@ class ConfidentGNMax(CheckedGNMax):
         return np.asarray(counts.max(axis=1))
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release one class, or `ABSTAIN` for ⊥, for each query; arrays are refused, as by `GNMax`."""
+        """Release one class, or `ABSTAIN` for ⊥, for each query; arrays are refused."""
         votes = may_decline(votes)
         self.check_threshold(votes.voters)
         passed = self.check.release(votes.counts.max(axis=1), rng)
@@ -182,7 +178,7 @@ class ConfidentGNMax(CheckedGNMax):
 
 
 def may_decline(votes: Votes) -> Votes:
-    """Return the votes; `ValueError` if a class has the name of ⊥, or for anything but `Votes`."""
+    """Return the votes; `ValueError` if a class has the name of ⊥."""
     for name in require_votes(votes).classes:
         try:
             taken = float(str(name)) == ABSTAIN  # by value: −1.0 and "-1.0" equal −1, too
@@ -199,17 +195,14 @@ SUM_TOLERANCE = 1e-6  # scores are float32 in most training code
 
 @dataclass(frozen=True, eq=False)
 class InteractiveRelease:
-    """The labels of an interactive release, (Q,) with `ABSTAIN` for ⊥, and their origin.
-
-    ``outcome`` is ``"answered"`` by the teachers, ``"reinforced"`` from the student, or ``"declined"`` (⊥).
-    """
+    """The labels of an interactive release, (Q,) with `ABSTAIN` for ⊥, and their origin: teachers, student, or ⊥."""
 
     labels: Labels
     outcome: NDArray[np.str_]
 
     @property
     def answered(self) -> NDArray[np.bool_]:
-        """The queries that the teachers answered, which cost more than the check."""
+        """The queries that the teachers answered."""
         return np.asarray(self.outcome == ANSWERED)
 
 
@@ -217,8 +210,8 @@ class InteractiveRelease:
 class InteractiveGNMax(CheckedGNMax):
     """Answer if the teachers disagree with the student, reinforce a confident student, else ⊥ [P, Algorithm 2].
 
-    ``threshold`` is T, the distance of the teachers from the student that is needed for an answer; σ₁ and σ₂ > 0 are
-    in votes. A student whose largest score exceeds ``confidence``, γ in [0, 1], is reinforced. ``noise`` is as for
+    ``threshold`` T is the distance of the teachers from the student that is needed for an answer; σ₁ and σ₂ > 0 are in
+    votes. A student whose largest score exceeds ``confidence``, γ in [0, 1], is reinforced. ``noise`` is as for
     `GNMax`.
 
     >>> aggregator = InteractiveGNMax(100, sigma_threshold=2.0, sigma_answer=2.0, confidence=0.9)
@@ -252,10 +245,7 @@ class InteractiveGNMax(CheckedGNMax):
 
 @dataclass(frozen=True, eq=False)
 class ScoredGNMax:
-    """`InteractiveGNMax` with the scores of a batch of queries: an aggregator.
-
-    Scores belong to the queries and not to the mechanism, whose cost must be of one kind for all batches.
-    """
+    """`InteractiveGNMax` with the scores of a batch of queries: an aggregator."""
 
     mechanism: InteractiveGNMax
     scores: NDArray[np.float64]  # (Q, C) probabilities of the student, one row for each query
@@ -271,10 +261,7 @@ class ScoredGNMax:
         return self.answer(votes, rng=rng).labels
 
     def answer(self, votes: Votes, *, rng: np.random.Generator | None = None) -> InteractiveRelease:
-        """Release a label for each query of ``scores``, and its origin.
-
-        As `Aggregator.release`; `ValueError` also for malformed scores or other queries.
-        """
+        """Release a label for each query, and its origin; `ValueError` also for malformed scores."""
         votes, mechanism = may_decline(votes), self.mechanism
         mechanism.check_threshold(votes.voters)
         scores = _check_scores(self.scores, votes.counts.shape)

@@ -11,7 +11,7 @@
 
 Both terms are largest at u = e^{−2β}: for Δ² = min(1, u) the first falls in u on either side of 1, and the second falls
 to 0 at u = 1 and rises more slowly after it. ∎
-(`tests/pate/test_gnss.py`) [P, Theorem 23] as printed is smaller and is not used for releases (see docs/pate.md).
+(`tests/pate/test_gnss.py`) [P, Theorem 23] as printed is smaller and never charged (docs/pate.md).
 """
 
 import math
@@ -37,9 +37,8 @@ class GnssParameters:
     """Parameters for publishing a data-dependent cost; choose them without the private votes.
 
     ``order`` is λ > 1, ``smoothness`` β in (0, ½·log(λ/(λ−1))) per changed vote, ``noise_scale`` σ_SS > 0 the deviation
-    of the noise in units of SS_β. With ``safety`` z ≥ 0, z·σ_SS·SS is added to the cost, so that the figure is below
-    the cost of Theorem 6 with probability Φ(−z): ½ for the paper's z = 0. Theorem 6 covers one direction; for both the
-    probability is unknown.
+    of the noise in units of SS_β. ``safety`` z ≥ 0 adds z·σ_SS·SS: the figure is below the cost of Theorem 6, which
+    covers one direction, with probability Φ(−z).
 
     >>> round(GnssParameters(order=14.0, smoothness=0.0329, noise_scale=6.23).cost, 4)
     1.6071
@@ -59,12 +58,12 @@ class GnssParameters:
 
     @property
     def cost(self) -> float:
-        """The Rényi cost of the publication at ``order``, for any votes."""
+        """The Rényi cost of the publication, for any votes."""
         return exact_cost(self.order, self.smoothness, self.noise_scale, self.safety)
 
 
 def largest_smoothness(order: float) -> float:
-    """Compute the β at which the cost of a GNSS release becomes infinite: ½·log(λ/(λ−1))."""
+    """Compute ½·log(λ/(λ−1)), the β of an infinite cost."""
     return -0.5 * math.log1p(-1.0 / order)
 
 
@@ -72,7 +71,7 @@ def exact_cost(order: float, smoothness: float, noise_scale: float, safety: floa
     """Compute the worst divergence of two neighboring GNSS outputs.
 
     A ``safety`` z moves the mean by z·σ·|SS − SS'| more: Δ(u) = min(1, √u) + zσ·|1 − √u|. For u ≤ 1 the worst case
-    remains u = e^{−2β}; for u ≥ 1 the first term is bounded by its larger end and the second by its value at e^{2β}.
+    remains u = e^{−2β}; for u ≥ 1 each term is bounded by its larger end.
     """
     beta = _charged(smoothness)
 
@@ -88,9 +87,7 @@ def exact_cost(order: float, smoothness: float, noise_scale: float, safety: floa
 
 
 def printed_cost(order: float, smoothness: float, noise_scale: float) -> float:
-    """Compute [P, Theorem 23] as printed: λe^{2β}/σ² + (βλ − ½ ln(1 − 2λβ))/(λ − 1).
-
-    For comparison with [P, Table 2] only: for λβ > 1/4 it understates the cost.
+    """Compute [P, Theorem 23] as printed, λe^{2β}/σ² + (βλ − ½ ln(1 − 2λβ))/(λ − 1): too small for λβ > 1/4.
 
     >>> round(printed_cost(14.0, 0.0329, 6.23), 2)
     0.52
@@ -102,7 +99,7 @@ def printed_cost(order: float, smoothness: float, noise_scale: float) -> float:
 
 
 def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> GnssParameters:
-    """Choose λ = 1 + 2·log(1/δ)/ε, β = 0.4/λ and σ_SS = 3·√((λ+1)/ε) from a target, without the votes [P, Section B.6].
+    """Choose λ = 1 + 2·log(1/δ)/ε, β = 0.4/λ and σ_SS = 3·√((λ+1)/ε) without the votes [P, Section B.6].
 
     >>> chosen = rules_of_thumb(epsilon=2.0, delta=1e-5)
     >>> round(chosen.order, 3), round(chosen.smoothness, 4), round(chosen.noise_scale, 3), round(chosen.cost, 3)
@@ -141,10 +138,10 @@ def noisy_value(
     """Draw value + safety·σ·SS + σ·SS·N(0, 1), rounded to six decimals; ``rng`` is for experiments only.
 
     The normal draw is (X + U)/s, s = 2⁴⁸, with X a discrete Gaussian of deviation s and U uniform in [−½, ½), in 2⁹⁰ or
-    more parts for each unit of the last decimal (without U the density of the numbers would depend on value and SS).
-    The weight of a unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)), and a normal density changes within it by a part of
-    |x|/s². So every number has the probability of rounding Definition 22, a post-processing, up to a factor of 1 ± 2⁻³⁹
-    for |x| < 2⁸·s: a divergence of order λ errs by less than 2⁻³⁸·(2λ − 1)/(λ − 1).
+    more parts for each unit of the last decimal (without U the density of the numbers would depend on value and SS). A
+    unit cell has weight e^{−x²/(2s²)}·(1 + O(x²/s⁴)), and within it a normal density changes by a part of |x|/s². So
+    each number has its probability under rounded Definition 22 up to a factor of 1 ± 2⁻³⁹ for |x| < 2⁸·s: a divergence
+    of order λ errs by less than 2⁻³⁸·(2λ − 1)/(λ − 1).
     """
     checks.finite(value=value)
     checks.non_negative(sensitivity=sensitivity)

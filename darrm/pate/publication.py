@@ -1,13 +1,10 @@
 """Publishing a data-dependent ε: on the scale of votes, or by smooth sensitivity as in [P, Section B.6].
 
-The published figure is
-
     ε = noisy cost of the answers + cost of the checks + cost of the publication + conversion at λ and δ,
 
 and only the first part depends on the votes: with `PublicationParameters` a noisy mark of `vote_scale`, for both
 directions; with `GnssParameters` f + SS_β·N(0, σ_SS²) for the cost f by Theorem 6 (plus the checks' cost if accounted
-from the data), for one. Choose parameters by a rule of thumb, or by a search on public or simulated votes: parameters
-chosen on private votes reveal something about them.
+from the data), for one. Parameters chosen on private votes reveal something about them.
 """
 
 import math
@@ -50,7 +47,7 @@ _SMALLEST_SENSITIVITY = 1e-6  # nats: keeps the best σ_SS finite for constant c
 
 @dataclass(frozen=True)
 class Sanitized:
-    """A publishable estimate of the cost of a run: about the data at hand, and no guarantee."""
+    """A publishable estimate of the cost of a run: no guarantee."""
 
     epsilon: float  # the estimate of the run's ε, including the publication
     delta: float
@@ -64,7 +61,7 @@ class Sanitized:
     run: Document = field(default_factory=dict)  # mechanism, number of queries, accounting of its check, parameters
 
     def to_json(self) -> Document:
-        """Return the figure and public data of its run as plain data, for a file that `darrm.verify` checks."""
+        """Return the figure and public data of its run, for a file that `darrm.verify` checks."""
         return {"format": FORMAT, **vars(self)}
 
     @property
@@ -74,10 +71,7 @@ class Sanitized:
         return isinstance(parameters, dict) and "smoothness" in parameters
 
     def privacy_cost(self, *, consent: str = "") -> PrivacyCost:
-        """Return the cost of the whole run, publication included, by the sanitized figure.
-
-        An account takes it with ``consent=ESTIMATED_TOTAL`` only (`darrm.loss.privacy_cost`), and reports that.
-        """
+        """Return the cost, publication included; an account takes it with ``consent=ESTIMATED_TOTAL`` only."""
         return PrivacyCost(
             "PATE run, sanitized cost",
             guarantee=PrivacyParams(self.epsilon, self.delta),
@@ -99,19 +93,17 @@ class Sanitized:
 def sanitize(
     analysis: Analysis, parameters: GnssParameters | PublicationParameters, *, rng: np.random.Generator | None = None
 ) -> Sanitized:
-    """Return a publishable figure for a finished run.
-
-    Each call is a new release with a cost: publish one figure for a run, not the best of several.
+    """Return a publishable figure for a finished run. Each call costs: publish one, not the best of several.
 
     Parameters
     ----------
     analysis
-        From `analyze`, with ``answered=`` the released pattern of answers for an aggregator with a check.
+        From `analyze`, with the released ``answered=`` for an aggregator with a check.
     parameters
         `PublicationParameters` for the exact cost on the scale of votes, `GnssParameters` for Theorem 6 with the
         smooth sensitivity of [P]; chosen without the votes.
     rng
-        None draws from the operating system. A generator is for experiments only and gives no privacy.
+        For experiments only: it gives no privacy.
 
     `ValueError` for expectations instead of answers, and for `LNMax`; on the scale of votes also for continuous noise,
     and for checks accounted from the data. `ConditionError` if a condition of [P, Section B.2] fails at this order.
@@ -143,7 +135,7 @@ def sanitize(
 
 
 def failure_probability(safety: float) -> float:
-    """Compute Φ(−z), the probability that a published figure is below the estimated cost.
+    """Compute Φ(−z).
 
     >>> failure_probability(0.0), round(failure_probability(3.0), 6)
     (0.5, 0.00135)
@@ -172,7 +164,7 @@ Parameters = TypeVar("Parameters", GnssParameters, PublicationParameters)
 
 @dataclass(frozen=True)
 class Expected(Generic[Parameters]):
-    """The expected result of a publication, averaged over the outcomes of the check: **private data**."""
+    """The expected result of a publication, over the outcomes of the check: **private data**."""
 
     parameters: Parameters
     renyi: float  # at the order, without the publication
@@ -185,11 +177,11 @@ class Expected(Generic[Parameters]):
 
     @property
     def objective(self) -> float:
-        """The expected ε plus two standard deviations of its noise, which a search minimizes [P, Section B.6]."""
+        """The expected ε plus two deviations of its noise [P, Section B.6]."""
         return self.epsilon + 2.0 * self.deviation
 
     def to_json(self) -> Document:
-        """Return the row of [P, Table 2], or that of the scale of votes, as plain data: **private data**."""
+        """Return the row of [P, Table 2] or of the scale of votes: **private data**."""
         used = self.parameters
         curve = RenyiCurve(np.array([used.order]), np.array([self.renyi]))
         row: Document = {
@@ -247,7 +239,7 @@ class Expected(Generic[Parameters]):
 def table_2(
     analysis: Analysis, parameters: GnssParameters | None = None, *, report: Callable[[str], None] | None = None
 ) -> Expected[GnssParameters] | Refused:
-    """Return the publication of [P, Table 2]; without ``parameters`` they are searched, see `search_parameters`."""
+    """Return the publication of [P, Table 2]; None searches its parameters."""
     try:
         return (
             search_parameters(analysis, report=report)
@@ -261,7 +253,6 @@ def table_2(
 def on_vote_scale(
     analysis: Analysis, parameters: PublicationParameters | None = None
 ) -> Expected[PublicationParameters] | Refused:
-    """Return the publication on the scale of votes; without ``parameters`` they are searched."""
     try:
         return search_publication(analysis) if parameters is None else expected_publication(analysis, parameters)
     except ValueError as error:
@@ -269,10 +260,7 @@ def on_vote_scale(
 
 
 def expected_publication(analysis: Analysis, parameters: Parameters) -> Expected[Parameters]:
-    """Compute the average of `sanitize` over the outcomes of the check, without the noise.
-
-    SS_β is an average over 20 simulated outcomes of the check if no pattern is given.
-    """
+    """Compute the average of `sanitize` without the noise, over 20 simulated outcomes of the check if unknown."""
     if isinstance(parameters, GnssParameters):
         return _BySensitivity(analysis, parameters.order, parameters.smoothness).expected(parameters)
     return _OnVotes(analysis, parameters.order).expected(parameters)
@@ -281,11 +269,10 @@ def expected_publication(analysis: Analysis, parameters: Parameters) -> Expected
 def search_parameters(
     analysis: Analysis, order: float | None = None, *, report: Callable[[str], None] | None = None
 ) -> Expected[GnssParameters]:
-    """Search (λ, β, σ_SS) with the smallest expected ε plus two standard deviations of its noise [P, Section B.6].
+    """Search (λ, β, σ_SS) with the smallest `Expected.objective`, on public or simulated votes [P, Section B.6].
 
-    For public or simulated votes: parameters chosen on private votes reveal something about them. By default λ is the
-    best among the `ORDERS_TRIED` orders with the smallest ε that satisfy [P, Section B.2]; `ConditionError` if there is
-    none. ``report`` receives the progress. `ValueError` for `LNMax`.
+    By default λ is the best of the `ORDERS_TRIED` orders with the smallest ε that satisfy [P, Section B.2];
+    `ConditionError` if there is none, `ValueError` for `LNMax`.
     """
     curve = analysis.theorem_6.curve
     epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)
@@ -308,7 +295,7 @@ def search_parameters(
 
 
 def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> Expected[PublicationParameters]:
-    """Search (λ, s) with the smallest expected ε plus two standard deviations of its noise, as `search_parameters`."""
+    """Search (λ, s) with the smallest `Expected.objective`."""
     if orders is None:
         if analysis.exact is None:
             raise ValueError(_NEEDS_EXACT)
@@ -372,7 +359,6 @@ class _BySensitivity:
     """The cost of a run by Theorem 6 and its smooth sensitivity, at one order: **private data**."""
 
     def __init__(self, analysis: Analysis, order: float, smoothness: float) -> None:
-        """Compute them for the ``smoothness``, or a larger one."""
         self.analysis, self.order = analysis, order
         self.cost = smooth_cost(analysis, order, smoothness)
         self.checks = self._private_checks = 0.0
@@ -390,7 +376,7 @@ class _BySensitivity:
         return min(max(noisy, 0.0), float(answered.sum()) * per_answer + self._private_checks)
 
     def sensitivity(self, smoothness: float) -> float:
-        """Compute SS_β, on average over simulated outcomes of the check."""
+        """Compute SS_β, averaged over outcomes of the check."""
         return float(np.mean([self.cost.sensitivity(answered, smoothness) for answered in self._patterns]))
 
     def expected(self, parameters: GnssParameters, sensitivity: float | None = None) -> Expected[GnssParameters]:

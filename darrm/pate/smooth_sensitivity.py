@@ -1,23 +1,23 @@
 """Smooth sensitivity of a run's cost by Theorem 6 of [P]: its largest change when teachers change their votes.
 
-[P, Definition 12]: SS_β(n) = max_d e^{−βd} · max_{dist(n, n') ≤ d} L̃S(n'); for a sum over queries [P, Theorem 24]
-SS_β = max_d e^{−βd} · Σ_i max_{dist ≤ d} L̃S_i. The inner maxima, for d = 0, 1, …, are the *profile* (D, Q):
+[P, Definition 12, Theorem 24]: SS_β = max_d e^{−βd} · Σ_i max_{dist ≤ d} L̃S_i over the queries i. The inner maxima, for
+d = 0, 1, …, are the *profile* (D, Q):
 
 * GNMax answers [P, Algorithm 4]: L̃S increases with q up to q₁, is constant to q₀ and decreases beyond. Below q₁ the
   worst histogram at distance d moves d votes from the first to the second class; above q₀ it moves d votes to the first
   class, each from the class that is second at that moment.
 * The threshold check, if accounted from the data: its statistic changes by at most d, so the profile is the largest
-  local difference within d steps on the integers, computed exactly.
+  local difference within d steps, computed exactly.
 
-From a public distance D on, every term counts as the largest possible one, which is still a smooth bound.
+From a public distance D on, every term counts as the largest possible one: still a smooth bound.
 
 **The cost as a function of q.** With w = (C − 1)·c (c = 1 for continuous noise) and the normal distribution function Φ,
 B_U(q) = min(1, w·Φ(Φ⁻¹(q/w) + √2/σ)) and B_L(q) = w·Φ(Φ⁻¹(q/w) − √2/σ) bound the q of neighbors: gaps change by at most
-2, and u ↦ Φ(Φ⁻¹(u) ± a) is concave (+) or convex (−), so equal gaps are the extreme case (Jensen). A shift of all gaps,
-as for discrete noise, does not matter.
+2, and u ↦ Φ(Φ⁻¹(u) ± a) is concave (+) or convex (−), so equal gaps are the extreme case (Jensen), also if all gaps are
+shifted, as for discrete noise.
 
-β may jump from β(q₀) to β* just above q₀ (C5 allows it), and then a q slightly above q₁ has a neighbor above q₀ with
-cost β*. So the plateau is β* − β(q₁), unlike the printed [P, Algorithm 3] (see docs/pate.md).
+β may jump from β(q₀) to β* just above q₀ (C5 allows it), and then a q slightly above q₁ has a neighbor of cost β*. So
+the plateau is β* − β(q₁), unlike the printed [P, Algorithm 3] (docs/pate.md).
 """
 
 import math
@@ -80,12 +80,12 @@ class CostShape:
         return self.order / self.sigma**2
 
     def cost(self, log_q: Array | float) -> Array:
-        """Compute β(q), the smaller of Theorem 6 and λ/σ² at the order λ, for log q or a vector of them."""
+        """Compute β(q), the smaller of Theorem 6 and λ/σ²."""
         return np.asarray(gaussian_renyi(log_q, self.sigma, [self.order])[:, 0])
 
     @cached_property
     def log_q0(self) -> float:
-        """Log of q₀, the largest q for which Theorem 6 gives less than λ/σ², at most ½; −∞ if there is none."""
+        """Log of q₀, the largest q up to ½ at which Theorem 6 is below λ/σ²; −∞ if none."""
 
         def helps(log_q: float) -> bool:
             return bool(self.cost(log_q)[0] < self.ceiling)
@@ -118,7 +118,7 @@ class CostShape:
         return self._moved(log_q, -math.sqrt(2.0) / self.sigma)
 
     def local(self, log_q: Array) -> Array:
-        """Bound the change of the cost by one vote, L̃S(q) [P, Algorithm 3], with the corrected plateau."""
+        """Bound the change of the cost by one vote, L̃S(q), with the corrected plateau."""
         here, below, above = self.cost(log_q), self.cost(self.lower(log_q)), self.cost(self.upper(log_q))
         flat = (log_q >= self.log_q1) & (log_q <= self.log_q0)
         return np.where(flat, self.plateau, np.maximum(above - here, here - below))
@@ -128,7 +128,6 @@ class CostShape:
         return sum_of_tails(gaps, gaussian_log_tails(np.maximum(gaps, 0), self.sigma, self.noise))
 
     def smallest_log_q(self, voters: int) -> float:
-        """Compute log q of full agreement."""
         return min(float(gaussian_log_tails(voters, self.sigma, self.noise)) + math.log(self.classes - 1), 0.0)
 
     def check_conditions(self, voters: int) -> None:
@@ -143,11 +142,11 @@ class CostShape:
             self._check_rising("C6", "the change of the cost", self.cost(self.upper(grid)) - self.cost(grid))
 
     def never_helps(self, voters: int) -> bool:
-        """Return whether even full agreement costs λ/σ², so that the cost does not depend on the votes."""
+        """Return whether even full agreement costs λ/σ²."""
         return self.smallest_log_q(voters) >= self.log_q0
 
     def _grid(self, voters: int, log_end: float) -> Array:
-        """Return a grid from the smallest q to an end, even in Φ⁻¹, that is in votes."""
+        """Return a grid from the smallest q to an end, even in votes."""
         start, stop = ndtri_exp(np.array([self.smallest_log_q(voters), log_end]) - self._log_weight)
         grid = log_ndtr(np.linspace(start, stop, _GRID_POINTS)) + self._log_weight
         return np.asarray(np.minimum(grid, log_end))
@@ -169,7 +168,7 @@ class CostShape:
 
 @dataclass(frozen=True, eq=False)
 class SmoothCost:
-    """The data-dependent cost of a run at one order, and its sensitivity within d changed votes: **private data**."""
+    """The cost of a run at one order, and its sensitivity: **private data**."""
 
     answers: Array  # (Q,) cost of answering each query
     answers_profile: Array  # (D, Q) its largest change within each number of changed votes
@@ -189,9 +188,9 @@ class SmoothCost:
 
 
 def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCost:
-    """Compute the data-dependent cost at ``order`` and its profile, long enough for ``smoothness`` or more.
+    """Compute the cost at ``order`` and its profile for ``smoothness`` or more.
 
-    `ValueError` for `LNMax`, which has no smooth sensitivity in [P]; `ConditionError` if [P, Section B.2] fails.
+    `ValueError` for `LNMax`; `ConditionError` if [P, Section B.2] fails.
     """
     aggregator, counts, voters = analysis.aggregator, analysis.histograms, analysis.voters
     answer = answer_of(aggregator)
@@ -218,7 +217,7 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
 
 
 def reach_of(smoothness: float, voters: int) -> int:
-    """Choose the number D of distances to compute one by one: public, since β and K are."""
+    """Choose the number of distances, from public numbers only."""
     checks.positive(smoothness=smoothness)
     far = voters * smoothness > _LARGEST_DISTANCE
     return (math.ceil(_LARGEST_DISTANCE / smoothness) if far else voters) + 1
@@ -249,10 +248,7 @@ def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> A
 def check_profile(
     statistic: NDArray[np.int64], check: NoisyCheck, order: float, *, lowest: int, highest: int, reach: int
 ) -> Array:
-    """Bound each check's local sensitivity within d < reach changed votes: (Q,) → (D, Q), private.
-
-    The statistic of any votes is in ``lowest`` … ``highest``.
-    """
+    """Bound each check's local sensitivity within d < reach changed votes: (Q,) → (D, Q), private."""
     _affordable(reach, max(statistic.size, highest - lowest))
     values = np.arange(lowest, highest + 1)
     steps = np.abs(np.diff(check.dependent(values, [order])[:, 0]))
@@ -266,7 +262,7 @@ def check_profile(
 
 
 def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) -> float:
-    """Compute SS_β = max_d e^{−βd}·profile(d), with ``largest`` beyond the (D,) profile.
+    """Compute SS_β = max_d e^{−βd}·profile(d), with ``largest`` beyond it.
 
     >>> round(smooth_sensitivity(np.array([0.0, 0.5]), 1.0, 0.1), 6)
     0.818731
@@ -286,7 +282,7 @@ def _affordable(distances: int, queries: int) -> None:
 def _fill(
     profile: Array, rows: NDArray[np.intp], votes: NDArray[np.int64], shape: CostShape, *, is_below: bool
 ) -> None:
-    """Fill queries below q₁ or above q₀, whose votes descend, until moved votes reach the plateau."""
+    """Fill queries below q₁ or above q₀ until moved votes reach the plateau."""
     votes = votes.copy()
     for distance in range(profile.shape[0]):
         at = np.arange(rows.size)

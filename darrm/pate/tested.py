@@ -1,10 +1,9 @@
 """Propose, test, release: a run of a noisy maximum whose labels are released if a private test finds its votes cheap.
 
-If voters agree, a run costs much less than its worst case, and that cost is private. The user chooses a public budget;
-a coin, whose chance depends on the level of the run on the scale of votes (`darrm.pate.vote_scale`), decides whether
-the labels are released. Labels and coin satisfy the budget *for any data*, so it is a `PrivacyCost` like any other,
-debited in full before the coin. All votes are given at once, and no question or vote may depend on an answer. If the
-test fails, no query gets a label, or all get one from a mechanism that is private for any votes.
+If voters agree, a run costs much less than its worst case, and that cost is private. A coin, whose chance depends on
+the level of the run on the scale of votes (`darrm.pate.vote_scale`), decides whether the labels are released. Labels
+and coin satisfy a public budget *for any data*, debited in full before the coin. No question or vote may depend on an
+answer. If the test fails, no query gets a label, or all get one from a mechanism that is private for any votes.
 
 A *level* v in 0 … V is a public function of the votes that one person changes by at most 1, with C_0 ≤ … ≤ C_V and
 
@@ -21,14 +20,12 @@ divergences at e^x of R at cost C_v, and of P; of nothing δ_P(x) = max(0, 1 −
 divergence is the sum of sup_S p_v·R(S) − e^ε·p_w·R′(S) = p_v·H(R ‖ R′) at e^ε·p_w/p_v and of the same for P and 1 − p.
 One of D and D′ has level u, and C_u bounds both directions of the pair. ∎ (`tests/pate/test_tested.py`)
 
-Conversely the condition is necessary if R attains δ_u at some pair of such levels and P attains δ_P. This is
-generalized propose-test-release [RZW23] without noise and margin: there the level gets Gaussian noise, paid as if it
-were released, and a margin for a neighbor that fails; a coin reveals one bit. From the top level down, each chance is
-the largest that the one above admits, so chances grow by e^{ε − cost} or more for each vote: for small p, δ_u only has
-to be δ/p.
+The condition is necessary if R attains δ_u at some pair of such levels and P attains δ_P. This is generalized
+propose-test-release [RZW23] with a coin, which reveals one bit, in place of a noisy level with a margin. From the top
+level down, each chance is the largest that the one above admits.
 
 δ_u(x) = min over λ ≤ α of e^{(λ − 1)(C_u − x)}·(1 − 1/λ)^{λ − 1}/λ [CKS20, Proposition 12], for every real x, since D_λ
-grows with λ. Chances are floats, hence exact fractions, and the condition is checked for these with room for rounding.
+grows with λ. Chances are floats, hence exact fractions; the condition is checked for these with room for rounding.
 """
 
 from __future__ import annotations
@@ -68,7 +65,7 @@ _LARGEST_LOGIT = 40.0
 
 
 class BudgetTest:
-    """The condition of the theorem for one order α, one budget, and the curve of the other run, if any."""
+    """The condition of the theorem; ``otherwise`` is the curve of the other run."""
 
     def __init__(self, order: float, budget: PrivacyParams, otherwise: RenyiCurve | None = None) -> None:
         self.epsilon, self.delta = budget.epsilon, budget.delta * (1.0 - _ROOM)
@@ -80,7 +77,7 @@ class BudgetTest:
             self._otherwise = less, less * otherwise.values + _constants(otherwise.orders)
 
     def holds(self, before: Array | float, after: Array | float, cost: float) -> NDArray[np.bool_]:
-        """Return whether the condition holds for chances of two levels, elementwise, at the cost of the lower level."""
+        """Return whether the condition holds for chances of two levels, elementwise, at the cost of the lower one."""
         p, q = np.broadcast_arrays(np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64))
         less, constants = self._run
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -94,13 +91,13 @@ class BudgetTest:
         return np.asarray(total <= self.delta)
 
     def all_hold(self, chances: Array, costs: Array) -> bool:
-        """Check the condition for all levels, in both directions: the proof of a stored test."""
+        """Check all levels in both directions: the proof of a stored test."""
         rising = np.all(np.diff(costs) >= 0.0) and costs.size == chances.size
         levels = zip(chances, np.append(chances[1:], chances[-1:]), costs, strict=True)
         return bool(rising) and all(self._holds_for_pair(np.array([p]), q, cost)[0] for p, q, cost in levels)
 
     def chances(self, costs: Array) -> Array:
-        """Find the largest chances of the levels, the last first: (V + 1,) costs → (V + 1,) chances."""
+        """Find the largest chances of (V + 1,) costs, the last first."""
         chances = np.zeros(costs.size)
         above = self._largest(0.0, float(costs[-1]), top=True)
         for level in range(costs.size - 1, -1, -1):
@@ -166,13 +163,13 @@ class TestedRun:
     budget
         The guarantee of the run and the test, for any votes.
     order
-        α > 1 of the divergence that bounds the run. Choose it, like all parameters, without the private votes.
+        α > 1 of the divergence that bounds the run; chosen without the private votes.
     check
-        The check of `darrm.pate.ConfidentGNMax` for queries that `GNMax` answers; None answers all.
+        The check of `darrm.pate.ConfidentGNMax`, for `GNMax`; None answers all.
     otherwise
         The mechanism if the test fails; None releases no label.
 
-    `ValueError` if a parameter is out of its range, or the voters are not those of the theorem.
+    `ValueError` if a parameter is out of range.
 
     >>> teachers = Voters(250, PrivacyParams("inf"), overlap=1)
     >>> run = TestedRun(NoisyMaximum(GNMax(20.0), teachers, 3), 400, PrivacyParams(2, "1e-5"), order=8.0)
@@ -232,7 +229,7 @@ class TestedRun:
 
     @cached_property
     def bound(self) -> MislabelBound | CheckedCost:
-        """The bound on the cost of one answer, and its change by one vote."""
+        """The bound on the cost of one answer."""
         if self.check is None:
             return tightest_mislabel_bound(self.mechanism.law, self.order)
         return CheckedCost(
@@ -241,7 +238,7 @@ class TestedRun:
 
     @cached_property
     def costs(self) -> Array:
-        """(V + 1,) the largest cost of the run at each level, in nats at the order; public."""
+        """(V + 1,) the largest cost of the run at each level, in nats; public."""
         marks = VoteScale(self.bound, self.queries, _LEAST_COST).marks
         levels = marks[::MARKS_A_VOTE]
         return levels if levels[-1] == marks[-1] else np.append(levels, marks[-1])
@@ -258,22 +255,22 @@ class TestedRun:
         return chances
 
     def pass_chance(self, votes: Votes) -> float:
-        """Compute the chance to pass: **private data**, unless the votes are public."""
+        """Compute the chance to pass: **private data**."""
         return float(self.chances[self._level(self._asked(votes))])
 
     def costs_of(self, counts: NDArray[np.int64]) -> Array:
-        """Bound the cost of each query at its votes, (Q, C) → (Q,) nats at the order: **private data**."""
+        """Bound the cost of each query at its votes, (Q, C) → (Q,) nats: **private data**."""
         missed = missed_probabilities(self.mechanism.law, counts)
         if isinstance(self.bound, CheckedCost):
             return self.bound.cost(missed, counts.max(axis=1))
         return self.bound.cost(missed)
 
     def level_of(self, total: float | Array) -> NDArray[np.int64]:
-        """Find the level of runs by their total cost, elementwise: **private data**."""
+        """Find the levels of total costs: **private data**."""
         return np.minimum(np.searchsorted(self.costs, total), self.costs.size - 1)
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of the run, for any number of labels: the budget, once."""
+        """Return the budget, once, for any number of labels."""
         checks.integer_at_least(1, most=self.queries, queries=queries, advice="the largest number of labels of the run")
         words = f"a tested run of {self.words} over {self.voters.K} voters, up to {self.queries} labels"
         return PrivacyCost(words, guarantee=self.budget, voters=self.voters, table=self.digest, labels=self.queries)
@@ -284,10 +281,7 @@ class TestedRun:
         return self.mechanism.words if self.check is None else repr(self.answering)
 
     def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release a class for each query, or `ABSTAIN` for each: (Q,) names of classes, as `Aggregator.release`.
-
-        Both outcomes are drawn before one is released. The running time still depends on the votes.
-        """
+        """Release a class for each query, or `ABSTAIN` for each: (Q,); the running time depends on the votes."""
         votes = self._asked(votes)
         chance = Fraction(float(self.chances[self._level(votes)]))
         below = uniform_below(rng)(np.array([chance.denominator], dtype=object))
@@ -325,7 +319,7 @@ class TestedRun:
         return checksum_of(self.to_json())
 
     def to_json(self) -> Document:
-        """Return plain data, numbers as decimals; ``darrm/schemas/tested_run.json``."""
+        """Return the data of ``darrm/schemas/tested_run.json``."""
         check = self.check and {"threshold": repr(self.check.threshold), "sigma": repr(self.check.sigma)}
         return {
             "format": FORMAT,
@@ -340,7 +334,7 @@ class TestedRun:
 
     @classmethod
     def from_json(cls, data: Json) -> TestedRun:
-        """Read the data of `to_json`; `TableError` if a field is missing, malformed, or unknown."""
+        """Read the data of `to_json`; `TableError` if it is malformed."""
         with reading("file"):
             check, other = data["check"], data["otherwise"]
             run = cls(

@@ -44,11 +44,9 @@ _ENTRIES_AT_ONCE = 1 << 15  # (query, order) pairs at a time, which fit the cach
 
 
 def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> Array:
-    """Bound log Pr[noisy maximum ≠ plurality] for Gaussian noise [P, Proposition 7].
+    """Bound log Pr[noisy maximum ≠ plurality] for Gaussian noise [P, Proposition 7]: (Q, C) vote counts → (Q,) ≤ 0.
 
-    q = min(1, Σ_{i≠i*} ½ erfc((n_{i*} − n_i)/(2σ))), rounded up; for discrete noise see `noise_law`.
-    A bound if it is at most ½; larger ones are never used. (Q, C) vote counts → (Q,) values of at most 0.
-    `ValueError` if these are no vote counts or σ is not positive.
+    q = min(1, Σ_{i≠i*} ½ erfc((n_{i*} − n_i)/(2σ))), rounded up, a bound up to ½; for discrete noise see `noise_law`.
 
     >>> log_q([[250, 0], [130, 120]], sigma=40.0).round(4).tolist()
     [-12.2165, -0.8443]
@@ -60,7 +58,7 @@ def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> 
 
 
 def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuous") -> Array:
-    """Bound log Pr[noisy maximum ≠ plurality] for Laplace noise of scale 1/γ [P17, Lemma 4].
+    """Bound log Pr[noisy maximum ≠ plurality] for Laplace noise [P17, Lemma 4].
 
     >>> laplace_log_q([[250, 0]], gamma=0.05).round(4).tolist()
     [-11.2121]
@@ -72,9 +70,8 @@ def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuo
 def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Array:
     """Bound the Rényi divergence of one GNMax answer from the votes [P, Theorem 6, Proposition 8, Proposition 10].
 
-    The smaller of the data-dependent bound and λ/σ², for continuous and for discrete noise, given the q of that noise:
-    Theorem 6 only requires λ/σ² at all orders, which both satisfy [CKS20, Proposition 5]. (Q,) log q and (L,) orders
-    above 1 → (Q, L) nats, **private data**. `ValueError` if an argument is out of its range.
+    The smaller of the data-dependent bound and λ/σ², for both noises with their q: Theorem 6 only requires λ/σ² at all
+    orders [CKS20, Proposition 5]. (Q,) log q and (L,) orders above 1 → (Q, L) nats, **private data**.
 
     >>> gaussian_renyi([-40.0, -0.1], sigma=40.0, orders=[2.0, 14.0]).round(6).tolist()
     [[0.0, 0.0], [0.00125, 0.00875]]
@@ -97,12 +94,9 @@ def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Array:
 def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> Array:
     """Bound the Rényi divergence of one LNMax answer from the votes [P17, Theorem 2, Theorem 3].
 
-    LNMax with noise of scale 1/γ is ε-private with ε = 2γ. Data-independent: the smaller of 2γ²λ and 2γ. Data-dependent
-    for q < (e^{2γ} − 1)/(e^{4γ} − 1), which is Theorem 6 of [P] with μ₁ = μ₂ = ∞:
+    The smaller of 2γ²λ, 2γ and, for q < (e^{2γ} − 1)/(e^{4γ} − 1), Theorem 6 of [P] with μ₁ = μ₂ = ∞:
 
         log((1 − q)·((1 − q)/(1 − e^{2γ} q))^{λ−1} + q·e^{2γ(λ−1)}) / (λ−1).
-
-    Arguments and result are those of `gaussian_renyi`, with q for Laplace noise (continuous or discrete).
 
     >>> laplace_renyi([-20.0, -0.1], gamma=0.05, orders=[5.0]).round(11).tolist()
     [[4.7e-10], [0.025]]
@@ -119,12 +113,12 @@ def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> Array:
 
 
 def laplace_independent(gamma: float, orders: Array) -> Array:
-    """Bound the cost of one LNMax answer, for any votes: min(2γ²λ, 2γ) at each order [P17, Theorem 2]."""
+    """Bound the cost of one LNMax answer by min(2γ²λ, 2γ) [P17, Theorem 2]."""
     return np.minimum(2.0 * gamma**2 * orders, 2.0 * gamma)
 
 
 def answer_independent(answer: LNMax | GNMax, orders: ArrayLike) -> Array:
-    """Bound the cost of both noisy counts for one moved vote, λ/σ² or min(2γ²λ, 2γ): (L,) → (L,)."""
+    """Bound the cost of both noisy counts for one moved vote, for any votes."""
     grid = np.asarray(orders, dtype=np.float64)
     return laplace_independent(answer.gamma, grid) if isinstance(answer, LNMax) else grid / answer.sigma**2
 
@@ -140,7 +134,7 @@ def _check_arguments(log_q: ArrayLike, orders: ArrayLike) -> tuple[Array, Array]
 
 
 def _theorem_6_applies(logs: Array, mu: Array, sigma: float) -> NDArray[np.bool_]:
-    """Check the conditions on q alone: μ₂ > 1 and log q ≤ (μ₂−1)ε₂ − μ₂·log((μ₂+1)/(μ₂−1)); and q ≤ ½."""
+    """Check μ₂ > 1, log q ≤ (μ₂−1)ε₂ − μ₂·log((μ₂+1)/(μ₂−1)) and q ≤ ½."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         log_ratio = np.log1p(2.0 / (mu - 1.0))
         bound = (mu - 1.0) * mu / sigma**2 - mu * log_ratio

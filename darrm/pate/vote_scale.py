@@ -8,7 +8,7 @@ increasing function. By Jensen's inequality G becomes at most n·U(G/n) for n an
 G ≤ mark_j gives G' ≤ mark_{j+16}; exchange both data sets for the other direction. ∎ (`tests/pate/test_vote_scale.py`)
 
 So φ + N, with N a discrete Gaussian of 16·s, costs λ/(2s²) at every order λ [CKS20, Proposition 5], and mark_{φ+N} may
-be published, without conditions or smoothing. Sixteen marks to a vote keep the rounding up small.
+be published, without conditions or smoothing.
 
 **Theorem (Confident-GNMax).** Let a be the probability that the check passes before, a′ after a vote moves, and
 E = exp((α − 1)·D_α) of the label. Then, in either direction,
@@ -16,14 +16,14 @@ E = exp((α − 1)·D_α) of the label. Then, in either direction,
     exp((α − 1)·D_α) of the answer  =  (1 − a)^α·(1 − a′)^{1−α} + a^α·a′^{1−α}·E.
 
 *Proof.* Given the votes, check and label are independent, and the answer is "none" or a class. ∎ The plurality m
-changes by at most one vote, which leaves three values of a′, and the label's q bounds E. So F(m, q), the largest of
-these, bounds the cost of the answer for all neighbors.
+changes by at most one vote, which leaves three values of a′, and q bounds E: F(m, q), the largest, bounds the cost for
+all neighbors.
 
 One vote changes (m, q = t(κ)) to an m′ within 1 and a q′ of at most t(κ − 2), among the pairs that K voters can form:
-every other class has at most min(m, K − m) votes. A q below `LEAST_MISSED` is reported as that, although its check may
-be expensive. U is the least concave increasing function above all pairs (F at a state, F after the move). Branch and
-bound finds it: for a cell of κ the pair (F at its right end, F after the move at its left end) bounds all pairs of the
-cell, and cells within 1e-4 of the majorant of attained pairs are dropped. (`tests/pate/test_tested.py`)
+every other class has at most min(m, K − m) votes. A q below `LEAST_MISSED` is reported as that. U is the least concave
+increasing function above all pairs (F at a state, F after the move). Branch and bound: for a cell of κ the pair (F at
+its right end, F after the move at its left end) bounds all its pairs, and cells within 1e-4 of the majorant of attained
+pairs are dropped. (`tests/pate/test_tested.py`)
 """
 
 import math
@@ -74,12 +74,12 @@ class CheckedCost:
         return self.label.order
 
     def cost(self, missed: Array, plurality: NDArray[np.int64]) -> Array:
-        """Bound the cost of queries by their probabilities of another label and their pluralities, elementwise."""
+        """Bound the cost of queries, elementwise."""
         return self._of(plurality, self.label.cost(missed))
 
     @cached_property
     def after_one_vote(self) -> Curve:
-        """Bound the cost after one vote moved by the cost before: vertices of a concave increasing function."""
+        """Vertices of a concave increasing bound on the cost after a vote by the cost before."""
         low, high, shift = self.label.costs_at_places
         last = self._last
         pluralities, starts, width = np.arange(self._least, self.voters + 1), np.arange(0, last, _WIDEST), _WIDEST
@@ -164,9 +164,8 @@ _LARGEST_ORDER, _DEVIATIONS = 1e4, (1e-2, 1e6)
 class PublicationParameters:
     """Parameters for publishing a cost on the scale of votes; choose them without the private votes.
 
-    ``order`` is λ > 1, and ``deviation`` s > 0 the standard deviation of the noise, in votes. With ``safety`` z ≥ 0,
-    z·s votes are added to the published figure, which is then too small with probability Φ(−z). `ValueError` if a
-    parameter is out of range.
+    ``order`` is λ > 1, ``deviation`` s > 0 that of the noise, in votes. ``safety`` z ≥ 0 adds z·s votes: the figure is
+    too small with probability Φ(−z).
 
     >>> PublicationParameters(order=18.0, deviation=8.0).cost
     0.140625
@@ -188,7 +187,7 @@ class PublicationParameters:
 
 
 def publication_rule(epsilon: float, delta: float, *, safety: float = 0.0) -> PublicationParameters:
-    """Choose parameters from a target, without the votes: λ = 1 + 2·log(1/δ)/ε, and s such that the cost is ε/8.
+    """Choose λ = 1 + 2·log(1/δ)/ε, and s with a cost of ε/8, without the votes.
 
     >>> chosen = publication_rule(epsilon=1.0, delta=1e-5)
     >>> round(chosen.order, 3), round(chosen.deviation, 3), round(chosen.cost, 3)
@@ -214,7 +213,7 @@ class VoteScale:
 
     @cached_property
     def marks(self) -> Array:
-        """The marks, in nats, increasing to the largest cost of all answers."""
+        """The increasing marks, in nats, to the largest cost."""
         most = self.answers * float(self.bound.after_one_vote[1][-1])  # may be less than the ceiling
         if not most:
             return np.zeros(1)
@@ -229,14 +228,14 @@ class VoteScale:
         return np.asarray(np.minimum(np.array(marks), most))
 
     def mark_of(self, total: float) -> int:
-        """Return φ, the number of the first mark that is at least ``total``: **private data**."""
+        """Return φ, the first mark of at least ``total``: **private data**."""
         return min(int(np.searchsorted(self.marks, total)), self.marks.size - 1)
 
     def cost_at(self, mark: int) -> float:
         return float(self.marks[min(max(mark, 0), self.marks.size - 1)])
 
     def published(self, mark: int, parameters: PublicationParameters, *, rng: np.random.Generator | None) -> float:
-        """Draw the cost to publish, from the operating system unless ``rng`` is given for experiments."""
+        """Draw the cost to publish; ``rng`` is for experiments."""
         variance = (MARKS_A_VOTE * exact_number("deviation", parameters.deviation)) ** 2
         noise = int(discrete_gaussian(variance, 1, uniform_below(rng))[0])
         return self.cost_at(mark + noise + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
