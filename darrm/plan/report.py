@@ -315,6 +315,12 @@ def sweep_text(sweep: Sweep, remark: str = "") -> str:
     for slug, values in {"best": best, **sweep.accuracies}.items():
         texts = [percent(values.get(epsilon, math.nan)) for epsilon in best]
         lines.append(f"{slug:<22}" + "".join(f"{text:>9}" for text in texts))
+    absent: dict[str, list[str]] = {}
+    for plan in sweep.plans:
+        for slug, reason in plan.left_out:
+            if slug in sweep.accuracies:
+                absent.setdefault(reason, []).append(f"{slug} at {plan.workload.total.epsilon:g}")
+    lines += ["", *(line("–", f"{', '.join(places)}: {reason}") for reason, places in absent.items())] if absent else []
     winners = ", ".join(f"{plan.best.slug} at {plan.workload.total.epsilon:g}" for plan in sweep.plans)
     return "\n".join([*lines, "", line("Best", winners)]) + "\n"
 
@@ -340,7 +346,7 @@ def _assumptions(plan: Plan) -> Iterator[str]:
     elif not work.voters.are_non_private and work.queries > 1 and not work.voters.models:
         yield "the voters draw new randomness for each query; for trained models add --models"
     if release.voters.are_non_private and release.voters.reached == work.voters.K and plan.best.slug != "no-noise":
-        yield "one person may change all votes, so nothing is better than randomized response: see --overlap"
+        yield "one person may change all votes, so nothing is better than the best constant γ: see --overlap"
     if best.remark:
         yield best.remark
 

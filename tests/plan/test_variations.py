@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 
 from darrm.commands.command_line import run
 from darrm.errors import PlanError
-from darrm.plan import affordable, named, plan, sweep
+from darrm.plan import Sweep, affordable, named, plan, sweep
 from darrm.plan.__main__ import main
 from darrm.privacy import PrivacyParams
 from darrm.problem import MOST_QUERIES, Voters, Workload
@@ -133,6 +134,12 @@ def test_each_point_is_the_plan_at_its_budget() -> None:
 def test_budgets_without_a_plan_are_left_out_and_named() -> None:
     pure = Workload(SWEPT.voters, 5, PrivacyParams(1))
     assert list(sweep(pure, [0.5], mechanisms=FEW).accuracies) == ["exponential"]  # no Gaussian without a delta
+    found = sweep(SWEPT, [0.5, 2], mechanisms=FEW)
+    small, large = found.plans
+    kept, absent = small.rows
+    small = replace(small, rows=(kept,), left_out=((absent.slug, "too wide"),))
+    assert f"–         {absent.slug} at 0.5: too wide" in str(Sweep((small, large))).splitlines()
+    assert "–  " not in str(found)
     with pytest.raises(PlanError, match=r"the total epsilon 0\.5 has no plan"):
         sweep(pure, [0.5, 1], mechanisms=FEW[1:])
     private = Workload(Voters(11, PrivacyParams("0.1")), 1, PrivacyParams(1))
