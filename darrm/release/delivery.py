@@ -321,11 +321,12 @@ def folder_beside(path: Path) -> Iterator[Path]:
         made = tempfile.TemporaryDirectory(prefix=_prefix_of(path), dir=path.parent, ignore_cleanup_errors=True)
         with made as name, ExitStack() as stack:
             folder = Path(name)
-            with suppress(OSError):  # without locks, a killed process leaves its folder
+            with suppress(FileNotFoundError):  # another process removed it before it was locked
                 handle = os.open(folder, os.O_RDONLY)
                 stack.callback(os.close, handle)
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            if folder.is_dir():  # else another process removed it before it was locked
+                with suppress(OSError):  # without locks nobody removes it, and a killed process leaves it
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+            if folder.is_dir():
                 yield folder
                 return
 

@@ -1,5 +1,6 @@
 """What a release leaves beside its output: receipts, which are never overwritten, and folders of killed processes."""
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -184,3 +185,20 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
     assert len(set(made)) == 2
     assert np.load("labels.npy").tolist() == labels.tolist()
     assert left(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_opened_is_refused_before_anything_is_paid(
+    ledger: PrivacyLedger, aggregator: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its lock, another process would remove the labels between the debit and their publication."""
+    opened = os.open
+
+    def open_file(path: Any, *arguments: Any, **named: Any) -> int:
+        if Path(os.fspath(path)).name.startswith(".labels-"):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", open_file)
+    with pytest.raises(OSError, match="Too many open files"):
+        release_debited(aggregator, VOTES, ledger=ledger, output="labels.npy")
+    assert ledger.entries() == ()
