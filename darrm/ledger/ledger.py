@@ -28,7 +28,6 @@ on the answers: an analyst who stops at the first 1 has spent little, and learne
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shlex
 import unicodedata
@@ -369,7 +368,7 @@ the (epsilon, delta) of each query allow
 
     def recovery(self, number: int | str, output: str = "") -> str:
         """Return the command that delivers an entry's labels; those of Parquet files go to ``output`` only."""
-        ledger = shlex.quote(_words(self._store.path))
+        ledger = shlex.quote(printable(self._store.path))
         by_parts = output and not output.startswith(STREAM) and not output.lower().endswith(SUFFIXES)
         there = shlex.quote(output) if by_parts else f"labels-{number}.csv"
         return f"python -m darrm.release recover {number} --ledger {ledger} --output {there}"
@@ -415,7 +414,7 @@ the (epsilon, delta) of each query allow
             with self._transaction(write=False) as (read, _):
                 row = read.find(after, token)
         except BaseException as unread:
-            where = shlex.quote(_words(path))
+            where = shlex.quote(printable(path))
             raise DeliveryError(
                 path,
                 f"{failure}; the ledger cannot be read now, so count the budget as spent: if `python -m darrm.account "
@@ -470,11 +469,11 @@ def _ids(questions: tuple[str, ...], count: int) -> str:
 def _target(output: Path | None, cursor: StreamCursor | None) -> str:
     if cursor is not None:
         return cursor.stream
-    return "" if output is None else _words(output.absolute())
+    return "" if output is None else printable(str(output.absolute()))
 
 
-def _words(path: str | PathLike[str]) -> str:
-    name = os.fspath(path)
+def printable(name: str) -> str:
+    """Escape a name of files that a log or a terminal cannot show."""
     return name if name.isprintable() else ascii(name)[1:-1]
 
 

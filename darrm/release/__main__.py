@@ -9,9 +9,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,14 +33,16 @@ from darrm.commands.options import (
     Output,
     add_options,
     argument,
+    as_one,
     classes_option,
+    collect,
     option,
     output_options,
     parsed_by,
 )
 from darrm.errors import BudgetExceededError, DarrmError, LedgerError
 from darrm.ledger.chain import SigningKey
-from darrm.ledger.ledger import PrivacyLedger, check_id, reason_of
+from darrm.ledger.ledger import PrivacyLedger, check_id, printable, reason_of
 from darrm.ledger.sqlite import check_kept, ledger_name
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.numerics.bisection import bisect_safe
@@ -58,8 +60,6 @@ from darrm.votes.parquet_file import is_parquet
 from darrm.votes.vote_arrays import VoteFormat
 from darrm.votes.votes_file import SUFFIXES, shown
 
-_LARGEST_DELTA = 0.01  # of a suggested budget
-VOTES, LEDGER, OUTPUT = "Votes", "Ledger", "Output"  # sections of the help
 ABOUT = """\
 Release private labels for votes. The ledger is debited, durably, before a label is written, and keeps the label until
 it is written. Bad votes and a budget that does not admit them debit nothing."""
@@ -109,7 +109,6 @@ example:
 `darrm account ledger.sqlite` lists the entries whose labels wait in a ledger.
 
 {EXIT_STATUS}"""
-JOBS = ("file", "stream", "recover")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +154,7 @@ class Paying:
             checks.fail("--classes", str(typed), allowed, f"{self.table.name} is for {classes_in_words(number)}")
         return aggregator, VoteFormat(aggregator.voters.K, classes, self.layout, self.missing, self.normalize)
 
-    def open_ledger(self, aggregator: Released, queries: int, note: str) -> PrivacyLedger:
+    def open_ledger(self, aggregator: Released, queries: int) -> PrivacyLedger:
         budget, composition, population = self.create_budget, self.composition or COMPOSITIONS[0], self.population or ""
         if budget is None:
             return PrivacyLedger(self.ledger, signing_key=self.signing_key)
@@ -164,85 +163,62 @@ class Paying:
         charge = aggregator.privacy_cost(queries)
         create = partial(PrivacyLedger.create, budget=budget, composition=composition, population=population)
         try:
-            create(":memory:").debit(charge, note=note)
+            create(":memory:").debit(charge, note=self.note)
         except BudgetExceededError as error:
             raise ValueError(f"{error}{_larger_budget(charge, budget, composition)}") from error
         return create(self.ledger, signing_key=self.signing_key)
 
 
 LEDGER_NAME = parsed_by(ledger_name, "ledger")
-PAYING = [
+_of_ledger, _of_votes = partial(option, section="Ledger"), partial(option, section="Votes")
+_PAYING = [
     option("--table", type=FILE, required=True, metavar="T.json", help="a proven table, or the plan of a mechanism"),
-    option(
-        "--ledger", type=LEDGER_NAME, required=True, metavar="L.sqlite", help="the ledger that pays: a file or a URL"
+    option("--ledger", type=LEDGER_NAME, required=True, metavar="L.sqlite", help="what pays: a file or a URL"),
+    _of_ledger("--create-budget", type=PRIVACY, metavar=PAIR, help="make the ledger first, with this budget"),
+    _of_ledger(
+        "--composition", type=click.Choice(COMPOSITIONS), help="kinds of queries (default one): see darrm ledger create"
     ),
-    option(
-        "--create-budget", type=PRIVACY, metavar=PAIR, section=LEDGER, help="make the ledger first, with this budget"
-    ),
-    option(
-        "--composition",
-        type=click.Choice(COMPOSITIONS),
-        section=LEDGER,
-        help="the queries of the new ledger: one kind (default), several kinds that are planned beforehand, or "
-        "several kinds chosen adaptively: renyi for kinds with a Rényi curve, adaptive for any, at a higher cost",
-    ),
-    option(
-        "--population",
-        metavar="NAME",
-        section=LEDGER,
-        help="a public name of the people behind the votes, for the new ledger: an audit adds up the ledgers of "
-        "one population",
-    ),
-    option(
-        "--signing-key",
-        type=FILE,
-        metavar="FILE",
-        section=LEDGER,
-        help="sign every entry of the ledger, from its first one on (darrm ledger key FILE makes a key)",
-    ),
-    option("--note", default="", metavar="TEXT", section=LEDGER, help="a note for the ledger's log"),
+    _of_ledger("--population", metavar="NAME", help="a public name of the people behind the votes"),
+    _of_ledger("--signing-key", type=FILE, metavar="FILE", help="sign every entry (darrm ledger key makes a key)"),
+    _of_ledger("--note", default="", metavar="TEXT", help="a note for the ledger's log"),
     classes_option(
         CLASSES,
         "names of the classes 0, 1, … (default 0,1,…), or a file with one a line; open: any string",
-        section=VOTES,
+        None,
+        "Votes",
     ),
-    option(
+    _of_votes(
         "--layout",
         type=click.Choice(LAYOUTS),
         default="auto",
-        section=VOTES,
         help="a column is a voter (labels) or a class (counts); auto, the default: by the number of columns",
     ),
-    option(
-        "--normalize",
-        metavar="A,B,…",
-        section=VOTES,
-        help="how open answers are normalized before they are counted: some of casefold, nfc, spaces, strip, in "
-        "this order; the ledger's log names them",
+    _of_votes(
+        "--normalize", metavar="A,B,…", help="normalize open answers by casefold, nfc, spaces, strip, in this order"
     ),
-    option(
+    _of_votes(
         "--missing",
         type=click.Choice(MISSING),
         default="refuse",
-        section=VOTES,
         help="a missing vote (an empty field or NA, in .npy NaN) is an error (refuse, the default); a random vote "
         "replaces it (coin), which keeps the guarantee if which votes are missing does not depend on private data; "
         "or an open answer is not counted (blank), which keeps the guarantee",
     ),
 ]
-FORCE = option("--force", is_flag=True, section=OUTPUT, help="overwrite labels in one existing file")
+paying_options = as_one(_PAYING, lambda typed: {"paying": collect(Paying, typed), **typed})
 
 
-def target_option(about: str) -> Decorator:
-    return option("--output", "-o", "target", type=FILE, required=True, metavar="FILE", help=about)
-
-
-def add_paying_options(function: Callable[..., int]) -> Untyped:
-    return add_options(function, PAYING)
+def target_options(about: str) -> Decorator:
+    options = [
+        option("--output", "-o", "target", type=FILE, required=True, metavar="FILE", help=about),
+        option("--force", is_flag=True, section="Output", help="overwrite labels in one existing file"),
+        output_options(),
+    ]
+    return partial(add_options, options=options)
 
 
 def _votes_path(text: str) -> Path:
-    if not Path(text).exists() and (hint := nearest(text, JOBS)):
+    if not Path(text).exists() and (hint := nearest(text, ("file", "stream", "recover"))):
         raise ValueError(f"{text!r} is neither a sub-command{hint} nor a file of votes: see `darrm release --help`")
     return Path(text)
 
@@ -260,24 +236,22 @@ def _votes_path(text: str) -> Path:
     metavar="VOTES",
     about=".csv, .tsv (also .gz), .npy, .npz, .parquet or a folder of these",
 )
-@add_paying_options
-@option(
+@paying_options
+@_of_votes(
     "--rows",
     type=click.Choice(("queries", "voters")),
     default="queries",
-    section=VOTES,
     help="a line is a query (default), or in a survey with open answers a voter",
 )
-@option("--columns", metavar="A,B,…", section=VOTES, help="the columns that hold votes (default: all but those kept)")
-@option("--id", "id_column", metavar="NAME", section=VOTES, help="the column of ids, copied to the output")
-@option("--keep", metavar="A,B,…", section=VOTES, help="from Parquet to Parquet: columns to copy to the output")
+@_of_votes("--columns", metavar="A,B,…", help="the columns that hold votes (default: all but those kept)")
+@_of_votes("--id", "id_column", metavar="NAME", help="the column of ids, copied to the output")
+@_of_votes("--keep", metavar="A,B,…", help="from Parquet to Parquet: columns to copy to the output")
 @option("--jobs", type=Integer(1), default="1", metavar="INT", help="processes that work on Parquet files (default 1)")
-@target_option("a new .npy, .csv or .parquet file for the labels, or a new folder of these")
-@FORCE
-@output_options()
+@target_options("a new .npy, .csv or .parquet file for the labels, or a new folder of these")
 def file(
     *,
     votes: Path,
+    paying: Paying,
     rows: str,
     columns: str | None,
     id_column: str | None,
@@ -286,9 +260,7 @@ def file(
     target: Path,
     force: bool,
     output: Output,
-    **options: Untyped,
 ) -> int:
-    paying = Paying(**options)
     _check_target(target, votes=votes, table=paying.table, ledger=paying.ledger)
     # Parquet to Parquet works file by file, other formats in memory
     by_files = is_parquet(votes) and not target.name.lower().endswith(SUFFIXES)
@@ -301,14 +273,16 @@ def file(
         raise ValueError("--keep and --jobs are for votes and labels in .parquet files: one column is kept by --id")
     chosen = None if columns is None else columns.split(",")
     kept = [*filter(None, [id_column]), *([] if keep is None else keep.split(","))]
+    if not paying.note:
+        paying = replace(paying, note=printable(f"{votes.name} to {target.name}"))
     with _one_interrupt(signal.SIGINT), _old_aside(target, force=force):
         try:
             with output.status_line() as line:
                 if by_files:
                     ledger, count = _release_files(votes, target, paying, line, jobs, columns=chosen, keep=kept)
                 else:
-                    columns_read = {"columns": chosen, "id_column": id_column}
-                    ledger, count = _release_whole(votes, target, paying, output, line, rows=rows, **columns_read)
+                    reading = {"rows": rows, "columns": chosen, "id_column": id_column}
+                    ledger, count = _release_whole(votes, target, paying, output, line, reading)
             return _report(ledger, count, target, output)
         except KeyboardInterrupt:
             if not target.exists():  # as before the release
@@ -325,18 +299,17 @@ def _release_files(
     reading: Untyped = {**asdict(how), **chosen}
     del reading["voters"]  # those of the mechanism
     found = survey(aggregator, votes, target, jobs=jobs, line=line, **reading)
-    note = paying.note or note_of(votes, target)
-    ledger = paying.open_ledger(aggregator, found.rows, note)
-    return ledger, found.release(ledger, note=note, jobs=jobs, line=line).rows
+    ledger = paying.open_ledger(aggregator, found.rows)
+    return ledger, found.release(ledger, note=paying.note, jobs=jobs, line=line).rows
 
 
 def _release_whole(
-    path: Path, target: Path, paying: Paying, output: Output, line: StatusLine, *, rows: str, **chosen: Untyped
+    path: Path, target: Path, paying: Paying, output: Output, line: StatusLine, reading: dict[str, Untyped]
 ) -> tuple[PrivacyLedger, int]:
     """Release votes in memory; note missing votes, a first line that is no query, and labels that are all empty."""
     aggregator, how = paying.load()
-    if rows == "queries":
-        votes = Votes.read(path, line=line, **asdict(how), **chosen)
+    if reading.pop("rows") == "queries":
+        votes = Votes.read(path, line=line, **asdict(how), **reading)
     elif how.is_open:
         votes = Votes.read_survey(path, how.voters or 0, missing=how.missing, normalize=how.normalize, line=line)
     else:
@@ -351,13 +324,12 @@ def _release_whole(
     if votes.blanks:
         output.note(f"{votes.blanks:,} of {total} answers are missing and count for no string")
     line.show(f"drawing {votes.queries:,} labels")
-    note = paying.note or note_of(path, target)
-    ledger = paying.open_ledger(aggregator, votes.queries, note)
-    labels = release_debited(aggregator, votes, ledger=ledger, note=note, output=target, line=line)
-    reason = f"({ABSTAIN} is no label): the test did not pass"
-    if votes.is_open:
-        reason = "(an empty field): no string had enough votes"
+    ledger = paying.open_ledger(aggregator, votes.queries)
+    labels = release_debited(aggregator, votes, ledger=ledger, note=paying.note, output=target, line=line)
     if not labels.any() if votes.is_open else np.all(labels.astype(str) == str(ABSTAIN)):
+        reason = f"({ABSTAIN} is no label): the test did not pass"
+        if votes.is_open:
+            reason = "(an empty field): no string had enough votes"
         line.wipe()
         output.note(f"no query has a label {reason}; the budget is spent")
     return ledger, labels.size
@@ -370,7 +342,7 @@ def _release_whole(
     first=("--table", "--ledger", "--stream"),
     examples=STREAM_EXAMPLES,
 )
-@add_paying_options
+@paying_options
 @option("--stream", default="", metavar="NAME", help="which answers go on, if several streams share a ledger")
 @option("--ids", is_flag=True, help="the first field of a line is the public id of its question, for the ledger's log")
 @option(
@@ -380,8 +352,7 @@ def _release_whole(
     help="number of the first question; the answers before it arrived (default: the first question without an answer)",
 )
 @output_options()
-def stream(*, stream: str, ids: bool, first: int | None, output: Output, **options: Untyped) -> int:
-    paying = Paying(**options)
+def stream(*, paying: Paying, stream: str, ids: bool, first: int | None, output: Output) -> int:
     if sys.stdin is None:  # a shell's <&-
         raise ValueError("standard input is closed: questions come from there")
     with _one_interrupt(signal.SIGINT, signal.SIGTERM):
@@ -389,7 +360,7 @@ def stream(*, stream: str, ids: bool, first: int | None, output: Output, **optio
             line.show("proving the table again")
             aggregator, how = paying.load()
             questions = Questions(sys.stdin.fileno(), how, json_lines=output.format == "json", ids=ids)
-            ledger = paying.open_ledger(aggregator, 1, paying.note)
+            ledger = paying.open_ledger(aggregator, 1)
             release = AnswerStream(aggregator, ledger, stream=stream, note=paying.note)
             writer = LineWriter(sys.stdout.fileno(), json_lines=output.format == "json")
         answered = answer_lines(release, writer, questions, first=first)
@@ -409,9 +380,7 @@ def stream(*, stream: str, ids: bool, first: int | None, output: Output, **optio
 )
 @argument("entry", type=Integer(1), metavar="ENTRY", about="the number of the ledger's entry")
 @option("--ledger", type=LEDGER_NAME, required=True, metavar="L.sqlite", help="the ledger that paid: a file or a URL")
-@target_option("a new .npy, .csv or .parquet file for the labels, or the entry's own output")
-@FORCE
-@output_options()
+@target_options("a new .npy, .csv or .parquet file for the labels, or the entry's own output")
 def recover_labels(*, entry: int, ledger: Path | str, target: Path, force: bool, output: Output) -> int:
     _check_target(target, ledger=ledger)
     check_kept(ledger)
@@ -465,15 +434,14 @@ def _larger_budget(charge: PrivacyCost, budget: PrivacyParams, composition: str)
     def admits(delta: float) -> bool:
         return epsilon(delta) <= budget.epsilon
 
-    larger = ""
+    larger, most = "", 0.01  # the largest δ of a suggestion
     if math.isfinite(epsilon(budget.delta)):
         larger = f"{at_most(epsilon(budget.delta), 2)},{budget.delta_text}"
-    elif admits(_LARGEST_DELTA):
-        least = max(budget.delta, 1e-30)
-        delta = bisect_safe(admits, _LARGEST_DELTA, least, tolerance=0.02, geometric=True)
+    elif admits(most):
+        delta = bisect_safe(admits, most, max(budget.delta, 1e-30), tolerance=0.02, geometric=True)
         larger = f"{budget.epsilon_text},{at_most(delta, 2)}"
-    elif math.isfinite(epsilon(_LARGEST_DELTA)):
-        larger = f"{at_most(epsilon(_LARGEST_DELTA), 2)},{_LARGEST_DELTA:g}"
+    elif math.isfinite(epsilon(most)):
+        larger = f"{at_most(epsilon(most), 2)},{most:g}"
     return f"; {larger} would admit it, if that is private enough" if larger else ""
 
 
@@ -523,11 +491,6 @@ def _one_interrupt(*signals: signal.Signals) -> Iterator[None]:
     finally:
         for each, handler in before:
             signal.signal(each, handler)
-
-
-def note_of(votes: Path, target: Path) -> str:
-    names = f"{votes.name} to {target.name}"  # which may be any bytes
-    return names if names.isprintable() else ascii(names)[1:-1]
 
 
 if __name__ == "__main__":

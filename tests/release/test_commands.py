@@ -9,11 +9,10 @@ import pytest
 
 from darrm.account import __main__ as account
 from darrm.commands.command_line import run
-from darrm.ledger.ledger import PrivacyLedger
+from darrm.ledger.ledger import PrivacyLedger, printable
 from darrm.majority import baselines
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.release import __main__ as release
 from darrm.table.table import certify
 from darrm.votes import ROWS_AT_ONCE
 from tests.doors import one_error, releasing
@@ -191,9 +190,8 @@ def test_a_ledger_that_forgets_is_refused(path: str, folder: Path, capsys: pytes
 
 
 def test_names_of_files_that_are_no_text_are_noted() -> None:
-    target = Path("labels.npy")
-    assert release.note_of(Path("v\udcff.npy"), target) == "v\\udcff.npy to labels.npy"
-    assert release.note_of(Path("v\n\x1b[2J.npy"), target) == "v\\n\\x1b[2J.npy to labels.npy"
+    assert printable("v\udcff.npy to labels.npy") == "v\\udcff.npy to labels.npy"
+    assert printable("v\n\x1b[2J.npy to labels.npy") == "v\\n\\x1b[2J.npy to labels.npy"
 
 
 def test_labels_are_never_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
