@@ -87,13 +87,11 @@ def create(
 
 
 def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyLedger:
-    """Move a ledger, a file or URL, with its identity, entries and labels; close the old one, return the new one.
-
-    `LedgerError` if a store refuses, the old ledger is damaged or was moved elsewhere, or the new place is taken.
+    """Move a ledger with its identity, entries and labels; close the old one, return the new one.
 
     *There are never two budgets.* All rows are copied and checked in a transaction of the new store; then the old
     ledger is closed, durably; then the new one is committed. If the move is cut off anywhere, at most one of them pays,
-    and the same command goes on: a closed ledger refuses debits and names its new place.
+    and the same command goes on.
     """
     source, target = open_store(name, timeout=timeout), open_store(there, timeout=timeout)
     if source.path == target.path:

@@ -1,41 +1,37 @@
 """The rows of a ledger, the hashes that chain them, the digest that shows later a change, and signatures.
 
-An entry's *entry hash* is the SHA-256 of the entry hash before it and of all that the entry says. Entry hash 0 is that
-of the budget: identity, ε, δ, composition, population, time. The *digest* of a ledger at entry n is one line with entry
-hash n; receipts, reports and model cards hold it.
+An *entry hash* is the SHA-256 of the entry hash before it and of all fields of the entry; entry hash 0 is that of the
+budget: identity, ε, δ, composition, population, time. The *digest* of a ledger at entry n is one line with entry hash
+n; receipts, reports and model cards hold it.
 
-**Theorem 1.** Let a ledger give the digest at n, and compute the entry hashes of a file that is shown later. If its
-n-th entry hash is that of the digest, then its budget and its entries 1 … n are those of the ledger at that time, field
-by field and in their order, up to collisions of SHA-256.
+**Theorem 1.** Let a ledger give the digest at n. If the n-th entry hash of a file that is shown later is that of the
+digest, then its budget and its entries 1 … n are those of the ledger at that time, field by field and in order, up to
+collisions of SHA-256.
 
-*Proof.* An entry hash is a digest of texts joined by a character that no text of a ledger holds, the same number of
-texts for every entry. So equal entry hashes have equal texts, and one of these is the entry hash before: by induction
-down to that of the budget. ∎ The guarding test changes every field of every entry (tests/ledger/test_chain.py).
+*Proof.* An entry hash digests the same number of texts for every entry, joined by a character that no text holds. So
+equal entry hashes have equal texts, and one of these is the entry hash before: by induction down to that of the budget.
+∎ The guarding test changes every field of every entry (tests/ledger/test_chain.py).
 
-*A digest proves nothing about* later entries, which may be deleted; deliveries, which change without an entry; another
-ledger about the same people, which a `population` can only name; the truth of an entry; or the privacy loss, which
-follows from the entries by bounds that improve. If an older copy was restored and debited, each past refutes the
-other's digests.
+*A digest proves nothing about* later entries, which may be deleted; deliveries; another ledger about the same people;
+the truth of an entry; or the privacy loss, which follows by bounds that improve. If an older copy was restored and
+debited, each past refutes the other's digests.
 
-**Signatures.** Anyone who can write to a ledger can change an entry and compute all entry hashes again. So a debit with
-a key signs the line of the digest at its entry, in the same transaction. *Signing begins with the first entry and never
-ends:* with a key nothing follows an unsigned entry, and without one nothing follows a signed entry. Otherwise an
-attacker could remove signatures and change the past, and the next debit would sign it.
+**Signatures.** Anyone who can write to a ledger can change an entry and all entry hashes. So a debit with a key signs
+the line of the digest at its entry. *Signing begins with the first entry and never ends:* otherwise an attacker could
+remove signatures and change the past, and the next debit would sign it.
 
 **Theorem 2.** Let every entry of a ledger bear a valid signature of the digest at it. Then its budget and entries are
 as the holder of the key wrote them, one debit after the other, up to theft of the key, forged Ed25519 signatures and
 collisions of SHA-256. *Proof.* By Theorem 1 the line at the last entry determines all of these; and the holder signed
 entry n after the line at n − 1 of the same past: by induction down to the first. ∎ *Nothing is proved about* entries
-that were cut off while no later digest is shown, a budget that was changed before the first entry, or the digests of
-Parquet files, which are drawn after the debit.
+that were cut off while no later digest is shown, a budget changed before the first entry, or digests of Parquet files.
 
-**Rows.** One format, version 1. A database has four tables, and nothing of the votes, not even a digest, which could be
-guessed back:
+**Rows.** A database of format 1 has four tables, and nothing of the votes, not even a digest, which could be guessed:
 
 ===========  ===========================================================================================================
 ``budget``   one row: the cost that all queries together may have, and an identity
 ``costs``    one row for each cost of a query, with the number of queries so far
-``entries``  one row for each debit, numbered 1, 2, …; labels that were paid for wait here until they are delivered
+``entries``  one row for each debit, numbered 1, 2, …, with its labels until they are delivered
 ``state``    one row: the number of the last entry, the new place of a moved ledger, a checksum of all totals
 ===========  ===========================================================================================================
 """
@@ -65,7 +61,7 @@ _SERIALIZATION = "cryptography.hazmat.primitives.serialization"
 
 
 def checksum(*fields: object) -> str:
-    """Hash fields as text; a text that became a blob changes the hash, too."""
+    """Hash fields as text; a text that became a blob has another hash."""
     return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
 
 
@@ -74,8 +70,6 @@ def now() -> str:
 
 
 class Budget(NamedTuple):
-    """The row of the budget; every later transaction must find it unchanged."""
-
     format: str
     identity: str  # random, unique to the ledger
     epsilon: str
@@ -140,7 +134,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the log: when, what, how many queries, and the caller's note."""
+    """One line of the log."""
 
     time: str
     what: str
@@ -170,7 +164,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class LedgerDigest:
-    """The state of a ledger at an entry; see the module.
+    """The state of a ledger at an entry.
 
     >>> digest = LedgerDigest("ab12", "ward 7", 3, 120, PrivacyParams("2", "1e-5"), "one", "c0ffee")
     >>> print(digest)
@@ -188,7 +182,7 @@ class LedgerDigest:
     entry_hash: str  # of the last entry
 
     def to_text(self) -> str:
-        """Return one line to copy; its last word checks the others."""
+        """Return one line, whose last word checks the others."""
         budget = (self.budget.epsilon_text, self.budget.delta_text)
         words = (self.identity, self.number, self.queries, *budget, self.composition, quote(self.population, safe=""))
         text = ":".join(map(str, (_DIGEST, *words, self.entry_hash)))
@@ -208,7 +202,7 @@ class LedgerDigest:
         return cls(identity, unquote(population), int(number), int(queries), budget, composition, entry_hash)
 
     def to_json(self) -> Document:
-        """Return the digest as plain data, with its line as ``text``."""
+        """Return plain data, with the line as ``text``."""
         return {**vars(self), "budget": self.budget.to_json(), "text": self.to_text()}
 
 
@@ -217,10 +211,7 @@ def _check_of(text: str) -> str:
 
 
 class SigningKey:
-    """A private key that signs entries: a file in PEM without a password, that only its owner may read.
-
-    `ValueError` if it is no such key, or others may read it; `OSError` if it cannot be read.
-    """
+    """An Ed25519 key in PEM without a password; `ValueError` if it is none, or others than its owner may read it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         file, load = Path(path), require(_SERIALIZATION).load_pem_private_key
@@ -237,12 +228,12 @@ class SigningKey:
             checks.fail("the signing key", str(file), "an Ed25519 private key in PEM without a password", advice)
 
     def sign(self, text: str) -> str:
-        """Sign a text; Ed25519 draws nothing, so there is only one signature."""
+        """Sign a text; a text has only one signature."""
         return f"{SIGNED}{self._key.sign(text.encode()).hex()}"
 
 
 def new_signing_key(path: str | os.PathLike[str]) -> Path:
-    """Make a private key that only its owner may read, and return its FILE.pub. Replace nothing."""
+    """Make a private key that only its owner may read; return FILE.pub, the public one. Replace nothing."""
     serialization, key = require(_SERIALIZATION), require(_ED25519).Ed25519PrivateKey.generate()
     private, public, pem = Path(path), Path(f"{os.fspath(path)}.pub"), serialization.Encoding.PEM
     if private.exists() or public.exists():

@@ -1,14 +1,14 @@
 """A privacy budget that survives crashes: a ledger of debits, shared by any number of processes.
 
-A debit is one transaction: lock, add up, compare with the budget, write, make durable. Only then may the caller hand
-labels out, so a process that is killed at any moment has debited all its releases. The same transaction keeps the
-labels until they are delivered, so a process that is killed after it paid has lost nothing. Every transaction checks
-budget, totals and the end of the log, and refuses another file than the one that was opened.
+A debit is one transaction: lock, add up, compare with the budget, write, make durable. Only then may labels leave, so a
+process that is killed at any moment has debited all its releases. The same transaction keeps the labels until they are
+delivered, so it has lost nothing. Every transaction checks budget, totals and the end of the log, and refuses another
+file than the one that was opened.
 
-**Bounds are computed while the lock is free.** A debit is admitted by comparing counts under the lock, if these stay
-below the counts of an account that is known to fit the budget. Otherwise the lock is released, `Admission.make_room`
-bounds a larger account, and the debit is tried again. A refusal is final, because totals never fall. After
-`_ATTEMPTS` rounds, in which others debited faster than the bounds were computed, it is decided under the lock.
+**Bounds are computed while the lock is free.** A debit is admitted under the lock if its counts stay below those of an
+account that is known to fit the budget. Otherwise `Admission.make_room` bounds a larger account without the lock, and
+the debit is tried again. A refusal is final, because totals never fall. After `_ATTEMPTS` rounds, in which others
+debited faster than the bounds were computed, it is decided under the lock.
 
 The composition mode is fixed before the first answer. It determines the queries that the budget covers:
 
@@ -65,7 +65,7 @@ MOST_CHECKED = 10_000  # entries of a ledger that is read as a whole when it is 
 
 @dataclass(frozen=True)
 class StreamCursor:
-    """The place of the next answer in a stream whose answers share an output."""
+    """The place of the next answer in a stream."""
 
     stream: str  # in place of an output; not the name of a file
     after: int  # the number of the stream's last entry, 0 if it has none
@@ -73,7 +73,7 @@ class StreamCursor:
 
     @classmethod
     def of(cls, name: str, after: int = 0) -> StreamCursor:
-        """Make the cursor of a named stream; `ValueError` for a name that is no printable text."""
+        """Make the cursor of a named stream; `ValueError` unless the name is printable."""
         _check_text("the name of a stream", name)
         return cls(f"{STREAM}{name}", after)
 
@@ -81,9 +81,8 @@ class StreamCursor:
 class PrivacyLedger:
     """A budget and the log of its charges.
 
-    ``path`` is an existing file, a URL in PostgreSQL (`darrm.ledger.postgres`), or a store; `create` makes a new one.
-    ``timeout`` is the seconds to wait for another process. ``signing_key`` is the file of an Ed25519 key that signs
-    every entry from the first one on (`darrm.ledger.chain`).
+    ``path`` is an existing file, or a URL (`darrm.ledger.postgres`); `create` makes a new ledger. ``timeout`` is in
+    seconds. ``signing_key`` is the file of an Ed25519 key that signs every entry (`darrm.ledger.chain`).
 
     `LedgerError` if the file is missing, corrupted or not a ledger, or has entries that the key did not sign;
     `ValueError` if the key is none, encrypted, or readable by others.
@@ -141,9 +140,8 @@ the (epsilon, delta) of each query allow
     ) -> PrivacyLedger:
         """Make a new ledger; never replace an existing file, because that would forget all debits.
 
-        ``path`` is a new file, ``:memory:``, or the URL of an empty schema in PostgreSQL; the budget has ε > 0;
-        ``composition`` is explained in the module. ``population`` is a public name of the people behind the votes, at
-        most `LONGEST_ID` printable characters: an audit adds up the budgets of ledgers of one population.
+        ``path`` is a new file, ``:memory:``, or the URL of an empty schema; the budget has ε > 0. ``population`` names
+        the people behind the votes, in at most `LONGEST_ID` printable characters: an audit adds up their ledgers.
 
         `LedgerError` if the file exists or cannot be written; `ValueError` for other invalid arguments.
         """
@@ -190,7 +188,7 @@ the (epsilon, delta) of each query allow
 
     @property
     def created(self) -> str:
-        """When it was made, in UTC."""
+        """The time of its creation, in UTC."""
         return self._row.created
 
     @property
@@ -200,18 +198,16 @@ the (epsilon, delta) of each query allow
 
     @property
     def composition(self) -> str:
-        """One of `COMPOSITIONS`: see the module."""
+        """One of `COMPOSITIONS`."""
         return self._row.composition
 
     @property
     def population(self) -> str:
-        """The public name of the people behind the votes; empty for none."""
+        """The public name of the people, or empty."""
         return self._row.population
 
     def digest(self, number: int | None = None) -> LedgerDigest:
-        """Return what later shows changed or missing entries: at an entry, by default the last.
-
-        `ValueError` if there is no such entry.
+        """Return what later shows changed or missing entries, at an entry, by default the last; or `ValueError`.
 
         >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(3, 1e-5), population="ward 7")
         >>> ledger.debit(PrivacyCost("majority of 11", guarantee=PrivacyParams(0.3, 0)).repeated(10))
@@ -224,7 +220,7 @@ the (epsilon, delta) of each query allow
             return read.digest(number)
 
     def receipt(self, number: int) -> Document:
-        """Return an entry with the digest at it, to keep with its labels; errors as `digest`."""
+        """Return an entry with the digest at it, to keep with its labels."""
         with self._transaction(write=False) as (read, _):
             return read.receipt(number)
 
@@ -237,25 +233,15 @@ the (epsilon, delta) of each query allow
         output: Path | None = None,
         cursor: StreamCursor | None = None,
     ) -> int:
-        """Debit a charge, durably, or raise and change nothing.
+        """Debit a charge, durably, and return the number of the new entry.
 
-        Returns the number of the new entry. The same transaction keeps the labels, (charge.count,), or at most that
-        many for a run, until `forget_labels`. ``output`` is their new file; another debit for it is refused until they
-        are delivered. A ``cursor`` is in place of an output: the transaction drops the labels of its last entry.
+        The same transaction keeps the labels, (charge.count,), or at most that many for a run, until `forget_labels`.
+        ``output`` is their new file; another debit for it is refused until they are delivered. With a ``cursor``
+        instead, the transaction drops the labels of its last entry.
 
-        Raises
-        ------
-        BudgetExceededError
-            If the total would exceed the budget, or several answers of private models have no bound that fits.
-        PrivateFigureError
-            If the cost depends on the data, and is private data or lacks the consent in words.
-        ValueError
-            If the composition refuses a second kind, the output exists or is taken, the stream went on, or a count,
-            the note, the labels or an id is invalid.
-        LedgerError
-            If the ledger cannot be read or written, or needs another key; nothing was debited.
-        DeliveryError
-            If the transaction was committed, and reporting it failed or was interrupted.
+        Nothing is debited after a `BudgetExceededError`; a `PrivateFigureError` for a cost that is private data;
+        `ValueError` if the composition refuses a second kind, the output is taken, the stream went on, or an argument
+        is invalid; or a `LedgerError`. After a `DeliveryError` the debit is committed, and its report failed.
         """
         checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost(queries)")
         _check_text("note", note)
@@ -295,7 +281,7 @@ the (epsilon, delta) of each query allow
         return number
 
     def check_admits(self, charge: PrivacyCost) -> None:
-        """Raise as `debit` unless the budget admits a charge now; debit nothing."""
+        """Raise as `debit` unless the budget admits a charge."""
         account = self.accountant()
         self._admission.admits(account, self._as_held(account, charge), decide=True)
 
@@ -304,12 +290,12 @@ the (epsilon, delta) of each query allow
 
     @property
     def spent(self) -> Spent:
-        """The privacy loss at the δ of the budget, with its bound, condition and reason; read from the file."""
+        """The privacy loss at the δ of the budget, with its bound, condition and reason."""
         return self.accountant().spent_under(self.composition, self._budget.delta)
 
     @property
     def guarantee(self) -> str:
-        """The budget in words, which holds without the condition of `spent`."""
+        """The budget in words; it holds without the condition of `spent`."""
         failure_probability = self.accountant().failure_probability
         return guarantee_of(self._budget, self.composition) if failure_probability is None else str(self._budget)
 
@@ -329,10 +315,7 @@ the (epsilon, delta) of each query allow
             return read.entries()
 
     def check(self) -> None:
-        """Read the whole file and log: `LedgerError` if a sum or an entry hash is wrong.
-
-        A ledger of more than `MOST_CHECKED` entries is opened and debited by its totals and the end of its log.
-        """
+        """Read the whole log: `LedgerError` if a sum or a hash is wrong. Opening reads up to `MOST_CHECKED` entries."""
         with self._transaction(write=False) as (read, _):
             read.check()
 
@@ -342,11 +325,11 @@ the (epsilon, delta) of each query allow
             return read.costs()
 
     def undelivered(self) -> tuple[Entry, ...]:
-        """List the entries whose labels were paid for and wait in the ledger, oldest first."""
+        """List the entries whose labels wait in the ledger, oldest first."""
         return tuple(entry for entry in self.entries() if not entry.delivered)
 
     def kept_labels(self, number: int) -> Labels:
-        """Return the labels of an undelivered entry, as they were drawn; `ValueError` for any other entry."""
+        """Return the labels of an undelivered entry; `ValueError` for any other."""
         with self._transaction(write=False) as (read, _):
             waiting = {entry.number: entry for entry in read.entries() if not entry.delivered}
             if number not in waiting:
@@ -362,12 +345,12 @@ the (epsilon, delta) of each query allow
         raise corrupted(self.path, "the labels that wait in it were changed")
 
     def forget_labels(self, number: int) -> None:
-        """Drop the labels of an entry, which were delivered."""
+        """Drop the labels of a delivered entry."""
         with self._transaction(write=True) as (written, _):
             written.forget_labels(number)
 
     def recovery(self, number: int | str, output: str = "") -> str:
-        """Return the command that delivers an entry's labels; those of Parquet files go to ``output`` only."""
+        """Return the command that delivers an entry's labels."""
         ledger = shlex.quote(printable(self._store.path))
         by_parts = output and not output.startswith(STREAM) and not output.lower().endswith(SUFFIXES)
         there = shlex.quote(output) if by_parts else f"labels-{number}.csv"
@@ -406,7 +389,7 @@ the (epsilon, delta) of each query allow
         self._seen = newest  # committed
 
     def raise_if_paid(self, error: BaseException, *, after: int, token: str = "") -> None:
-        """Raise a `DeliveryError` if there is an entry after ``after``, made by the call with the token."""
+        """Raise a `DeliveryError` if there is an entry after ``after`` of the call with the token."""
         if isinstance(error, DeliveryError):
             raise error
         failure, path = reason_of(error), self._store.path
@@ -432,7 +415,7 @@ the (epsilon, delta) of each query allow
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why something failed after a debit, without a `LedgerError`'s words that nothing was debited.
+    """Return a reason after a debit, without a `LedgerError`'s words that nothing was debited.
 
     >>> reason_of(KeyboardInterrupt())
     'interrupted'
@@ -452,7 +435,6 @@ def _check_text(name: str, text: str) -> None:
 
 
 def check_id(name: str, question: str) -> None:
-    """Raise `ValueError` for an id that a log cannot show."""
     if not isinstance(question, str) or not 0 < len(question) <= LONGEST_ID or not question.isprintable():
         shown = checks.Found("an empty one") if question == "" else str(question)[:LONGEST_ID]
         checks.fail(name, shown, f"printable text of at most {LONGEST_ID} characters", "the ledger's log shows it")
@@ -473,7 +455,7 @@ def _target(output: Path | None, cursor: StreamCursor | None) -> str:
 
 
 def printable(name: str) -> str:
-    """Escape a name of files that a log or a terminal cannot show."""
+    """Escape a name of files that a log cannot show."""
     return name if name.isprintable() else ascii(name)[1:-1]
 
 

@@ -1,8 +1,8 @@
 """A ledger in PostgreSQL, for several machines: the tables and checks of a file, in one database.
 
 A transaction that writes is SERIALIZABLE and locks the table of the budget before its snapshot is taken, so no process
-decides on a total that another is about to change. A debit fails only if another program writes to these tables; then
-nothing was debited. Readers take one snapshot, and wait for no process. Threads of one process share a connection.
+decides on a total that another is about to change. If another program writes to these tables, a debit fails and nothing
+is debited. Readers take one snapshot, and wait for no process. Threads of one process share a connection.
 
 If the connection breaks while the server commits, the client cannot know the outcome. The debit then looks for its
 token in the next transaction, which first takes a lock that the one before holds until it has ended.
@@ -57,7 +57,7 @@ _LOST = (
 
 
 def check_url(url: str) -> None:
-    """Raise `ValueError`, without the URL, if it has a password or cannot be read."""
+    """Refuse a URL with a password, without showing it."""
     psycopg = require("psycopg")
     try:
         words = require("psycopg.conninfo").conninfo_to_dict(url)
@@ -69,10 +69,7 @@ def check_url(url: str) -> None:
 
 
 class PostgresStore:
-    """Transactions over one connection for each process; ``path`` is a URL of libpq.
-
-    ``timeout`` is the seconds to wait for the server, and for another process's transaction.
-    """
+    """Transactions over one connection for each process; ``path`` is a URL of libpq, ``timeout`` in seconds."""
 
     def __init__(self, path: str, *, timeout: float) -> None:
         checks.positive(timeout=timeout)
@@ -89,7 +86,7 @@ class PostgresStore:
         self._turn = threading.Lock()
 
     def create(self) -> None:
-        """Let the next transaction make the tables; it raises `LedgerError` if they are there."""
+        """Let the next transaction make the tables."""
         self._is_new = True
 
     def discard(self) -> None:
@@ -193,7 +190,7 @@ class PostgresDatabase:
             return cursor.fetchall() if cursor.description else []
 
     def check_format(self) -> None:
-        """Raise `LedgerError` if a trigger or a rule changes rows; a schema without tables fails later."""
+        """Refuse triggers and rules; a schema without tables fails later."""
         if self.execute(_ADDED) != [(0,)]:
             raise corrupted(self.path, "a trigger or a view was added, which may undo a debit")
 

@@ -19,7 +19,7 @@ _MOST_QUERIES_COUNTED = 1_000_000
 
 
 def ledger_text(ledger: PrivacyLedger, *, everything: bool = False) -> str:
-    """Write the budget, the privacy loss, its meaning and what waits, or ``everything``: the log and the digest."""
+    """Write the report; ``everything`` adds the log and the digest."""
     entries = ledger.entries()
     waiting = [entry for entry in entries if not entry.delivered]
     lines = [("Ledger", f"{ledger.path}{f', population {ledger.population}' if ledger.population else ''}")]
@@ -77,10 +77,7 @@ def _spent(ledger: PrivacyLedger) -> list[tuple[str, str]]:
 
 
 def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:
-    """Draw the privacy loss and the whole budget as a trade-off of errors, and as beliefs before and after the labels.
-
-    The events after which beliefs change have a probability of at least 5 %, or of one in a thousand, otherwise.
-    """
+    """Draw privacy loss and budget as a trade-off of errors, and as beliefs before and after the labels."""
     spent, budget = ledger.spent, ledger.budget
     told = [(budget.epsilon, budget.delta, "the budget", GRAY)]
     if spent.queries and spent.failure_probability is None and math.isfinite(spent.epsilon):

@@ -1,24 +1,23 @@
 """Names, tables and messages of all ledgers, and a ledger in one SQLite file, opened again for every transaction.
 
-SQLite and PostgreSQL read ``$1``, ``$2`` … as parameters and the same upserts, and compare texts by code points. All
-statements on rows are in `darrm.ledger.transaction`.
+SQLite and PostgreSQL read ``$1``, ``$2`` … as parameters and the same upserts, and compare texts by code points.
 
 A connection that lives only as long as its transaction needs no care in forked processes and threads; a killed process
 leaves at most a journal, which the next opening rolls back. A writer takes the write lock first (``BEGIN IMMEDIATE``),
 so no process decides on a total that another is about to change. ``synchronous=EXTRA`` makes a commit durable before it
-returns, even if the power fails: the folder of the journal is synced, too. A copy of a ledger needs its journal.
+returns, also the folder of the journal. A copy of a ledger needs its journal.
 
-A transaction refuses a file with a second name, because a journal has only one of the names, and a file that is not the
-one that this object found first: by its inode, here, and by its identity, in `darrm.ledger.ledger`.
+A transaction refuses a file with a second name, because a journal has only one of them, and a file that is not the one
+that this object found first: by its inode here, by its identity in `darrm.ledger.ledger`.
 
 A forked child inherits SQLite's memory of locks without the locks, and would wait for itself. So a fork waits for the
 transactions of all threads to end.
 
 **SQLite's locks are not enough.** A process loses all its POSIX locks on a file when it closes any handle of that file,
-also one that a backup or a hash opened in another thread. So every transaction, a reader's too, holds a second lock
-first: `lock_beside`, by flock on an empty file ``.NAME.lock``. Only closing its handle ends that lock. The lock file
-may be deleted while the ledger is not in use, and a copy of the ledger needs none. Before darrm opens a file that may
-be a ledger as plain bytes, it waits until this process is in no transaction: `between_transactions`.
+also one that a backup opened in another thread. So every transaction, a reader's too, first takes `lock_beside`, by
+flock on an empty file ``.NAME.lock``; only closing its handle ends that lock. The file may be deleted while the ledger
+is not in use, and a copy needs none. Before darrm opens a file that may be a ledger as plain bytes, it waits until this
+process is in no transaction: `between_transactions`.
 """
 
 import errno
@@ -131,10 +130,7 @@ for _lock in (between_transactions, _turn):  # hooks before a fork run in revers
 
 @contextmanager
 def lock_beside(path: str, *, write: bool) -> Iterator[bool]:
-    """Hold the lock of a ledger's transactions; yield False if another process holds it.
-
-    A reader makes no file: without one, only the locks of SQLite hold.
-    """
+    """Hold the lock of a ledger's transactions; yield False if another process does. A reader makes no file."""
     real = Path(os.path.realpath(path))  # of the file, not of a link to it
     beside = real.with_name(f".{real.name}.lock")
     try:
@@ -219,7 +215,7 @@ class SQLiteDatabase:
 
 
 class SQLiteStore:
-    """Transactions on a file or ``:memory:``; ``timeout`` is the seconds to wait for another process's transaction."""
+    """Transactions on a file or ``:memory:``; ``timeout`` is in seconds."""
 
     def __init__(self, path: str, *, timeout: float) -> None:
         checks.positive(timeout=timeout)
@@ -232,7 +228,7 @@ class SQLiteStore:
         self._memory_lock = threading.RLock()
 
     def create(self) -> None:
-        """Make an empty database; the first transaction fills it."""
+        """Make an empty file; the first transaction fills it."""
         if self.path == MEMORY:
             self._memory = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
             return
@@ -248,7 +244,7 @@ class SQLiteStore:
             Path(self.path).unlink(missing_ok=True)
 
     def is_unfinished(self) -> bool:
-        """Whether there is a file without a table: its creation was cut off."""
+        """Whether the creation of a file was cut off."""
         if self.path == MEMORY or not Path(self.path).is_file():
             return False
         with self.transaction(write=False) as database:
@@ -291,7 +287,7 @@ class SQLiteStore:
 
     @contextmanager
     def _begun(self, connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
-        """Wait for the lock; SQLite's own waiting sleeps so long that a reader among many writers waits for seconds."""
+        """Wait for the lock; in SQLite's own waiting a reader among many writers sleeps for seconds."""
         deadline = time.monotonic() + self.timeout
         while True:
             with _turn:
@@ -325,7 +321,7 @@ class SQLiteStore:
 
 
 def _begin(connection: sqlite3.Connection, *, write: bool) -> str:
-    """Try to begin a transaction; return why another program prevents it, or an empty text."""
+    """Begin a transaction, or return why another program prevents it."""
     obstacle = ADVICE[sqlite3.SQLITE_BUSY]
     try:
         connection.execute("PRAGMA synchronous = EXTRA")

@@ -1,11 +1,9 @@
 """One transaction on a ledger: it checks all that it reads, and its writes keep the chain and the totals.
 
 **The time of a debit does not depend on the length of the log.** Every transaction compares the totals and the last
-entry hash with the checksum that the debit before wrote, and computes the last `_RECENT` entry hashes again. So the
-totals are those of this end of the log. `Transaction.entries`, ``darrm verify``, and the opening of a short ledger
-check the whole log.
-
-Checksums find damage, not forgery: see `darrm.ledger.chain` for what shows a forgery.
+entry hash with the checksum of the debit before, and computes the last `_RECENT` entry hashes again. So the totals are
+those of this end of the log. `Transaction.entries`, ``darrm verify``, and the opening of a short ledger check all of
+it. Checksums find damage; `darrm.ledger.chain` shows forgery.
 """
 
 import json
@@ -33,10 +31,7 @@ _DIFFER = "the log and its totals differ"
 
 
 class Transaction:
-    """An open transaction; every method raises `LedgerError` if the ledger is damaged.
-
-    ``key`` signs new entries; None for no signatures.
-    """
+    """An open transaction; every method raises `LedgerError` if the ledger is damaged."""
 
     def __init__(self, database: Database, key: SigningKey | None = None) -> None:
         self.database, self.path, self._key = database, database.path, key
@@ -91,7 +86,7 @@ class Transaction:
 
     @cached_property
     def _recent(self) -> list[EntryRow]:
-        """The last entries, and the one before them, which they follow."""
+        """The last entries, and the one that they follow."""
         first = max(1, self.state.last_entry - _RECENT)
         entries = list(self.read_entries(first))
         if [entry.number for entry in entries] != list(range(first, self.state.last_entry + 1)):
@@ -105,7 +100,7 @@ class Transaction:
 
     @property
     def newest(self) -> tuple[int, str]:
-        """The number and the hash of the last entry, or of the budget: they determine all that is before."""
+        """The number and hash of the last entry, or of the budget."""
         return (self.state.last_entry, self._recent[-1].entry_hash if self._recent else self.budget.entry_hash)
 
     def check_holds(self, seen: tuple[int, str]) -> None:
@@ -126,7 +121,7 @@ class Transaction:
             raise self.corrupted(str(error)) from error
 
     def account(self) -> PrivacyAccountant:
-        """Return all debits so far, after a check that the totals belong to the end of the log."""
+        """Check that the totals belong to the end of the log, and return all debits."""
         before, recent = self.budget.entry_hash, self._recent
         if recent and recent[0].number > 1:
             before, recent = recent[0].entry_hash, recent[1:]
@@ -159,7 +154,7 @@ class Transaction:
             self.entries()
 
     def entries(self) -> tuple[Entry, ...]:
-        """Read the whole log; check its numbers, hashes and sums."""
+        """Read the whole log, with its numbers, hashes and sums."""
         costs, before, entries = self.costs(), self.budget.entry_hash, []
         totals: Counter[int] = Counter()
         for number, row in enumerate(self.read_entries(), 1):
@@ -205,10 +200,7 @@ class Transaction:
         self.put_state(State(0, "").computed(budget.entry_hash, []))
 
     def take_over(self, old: "Transaction", moved: str) -> None:
-        """Fill a new ledger with the rows of another one, whose checks it passes, too; close that one.
-
-        ``moved`` is the place that the old ledger named when the move began: a second move must not copy the budget.
-        """
+        """Fill a new ledger with the rows of an old one, and close that; ``moved`` is where it had moved before."""
         if old.state.moved_to != moved:
             raise LedgerError(old.path, f"it is closed, its budget moved to {old.state.moved_to} already")
         old.account()
@@ -229,7 +221,7 @@ class Transaction:
         self.put_state(self._checksummed(self.state._replace(moved_to=moved_to)))
 
     def write(self, entry: EntryRow, charge: PrivacyCost, labels: bytes | None) -> int:
-        """Write a debit; set the number, which is returned, and time, cost, hash and signature of its entry."""
+        """Write a debit; set and return its number, and set time, cost, hash and signature."""
         if self._key is not None or (self._recent and self._recent[-1].signature):
             self.check_key()
         text = charge.to_text()
@@ -286,7 +278,7 @@ class Transaction:
         self.database.execute("UPDATE entries SET labels = NULL WHERE id = $1", number)
 
     def newest_for(self, output: str, *, after: int = 0, waits: bool = False) -> int:
-        """Return the number of the newest entry for an output, or 0; only of entries with labels that wait."""
+        """Return the number of the newest entry for an output, or 0; ``waits``: of undelivered ones."""
         newest = "SELECT coalesce(max(id), 0) FROM entries WHERE id > $1 AND output = $2"
         condition = " AND labels IS NOT NULL" if waits else ""
         return int(self.database.execute(newest + condition, after, output)[0][0])
@@ -334,5 +326,4 @@ class Transaction:
         return {"format": "darrm-receipt 1", "ledger_digest": digest.to_json(), "entry": entry, **signed}
 
     def find(self, after: int, token: str = "") -> EntryRow | None:
-        """Return the first entry after an entry, of the call with a token if one is given."""
         return next((entry for entry in self.read_entries(after + 1) if token in {"", entry.token}), None)

@@ -306,7 +306,6 @@ def _release_files(
 def _release_whole(
     path: Path, target: Path, paying: Paying, output: Output, line: StatusLine, reading: dict[str, Untyped]
 ) -> tuple[PrivacyLedger, int]:
-    """Release votes in memory; note missing votes, a first line that is no query, and labels that are all empty."""
     aggregator, how = paying.load()
     if reading.pop("rows") == "queries":
         votes = Votes.read(path, line=line, **asdict(how), **reading)

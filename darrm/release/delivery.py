@@ -3,27 +3,27 @@
 `deliver` is the only path from votes to released labels. A `Destination` is the place of the labels: memory, a file, a
 stream (`darrm.release.one_by_one`), or Parquet files (`darrm.release.partitions`).
 
-1. *Prepare.* The destination checks the place of the labels: names, permissions, space.
+1. *Prepare.* The destination checks names, permissions and space.
 2. *Draw.* The aggregator draws the labels in memory. Bad votes raise here.
 3. *Debit and keep.* One transaction of the ledger debits the labels and keeps them.
-4. *Hand over.* The destination puts the labels in their place. A file also gets a receipt, NAME.receipt.json: the entry
-   of the ledger, and the ledger's digest at that entry.
+4. *Hand over.* The destination puts the labels in their place. A file also gets a receipt, NAME.receipt.json: the
+   ledger's entry, and its digest at that entry.
 5. *Acknowledge.* The ledger forgets the labels: when the file and its name are durable, when the call returns, or, in a
    stream, in the transaction that debits the next question.
 
-A destination must satisfy three conditions: (i) before step 4 no label leaves the process; (ii) step 4 returns only
-when the labels are in their place, durably if that is a disk; (iii) labels that are handed over twice are equal.
+A destination satisfies: (i) no label leaves the process before step 4; (ii) step 4 returns only when the labels are in
+their place, durably on a disk; (iii) labels that are handed over twice are equal.
 
-*Theorem.* Let processes die at any moment, repeat and overlap. (a) No label leaves without its debit. (b) Every debit
-has its labels: in their place, or in the ledger, from which `recover` takes them and pays nothing. (c) No query has two
-labels. *Proof.* (a) By (i) labels leave in step 4 only, after the commit of step 3. (b) The commit is atomic and
-durable: it holds the debit and the labels, or neither. The ledger forgets them in step 5 only, and by (ii) they are in
-their place by then. (c) A query's labels are those that the ledger kept, and by (iii) they stay the same. ∎
+*Theorem.* Let processes die at any moment, repeat and overlap. (a) No label leaves without its debit. (b) The labels of
+every debit are in their place, or in the ledger, from which `recover` takes them and pays nothing. (c) No query has two
+labels. *Proof.* (a) By (i) labels leave after the commit of step 3. (b) The commit is atomic and durable: it holds the
+debit and the labels, or neither. The ledger forgets them in step 5 only, and by (ii) they are in their place by then.
+(c) A query's labels are those that the ledger kept, and by (iii) they stay the same. ∎
 
-*A file is a destination.* (i) Before the debit there is only an empty temporary file in a folder next to the output.
-(ii) The labels are written and synced there, then published by a link, which cannot replace a file, and the folder is
-synced. (iii) The ledger keeps the same labels, and `recover` writes them; if a process died after publishing, it finds
-the file with the same labels and leaves it. The receipt is published before the ledger forgets the labels.
+*A file is a destination.* (i) Before the debit there is only an empty temporary file beside the output. (ii) The labels
+are written and synced there, then published by a link, which cannot replace a file, and the folder is synced. (iii) The
+ledger keeps the same labels; if a process died after publishing, `recover` finds them in the file and leaves it. The
+receipt is published before the ledger forgets the labels.
 
 Guarded by `tests/release/test_delivery.py` and `tests/release/test_kills.py`. The ledger keeps open-set labels as text;
 the empty string means no answer.
@@ -61,17 +61,14 @@ _SHOWN = 5  # queries in a message
 
 
 class Destination:
-    """The place of labels; this one is the caller's memory.
-
-    ``output`` is the new file, ``cursor`` the place of the labels in a stream; None if there is none.
-    """
+    """The place of labels: a new file ``output``, or that of ``cursor`` in a stream; else the caller's memory."""
 
     output: Path | None = None
     cursor: StreamCursor | None = None
 
     @contextmanager
     def prepare(self, votes: Votes) -> Iterator[None]:
-        """Check and keep the place of the labels until they are handed over."""
+        """Check the place of the labels, and keep it until they are handed over."""
         del votes
         yield
 
@@ -82,7 +79,7 @@ class Destination:
 class StreamDestination(Destination):
     """A stream of labels in the caller's memory: the ledger keeps the last ones until the next debit.
 
-    ``unclaimed`` are the last labels of the stream, if an earlier process paid for them without an acknowledgment.
+    ``unclaimed`` are the last labels of the stream, if an earlier process did not acknowledge them.
     """
 
     cursor: StreamCursor
@@ -106,7 +103,7 @@ class StreamDestination(Destination):
 
 
 class FileDestination(Destination):
-    """A new file of labels, with the ids of the votes and a receipt; ``line`` shows progress."""
+    """A new file of labels, with the ids of the votes and a receipt."""
 
     output: Path
 
@@ -153,11 +150,11 @@ class FileDestination(Destination):
         shutil.rmtree(self._temporary.parent, ignore_errors=True)  # before the ledger forgets the labels
 
     def write(self, path: Path, labels: Labels) -> None:
-        """Write labels durably to a temporary file."""
+        """Write labels durably."""
         save_labels(path, labels, self._line, self._ids)
 
     def confirm(self, ledger: PrivacyLedger, number: int) -> None:
-        """Make published labels and their name durable, and write their receipt."""
+        """Make a published file durable, with its receipt."""
         sync(self.output)
         sync(self.output.parent)
         if self._has_receipt:
@@ -176,8 +173,7 @@ def deliver(
 ) -> Labels:
     """Deliver one label for each query: (Q,) names of classes; errors as `darrm.release.release_debited`.
 
-    ``cost`` is the cost of one query, if it is already computed. The ledger's note names the public normalization of
-    open-set answers.
+    ``cost`` is that of one query, if it is computed. The ledger's note names the normalization of open-set answers.
     """
     check_ledger(ledger)
     check_aggregator(aggregator)
@@ -221,20 +217,12 @@ def release_debited(
     output: str | os.PathLike[str] | None = None,
     line: StatusLine | None = None,
 ) -> Labels:
-    """Release one label for each query; one debit for all of them precedes the first label.
+    """Release (Q,) labels, names of classes, for votes on Q queries; one debit precedes them. Never predictable draws.
 
-    There is no ``rng``: a release never uses predictable draws.
+    ``output`` is a new .npy, .csv or .parquet file for the labels and the ids of the votes.
 
-    ``votes`` are on Q queries; ``note`` is text for the ledger's log. ``output`` is a new .npy, .csv or .parquet file
-    for the labels, with the ids of the votes. Returns the (Q,) labels, names of classes.
-
-    Raises
-    ------
-    ValueError, BudgetExceededError, LedgerError
-        If the votes or ``output`` are refused, the budget does not admit the queries, or the ledger cannot be written;
-        nothing is debited.
-    DeliveryError
-        If something failed after the debit: the message says where the labels are (`recover`).
+    `ValueError`, `BudgetExceededError` and `LedgerError` debit nothing. After a `DeliveryError` the message says where
+    the paid labels are (`recover`).
 
     Examples
     --------
@@ -252,11 +240,10 @@ def release_debited(
 
 
 def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str] | FileDestination) -> Labels:
-    """Write the labels of an entry that was paid for and not delivered, once, and pay nothing; return them.
+    """Write the labels of an entry of `PrivacyLedger.undelivered`, and pay nothing; return them.
 
-    ``number`` is one of `PrivacyLedger.undelivered`. ``output`` is a new .npy, .csv or .parquet file, or one that
-    holds these labels already, because a process died after publishing. Labels are in the order of the queries,
-    without ids.
+    ``output`` is a new .npy, .csv or .parquet file, or one that holds these labels already, because a process died.
+    Labels are in the order of the queries, without ids.
 
     `ValueError` if the entry is not undelivered, or ``output`` is another file; after a `LedgerError` call it again.
     """
@@ -295,7 +282,7 @@ def check_no_receipt(output: Path) -> None:
 
 
 def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mapping[str, str] | None = None) -> None:
-    """Publish the receipt of an entry with its labels, once; `ValueError` if another receipt exists."""
+    """Publish the receipt of an entry, once; `ValueError` if another receipt exists."""
     path = receipt_path(output)
     drawn = {"files": dict(files)} if files else {}
     text = json.dumps({**ledger.receipt(number), **drawn}, indent=1, ensure_ascii=False)
@@ -315,7 +302,7 @@ def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mappi
 
 @contextmanager
 def folder_beside(path: Path) -> Iterator[Path]:
-    """Create a locked temporary folder next to a file, and remove the folders of dead processes."""
+    """Create a locked temporary folder beside a file, and remove those of dead processes."""
     remove_left(path)
     while True:
         made = tempfile.TemporaryDirectory(prefix=_prefix_of(path), dir=path.parent, ignore_cleanup_errors=True)
@@ -332,7 +319,7 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
 
 def remove_left(path: Path) -> None:
-    """Remove the temporary folders that killed processes left for a file of labels."""
+    """Remove the temporary folders of killed processes."""
     for folder in path.parent.glob(f"{glob.escape(_prefix_of(path))}*"):
         with suppress(OSError):  # locked, or no locks on this file system
             handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
@@ -356,8 +343,7 @@ def check_aggregator(aggregator: object) -> None:
 def check_answered(votes: Votes, first: int = 0) -> None:
     """Raise `ValueError` that names the queries of a file, from number ``first``, without a vote.
 
-    Votes in memory are not refused: if private data decide whether a voter answers, as in a prompt, the refusal would
-    reveal that all failed.
+    Votes in memory are never refused: if a prompt's failure depends on private data, the refusal would reveal it.
 
     >>> check_answered(Votes.of_labels([[1, None], [None, None]], missing="coin"))
     Traceback (most recent call last):
@@ -377,7 +363,7 @@ def check_answered(votes: Votes, first: int = 0) -> None:
 
 
 def check_by_query(aggregator: Aggregator) -> None:
-    """Raise `ValueError` for a run with one cost for all queries."""
+    """Refuse a run with one cost for all queries."""
     if aggregator.privacy_cost(1).labels > 1:
         advice = "all votes of such a run are given at once: darrm.release.release_debited, or a .npy or .csv file"
         checks.fail("aggregator", checks.Found("a run that is charged as a whole"), "charged for each query", advice)

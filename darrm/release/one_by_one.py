@@ -1,7 +1,7 @@
 """Answer questions that arrive one by one: each answer is drawn, debited and kept before it is handed out.
 
-The answers on one ledger that belong together are a *stream*, numbered from 1 across processes. A question acknowledges
-the answer before it: one transaction debits its label, keeps it, and drops the previous one.
+The answers on one ledger that belong together are a *stream*, numbered from 1 across processes. One transaction debits
+a question's label, keeps it, and drops the previous one, which the question acknowledges.
 
 *Theorem.* A stream is a `Destination` of `darrm.release.delivery`, and no number is paid for twice or has two labels.
 *Proof.* (i) Nothing is handed out before the debit. (ii) A label that was handed out stays in the ledger until the
@@ -14,7 +14,7 @@ Callers match answers to questions by number: after a crash the next question is
 
 **Adaptivity.** The next question, and their number, may depend on all labels before it: every bound of the accountant
 holds for adaptively chosen queries of one kind, and a stream that ends early has spent no more than one that exhausts
-the budget. So ledgers of compositions ``one``, ``renyi`` and ``adaptive`` pay for streams, and ``planned`` does not.
+the budget. So compositions ``one``, ``renyi`` and ``adaptive`` pay for streams, and ``planned`` does not.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ def open_release(
 ) -> AnswerStream:
     """Open a stream of answers to questions that arrive one by one, or continue it.
 
-    ``table`` is a proven table or a mechanism, like ``Release(table)``. The ledger has composition ``one``, ``renyi``
-    or ``adaptive``. ``stream`` is printable text: the name of the stream, if several share a ledger. ``classes`` are
-    names or their number, as in `Votes.of_labels`; ``note`` is for the ledger's log.
+    The ledger has composition ``one``, ``renyi`` or ``adaptive``. ``stream`` is printable text: the name of the stream,
+    if several share a ledger. ``classes`` are as in `Votes.of_labels`.
 
     `ValueError` for a bad argument; `LedgerError` if the ledger cannot be read.
 
@@ -74,8 +73,8 @@ def open_release(
 class AnswerStream(StreamDestination):
     """Answers questions one by one, made by `open_release`; as a context it is closed at the end of a block.
 
-    If an exception ends the block, the last label stays in the ledger and is handed out again. ``ledger`` is the ledger
-    that pays, ``answered`` the number of the last answered question.
+    If an exception ends the block, the last label stays in the ledger and is handed out again. ``answered`` is the
+    number of the last answered question.
     """
 
     def __init__(
@@ -99,9 +98,9 @@ class AnswerStream(StreamDestination):
         self._is_open = is_open(getattr(aggregator, "classes", None))
 
     def waiting(self) -> list[Untyped]:
-        """Hand out the labels that an earlier process paid for without an acknowledgment.
+        """Hand out the labels of the last questions, up to ``answered``, that an earlier process did not acknowledge.
 
-        They answer the last questions, up to number ``answered``. Call this before the first question.
+        Call this before the first question.
         """
         labels: list[Untyped] = [] if self.unclaimed is None else self.unclaimed.tolist()
         if self._is_open:
@@ -125,11 +124,11 @@ class AnswerStream(StreamDestination):
     def answer(self, votes: Votes | ArrayLike, *, question: str = "") -> Untyped:
         """Answer one question: return the name of a class, which the ledger keeps until the next question, or `close`.
 
-        ``votes`` are the (K,) answers of the voters, or `Votes` on one query. ``question`` is a public id for the
-        ledger's log: at most `LONGEST_ID` printable characters.
+        ``votes`` are (K,) answers, or `Votes` on one query. ``question`` is a public id for the ledger's log: at most
+        `LONGEST_ID` printable characters.
 
-        `ValueError` (bad votes or id, labels wait, another process answers the stream), `BudgetExceededError` and
-        `LedgerError` debit nothing. After a `DeliveryError` the label waits in the ledger.
+        `ValueError` (bad votes or id, labels wait, another process answers), `BudgetExceededError` and `LedgerError`
+        debit nothing. After a `DeliveryError` the label waits in the ledger.
         """
         if not isinstance(votes, Votes):
             row: Untyped = votes
@@ -139,15 +138,12 @@ class AnswerStream(StreamDestination):
         return self.answer_together(votes, (question,) if question else ())[0]
 
     def answers(self, questions: Iterable[Votes | ArrayLike]) -> Iterator[Untyped]:
-        """Answer questions lazily: take the next one after the caller takes the previous label. See `answer`."""
+        """Answer questions lazily: take the next one after the caller takes the label. See `answer`."""
         for votes in questions:
             yield self.answer(votes)
 
     def answer_together(self, votes: Votes, questions: tuple[str, ...] = ()) -> list[Untyped]:
-        """Answer the first of these questions that the budget admits, with one debit.
-
-        ``questions`` are their ids, or none. Returns their labels in order; errors as `answer`.
-        """
+        """Answer the first of these questions that the budget admits, with one debit; errors as `answer`."""
         while True:
             self.cursor = replace(self.cursor, questions=questions)
             try:

@@ -1,18 +1,17 @@
 """Release the labels of Parquet files: each file (a *partition*) is a delivery of its own, with its own debit.
 
-1. *Survey.* Read every file once: count its rows, check its votes, take its SHA-256. Bad votes and a budget that does
-   not admit all rows raise here.
-2. *Plan.* Write the survey to ``.NAME.release.json`` next to the output. Only its owner can read it: digests of votes
-   allow guesses of votes.
-3. *Deliver.* For each file `darrm.release.delivery.deliver` publishes a file of labels with the same name.
-4. *Finish.* Write a receipt of the last entry next to the output, with the SHA-256 of each file. Remove the plan.
+1. *Survey.* Count each file's rows, check its votes, take its SHA-256. Bad votes and too small a budget raise here.
+2. *Plan.* Write the survey to ``.NAME.release.json`` beside the output, for its owner only: digests of votes allow
+   guesses of votes.
+3. *Deliver.* `darrm.release.delivery.deliver` publishes a file of labels with each file's name.
+4. *Finish.* Write a receipt of the last entry, with the SHA-256 of each file. Remove the plan.
 
 *Theorem.* Let processes die at any moment, repeat and overlap, and let the same release run again until it ends. Every
 row has one label, paid for once. *Proof.* The plan is durable before the first debit. A release that finds a plan
 continues only if its survey equals the plan: the same bytes, columns and mechanism. A file without an entry in the
-ledger was not paid for, and is delivered. A file with undelivered labels in the ledger is published from there. A file
-with a delivered entry stays as it is; if its labels are gone, the release stops. The ledger refuses a second debit for
-a file with undelivered labels, and for a file that exists; so only one of two processes pays. ∎
+ledger was not paid for, and is delivered; undelivered labels are published from the ledger; a delivered file stays as
+it is, and if it is gone, the release stops. The ledger refuses a second debit for a file that exists or has undelivered
+labels; so only one of two processes pays. ∎
 `tests/release/test_partitions.py` guards it.
 """
 
@@ -72,8 +71,6 @@ ROWS_AT_ONCE = 2**16  # labels per write
 
 @dataclass(frozen=True)
 class VotesFile:
-    """A file of votes that was checked."""
-
     path: str
     queries: int  # its rows
     sha256: str
@@ -89,7 +86,7 @@ class ReleasedPartitions:
 
 
 class Reading(TypedDict, total=False):
-    """How `release_partitions` reads files of votes; `Votes.of_answers` describes ``normalize`` and ``missing``."""
+    """How `release_partitions` reads files; `Votes.of_answers` describes ``normalize`` and ``missing``."""
 
     classes: Classes  # names, their number or "open"; by default those of the mechanism
     normalize: str | None
@@ -112,28 +109,15 @@ def release_partitions(
 ) -> ReleasedPartitions:
     """Release one label for each row of Parquet files, in bounded memory, with one debit for each file.
 
-    After an interruption the same call continues: files that are paid for are published, not drawn again.
+    After an interruption, or a `DeliveryError`, the same call continues: files that are paid for are published, not
+    drawn again. `ValueError`, `BudgetExceededError` and `LedgerError` debit nothing.
 
-    Parameters
-    ----------
-    aggregator
-        A mechanism with a file format (`darrm.aggregator.document_of`).
-    source, output
-        A Parquet file and a new file, or a folder, which is read recursively, and a new folder: one row per query.
-    jobs
-        The number of processes, as joblib's ``n_jobs``: None follows `joblib.parallel_config`, whose workers (also on
-        Dask or Ray) must see the same files and the same ledger.
-    **reading
-        ``classes``, ``normalize``, ``missing`` and ``layout`` as in `Votes`; ``columns`` with votes (default: all but
-        ``keep``); and ``keep``: columns that are published with the labels, which no guarantee covers.
+    ``aggregator`` has a file format (`darrm.aggregator.document_of`). ``source`` and ``output`` are a Parquet file and
+    a new file, or a folder, which is read recursively, and a new folder. ``jobs`` is joblib's ``n_jobs``: None follows
+    `joblib.parallel_config`, whose workers must see the same files and ledger.
 
-    Raises
-    ------
-    ValueError, BudgetExceededError, LedgerError
-        If the votes or the output are refused, the budget does not admit all rows, or the ledger cannot be written;
-        nothing is debited.
-    DeliveryError
-        If anything failed after the first debit: the same call continues.
+    ``reading`` are ``classes``, ``normalize``, ``missing`` and ``layout`` as in `Votes`; ``columns`` with votes
+    (default: all but ``keep``); and ``keep``: columns that are published with the labels, which no guarantee covers.
     """
     check_ledger(ledger)
     return survey(aggregator, source, output, jobs=jobs, line=line, **reading).release(
@@ -143,7 +127,7 @@ def release_partitions(
 
 @dataclass(frozen=True)
 class Survey:
-    """All votes, read and checked once; `release` debits and delivers their labels."""
+    """Votes that were checked; `release` debits and delivers their labels, or continues."""
 
     aggregator: Aggregator
     root: Path  # the folder of the votes
@@ -167,7 +151,6 @@ class Survey:
     def release(
         self, ledger: PrivacyLedger, *, note: str = "", jobs: int | None = 1, line: StatusLine | None = None
     ) -> ReleasedPartitions:
-        """Debit and deliver the labels, or continue."""
         run = _Run(self, ledger, note, self._last_entry_before(ledger))
         waiting = run.waiting()
         if rest := sum(file.queries for file, entry in waiting if not entry):
@@ -201,7 +184,6 @@ class Survey:
         return restored
 
     def _last_entry_before(self, ledger: PrivacyLedger) -> int:
-        """Continue after the entry in the plan, if there is one."""
         path = _plan_path(self.target)
         if not path.is_file():
             return max((entry.number for entry in ledger.entries()), default=0)
@@ -222,7 +204,7 @@ def survey(
     line: StatusLine | None = None,
     **reading: Unpack[Reading],
 ) -> Survey:
-    """Read and check all votes of `release_partitions` once; nothing is drawn."""
+    """Check the votes of `release_partitions`; nothing is drawn."""
     checks.file_name(source=source, output=output)
     root = Path(os.path.realpath(source))
     # the real folder of the output; a link at the name itself is not followed
@@ -298,7 +280,7 @@ def _check_files(found: Survey) -> None:
 
 @dataclass(frozen=True)
 class _Run:
-    """A release of surveyed files; as an aggregator it draws the labels of one file, batch by batch."""
+    """A release of surveyed files; as an aggregator it draws the labels of one file."""
 
     survey: Survey
     ledger: PrivacyLedger
@@ -312,7 +294,7 @@ class _Run:
         return {entry.output: entry for entry in entries if entry.number > self.after and entry.output in outputs}
 
     def waiting(self) -> list[tuple[VotesFile, int]]:
-        """List the files without published labels, each with the entry that keeps its labels, or 0."""
+        """List the files to publish, each with the entry that keeps its labels, or 0."""
         entries, waiting = self.entries(), []
         for file in self.survey.files:
             path = self.survey.output_of(file)
@@ -327,7 +309,6 @@ class _Run:
         return waiting
 
     def write_plan(self) -> None:
-        """Write the plan and make the folders of the output, durably."""
         target, path = self.survey.target, _plan_path(self.survey.target)
         if not path.is_file():
             with folder_beside(target) as folder:  # a process that dies here leaves nothing that stays
@@ -452,7 +433,6 @@ def _each(
 
 
 def _or_failure(function: Callable[..., VotesFile], task: tuple[Any, ...]) -> VotesFile | str:
-    """Return an error as its message, which can always be pickled."""
     try:
         return function(*task)
     except (DarrmError, ValueError, OSError) as error:

@@ -1,9 +1,9 @@
 """Read questions on standard input and write answers on standard output, one per line (`darrm.release.one_by_one`).
 
-A question is a line of votes, as in a .csv file of votes, or a JSON array. An answer is a line ``number,label``, or a
-JSON object. Lines that have arrived together are answered together, with one debit; a file of answers is synced.
+A question is a line of votes, as in a .csv file, or a JSON array; an answer is ``number,label``, or a JSON object.
+Lines that have arrived together are answered with one debit; a file of answers is synced.
 
-*Guarantee.* No question is paid for twice, and no number has two labels. No answer is lost: a batch stays in the ledger
+*Guarantee.* No question is paid for twice, no number has two labels, and no answer is lost: a batch stays in the ledger
 until the next one is debited. If the process is killed before, the batch is printed again, with the same numbers and
 labels. The end of the questions acknowledges the last batch only if the output is a file, a terminal or another device:
 a dead reader of a pipe or a socket also ends the questions. So there the last batch is printed again at the next start,
@@ -38,10 +38,10 @@ _MOST_TORN = 2**14  # bytes read at the end of a file of answers: more than one 
 
 
 class Questions:
-    """Reads questions from a file descriptor: all that have arrived; it waits only if there are none.
+    """Reads the questions that have arrived from a file descriptor; waits only if there are none.
 
-    ``how`` has the number of voters K. For its layout ``auto`` the number of fields decides; `ValueError` if it cannot.
-    With ``ids`` the first field of a line is the public id of the question.
+    For the layout ``auto`` the number of fields decides; `ValueError` if it cannot. With ``ids`` the first field of a
+    line is the public id of the question.
     """
 
     def __init__(self, source: int, how: VoteFormat, *, json_lines: bool = False, ids: bool = False) -> None:
@@ -82,10 +82,7 @@ class Questions:
         return line
 
     def batch(self) -> tuple[list[tuple[Votes, str]], ValueError | None]:
-        """Wait for a question; return the votes and ids of all that have arrived, and the error of the next line.
-
-        Both are empty at the end.
-        """
+        """Wait for a question; return votes and ids of all that have arrived (none: the end), and the next error."""
         batch: list[tuple[Votes, str]] = []
         try:
             while (not batch or (len(batch) < MOST_TOGETHER and self._has_line())) and (text := self.next_line()):
@@ -140,7 +137,6 @@ def _csv_fields(line: int, text: str) -> list[str]:
 
 
 def _json_fields(line: int, text: str, how: VoteFormat) -> list[str]:
-    """Return strings, numbers as they are spelled, true and false; null may be empty."""
     advice = "a question is an array of votes, like [0,1,1]"
     try:
         row = json.loads(text, parse_int=str, parse_float=str, parse_constant=_json_constant)
@@ -171,7 +167,7 @@ def _json_field(where: str, vote: object, how: VoteFormat) -> str:
 
 
 class LineWriter:
-    """Writes answers as lines ``number,label``, or as JSON objects, to a file descriptor."""
+    """Writes answers to a file descriptor."""
 
     def __init__(self, end: int, *, json_lines: bool = False) -> None:
         self._end, self._json = end, json_lines
@@ -207,12 +203,10 @@ class LineWriter:
 def answer_lines(release: AnswerStream, writer: LineWriter, questions: Questions, *, first: int | None = None) -> int:
     """Answer questions until they end; return how many were answered now.
 
-    ``release`` was just opened. ``first`` is the number of the first question, by default the first unanswered one;
-    answered questions are skipped.
+    ``first`` is the number of the first question, by default the first unanswered one; answered ones are skipped.
 
-    `ValueError` if a line is not a question, or ``first`` is beyond the first unanswered question: nothing was paid for
-    it. `DeliveryError` if answers are paid for and could not be written: the ledger keeps them. Other errors as
-    `AnswerStream.answer`.
+    `ValueError` for a line that is no question, or a ``first`` beyond the first unanswered question: nothing was paid
+    for it. `DeliveryError` if answers are paid for and could not be written: the ledger keeps them.
     """
     before = release.answered
     if first is not None and first > before + 1:
@@ -264,7 +258,7 @@ def _write_answers(release: AnswerStream, writer: LineWriter, labels: list[objec
 
 
 def _end_of(sink: int) -> int | None:
-    """Return the size of a file if the next write appends to it, else None."""
+    """Return a file's size if the next write appends to it."""
     appends = fcntl.fcntl(sink, fcntl.F_GETFL) & os.O_APPEND
     size = os.fstat(sink).st_size
     return size if appends or os.lseek(sink, 0, os.SEEK_CUR) == size else None
@@ -276,10 +270,7 @@ def _cut(sink: int, end: int) -> None:
 
 
 def _torn(sink: int, end: int, lines: list[bytes]) -> int:
-    """Return the number of bytes at the end of a file that begin one of these lines, which is written again.
-
-    `ValueError` for another line without its line break: the next line would be appended to it.
-    """
+    """Count the bytes at the end of a file that begin one of these lines; `ValueError` for another torn line."""
     length = min(end, _MOST_TORN)
     try:
         with Path(f"/dev/fd/{sink}").open("rb") as written:
