@@ -23,7 +23,7 @@ from darrm.util.extras import Untyped, require
 from darrm.util.files import check_folder, check_regular
 from darrm.votes.answers import Vocabulary
 from darrm.votes.vote_arrays import ClassLookup, VoteFormat
-from darrm.votes.votes_file import ALREADY_THERE, LABEL, Block
+from darrm.votes.votes_file import ALREADY_THERE, LABEL, Block, choose_columns
 
 SUFFIX = ".parquet"
 ROWS_AT_ONCE = 2**16
@@ -90,21 +90,22 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def rows_and_types(path: Path) -> tuple[int, dict[str, Untyped]]:
-    """Return the number of rows, and the Arrow type of each column in order."""
+def rows_and_types(path: Path, columns: Sequence[str] = ()) -> tuple[int, dict[str, Untyped]]:
+    """Return the number of rows, and the Arrow type of each column in order; each of ``columns`` must be there."""
     with _opened(path) as file, _translated(path):
         schema = file.schema_arrow
         if len(set(schema.names)) != len(schema.names):
             twice = next(name for name in schema.names if schema.names.count(name) > 1)
             raise ValueError(f"{str(path)!r} has two columns {twice[:_SHOWN]!r}: their names tell columns apart")
+        for name in columns:
+            if name not in schema.names:
+                checks.fail("the columns", name[:_SHORT], f"in {str(path)!r}", "every partition has the same columns")
         return int(file.metadata.num_rows), dict(zip(schema.names, schema.types, strict=True))
 
 
 def record_batches(path: Path, columns: Sequence[str], width: int = 1) -> Iterator[Untyped]:
     """Yield the rows in order, in batches of bounded size with these columns in this order."""
-    _, types = rows_and_types(path)
-    if unknown := [name for name in columns if name not in types]:
-        checks.fail("the columns", unknown[0][:_SHORT], f"in {str(path)!r}", "every partition has the same columns")
+    _, types = rows_and_types(path, columns)
     rows = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, len(columns), width)))
     texts = [name for name in columns if is_text_type(types[name])]  # stores a repeated long word once
     with _opened(path, texts) as file:
@@ -138,13 +139,10 @@ def schema_of(
 ) -> ParquetSchema:
     """Return the meaning of the columns; `ValueError` unless they are votes of K voters on these classes."""
     _, types = rows_and_types(path)
-    votes = tuple(name for name in types if name not in keep) if columns is None else columns
-    for name in (*votes, *keep):
-        if name not in types:
-            checks.fail("the columns", name[:_SHORT], f"in {str(path)!r}", "see --columns and --keep")
-    if len({*votes, *keep}) != len(votes) + len(keep) or LABEL in keep:
-        advice = f"a column holds votes or is kept, and {LABEL!r} is the column of labels"
-        checks.fail("the columns", checks.Found("the same name twice"), "different", advice)
+    if LABEL in keep:
+        checks.fail("the columns that are kept", LABEL, "other ones", "it is the name of the column of labels")
+    there = tuple(types)
+    votes = tuple(there[place] for place in choose_columns(there, f"the schema of {str(path)!r}", columns, keep))
     names = tuple(name.item() if isinstance(name, np.generic) else name for name in how.names)
     are_texts = any(is_text_type(_inner(types[name])) for name in votes)
     if names and all(isinstance(name, str) for name in names) and not are_texts:
@@ -180,10 +178,7 @@ def _width_of_lists(path: Path, name: str, kind: Untyped) -> int:
 def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]]:
     """Return the number of rows and the types of the columns; `ValueError` unless they may hold such votes."""
     types = require("pyarrow").types
-    rows, found = rows_and_types(path)
-    for name in (*schema.votes, *schema.keep):
-        if name not in found:
-            checks.fail("the columns", name[:_SHORT], f"in {str(path)!r}", "every partition has the same columns")
+    rows, found = rows_and_types(path, (*schema.votes, *schema.keep))
     for name in schema.votes:
         kind = _inner(found[name]) if schema.width else found[name]
         kind = kind.value_type if types.is_dictionary(kind) else kind

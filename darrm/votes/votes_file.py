@@ -13,6 +13,7 @@ import sys
 import zlib
 from array import array
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -168,6 +169,23 @@ def value_blocks(
         yield np.frombuffer(values, dtype=code).reshape(-1, width)
 
 
+def choose_columns(names: Sequence[str], where: str, columns: Sequence[str] | None, keep: Sequence[str]) -> list[int]:
+    """Return the places of the columns with votes; None: of all but those that are kept."""
+    there, wanted = Counter(names), Counter((*keep, *(columns or ())))
+    for name, times in wanted.items():
+        if there[name] != 1:
+            advice = f"{where} names the columns that --id, --columns and --keep choose"
+            raise ValueError(f"{where}, {shown(names)}, names {there[name]} columns {name[:40]!r}: {advice}")
+        if times > 1:
+            checks.fail(
+                "the columns", checks.Found("the same name twice"), "different", "a column holds votes or is kept"
+            )
+    place_of = {name: place for place, name in enumerate(names)}
+    places = map(place_of.__getitem__, columns or ())
+    chosen = [place for place, name in enumerate(names) if name not in keep] if columns is None else [*places]
+    return chosen or checks.fail("the columns", checks.Found("none with votes"), "at least one")
+
+
 class TextTable:
     """A text table with a line for each query.
 
@@ -195,36 +213,22 @@ class TextTable:
         first = next((fields for _, fields in records(path, self.separator)), None)
         if first is None:
             raise ValueError("it must hold at least one line: every line is a query")
-        self._fields, self.header = len(first), tuple[str, ...]()
+        self._names = tuple(name.strip() for name in first)
+        self.header, self.width, self.ids = tuple[str, ...](), len(first), list[str]()
         self._chosen: list[int] | None = None
-        self._id: int | None = None
-        self.ids: list[str] = []
+        self._id = id_column
         if columns is not None or id_column is not None:
-            self._choose(first, columns, id_column)
-        self.width = len(first) if self._chosen is None else len(self._chosen)
-        self._first = first
-
-    def _choose(self, first: list[str], columns: Sequence[str] | None, id_column: str | None) -> None:
-        names = [name.strip() for name in first]
-        wanted = [name for name in (id_column, *(columns or ())) if name is not None]
-        for name in wanted:
-            if names.count(name) != 1:
-                advice = "line 1 names the columns that --id and --columns choose"
-                raise ValueError(f"line 1, {shown(names)}, names {names.count(name)} columns {name!r}: {advice}")
-        self._id = None if id_column is None else names.index(id_column)
-        places = range(len(names)) if columns is None else map(names.index, columns)
-        self._chosen = [place for place in places if place != self._id]
-        self.header = tuple(names[place] for place in self._chosen)
-        if not self._chosen:
-            raise ValueError("no column is left that holds votes")
+            self._chosen = choose_columns(self._names, "line 1", columns, () if id_column is None else (id_column,))
+            self.header = tuple(self._names[place] for place in self._chosen)
+            self.width = len(self._chosen)
 
     def find_header(self, classes: Collection[str]) -> None:
         """Take the first line as names if all differ and none is a number, a class or a missing vote."""
-        names = tuple(name.strip() for name in self._first)
-        folded = {name.casefold() for name in names}
+        folded = {name.casefold() for name in self._names}
         votes = {"true", "false", *_MISSING, *map(str.casefold, classes)}
-        if not self.header and len(folded) == len(names) and not folded & votes and not any(map(_is_number, names)):
-            self.header = names
+        are_names = len(folded) == self.width and not folded & votes and not any(map(_is_number, folded))
+        if self._chosen is None and are_names:
+            self.header = self._names
 
     def blocks(self, words: Words) -> Iterator[Block]:
         is_one_line = not re.search(rb'["\r]', self._raw.rstrip(b"\r\n"))
@@ -242,13 +246,14 @@ class TextTable:
     def rows(self, at: int = 0, lines: int = 0) -> Iterator[tuple[int, list[str]]]:
         """Yield the fields of each query, with the number of its line; ``lines`` come before byte ``at``."""
         found = records(self._path, self.separator, at, lines)
+        id_place = None if self._id is None else self._names.index(self._id)
         for number, fields in islice(found, 1, None) if self.header and not lines else found:
-            if len(fields) != self._fields:
-                raise ValueError(f"line {number} has {len(fields)} fields, the lines before it {self._fields}")
+            if len(fields) != len(self._names):
+                raise ValueError(f"line {number} has {len(fields)} fields, the lines before it {len(self._names)}")
             if number % _LINES_BETWEEN == 0:
                 self._show(number)
-            if self._id is not None:
-                self.ids.append(fields[self._id])
+            if id_place is not None:
+                self.ids.append(fields[id_place])
             yield number, fields if self._chosen is None else [fields[place] for place in self._chosen]
 
     def _show(self, lines: int) -> None:

@@ -13,6 +13,7 @@ from darrm.ledger.ledger import PrivacyLedger
 from darrm.privacy import PrivacyParams
 from darrm.release import __main__ as release
 from darrm.verify.__main__ import main as verify
+from darrm.votes import Votes
 from darrm.votes.labels_file import load_labels
 from tests.doors import releasing
 from tests.release.tables import table_of
@@ -117,7 +118,7 @@ def test_ids_that_cannot_be_kept_are_refused_and_free(folder: Path, capsys: pyte
     np.save(folder / "votes.npy", ROWS)
     for name, word, output, message in (
         ("ids.csv", "query", "labels.npy", "a .csv or .parquet file for ids"),
-        ("ids.csv", "Query", "labels.csv", "names 0 columns 'Query': line 1 names the columns that --id and"),
+        ("ids.csv", "Query", "labels.csv", "names 0 columns 'Query': line 1 names the columns that --id,"),
         ("plain.csv", "query", "labels.csv", "names 0 columns 'query'"),
         ("long.csv", "query", "labels.csv", "the id of row 0 must be Unicode text of at most 200 characters"),
         ("votes.npy", "query", "labels.csv", "an array has no names of columns"),
@@ -125,6 +126,21 @@ def test_ids_that_cannot_be_kept_are_refused_and_free(folder: Path, capsys: pyte
         assert releasing(folder, name, "--id", word, output=output) == 2
         assert message in capsys.readouterr().err
     assert PrivacyLedger(folder / "l.sqlite").entries() == ()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_column_votes_once(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"votes{suffix}"
+    if suffix == ".csv":
+        path.write_text("a,b,c\n0,1,1\n", encoding="utf-8")
+    else:
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(arrow.table({"a": [0], "b": [1], "c": [1]}), path)
+    for chosen in ({"columns": ("a", "b", "b")}, {"columns": ("a", "b", "c"), "id_column": "c"}):
+        with pytest.raises(ValueError, match="the columns must be different, got the same name twice"):
+            Votes.read(path, layout="labels", **chosen)
+    with pytest.raises(ValueError, match="at least one, got none with votes"):
+        Votes.read(path, columns=())
 
 
 def test_columns_are_chosen_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -344,7 +344,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         ("another type", "b.parquet' with other types than"),
         ("another column", "the columns must be in .*b.parquet', got 'v0': every partition has the same columns"),
         ("too many columns", "3 columns, one a voter, got 4 columns in .*name those that hold votes"),
-        ("no such column", "the columns must be in .*, got 'v9'"),
+        ("no such column", "names 0 columns .v9.: the schema of .* names the columns that --id,"),
         ("kept and a vote", "got the same name twice: a column holds votes or is kept"),
         ("a file of another kind", "votes must be a file that ends in .parquet, got .*more.csv"),
         ("a link to a folder", "votes must be no link to a folder"),
