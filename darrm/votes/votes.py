@@ -1,13 +1,13 @@
 """Store the answers of all voters as counts, which every mechanism needs.
 
-Labels (Q, K) are the answers of K voters to Q queries; counts (Q, C) say how many voters chose each of C classes. An
-array does not show which it holds, and confusing them makes a false privacy claim, so the caller states it.
+An array does not show whether it holds labels (Q, K) or counts (Q, C), and confusing them makes a false privacy claim,
+so the caller states it.
 
 ``missing="coin"``: a fair coin, for C > 2 a fair die, replaces each missing vote. *Theorem.* The release keeps its
-guarantee if the missing votes do not depend on private data. *Proof.* A coin does not depend on the data. It is a (0,
-0)-private voter, hence an (ε, Δ)-private one, outside the influence of any person. ∎ For non-private voters the
-guarantee also holds between data with which up to t votes differ, appear or disappear (t: the overlap): a person's
-voters may give any answer, including the result of a die.
+guarantee if the missing votes do not depend on private data. *Proof.* A coin is a (0, 0)-private voter, hence an
+(ε, Δ)-private one, outside the influence of any person. ∎ For non-private voters the guarantee also holds between data
+with which up to t votes differ, appear or disappear (t: the overlap): a person's voters may give any answer, including
+the result of a die.
 
 ``missing="blank"``: a missing open-set answer counts for no string. *Theorem.* The release keeps its guarantee between
 data with which up to t answers differ, appear or disappear, if it treats all strings alike except for their counts.
@@ -91,14 +91,10 @@ class Votes:
         K ≥ 1.
     classes
         The names of the C ≥ 2 classes; empty for open-set answers.
-    source_format
-        ``"labels"``, ``"counts"`` or ``"answers"``.
     missing
-        (Q,) numbers of missing votes; None if there are none. Rows of counts sum to K minus these.
+        (Q,) numbers of missing votes or None; a row of counts sums to K minus these.
     vocabulary
-        The strings of open-set answers by the columns of `sparse`, then None for missing answers.
-    normalized
-        The normalization of open-set answers.
+        The strings of open-set answers, one for each column of `sparse`, then None for missing answers.
     voter_names
         The names of the columns of labels in a file.
     ids
@@ -195,11 +191,11 @@ class Votes:
         return votes
 
     def evolve(self, **changes: object) -> Votes:
-        """Return votes with new values of some attributes, unchecked and not copied."""
+        """Replace attributes; unchecked and not copied."""
         return self._unchecked(**{field.name: getattr(self, field.name) for field in fields(self)} | changes)
 
     def called(self, names: Names) -> Votes:
-        """Return votes with other names of the classes, as `class_names` returns them."""
+        """Rename the classes; ``names`` are as `class_names` returns them."""
         return self.evolve(classes=names)
 
     @classmethod
@@ -211,26 +207,17 @@ class Votes:
         missing: str = "refuse",
         line: StatusLine | None = None,
     ) -> Votes:
-        """Make votes from labels: a row is a query, a column is a voter.
+        """Make votes from (Q, K) labels; booleans count as 0 and 1. `ValueError` for votes on other classes.
 
         Parameters
         ----------
-        labels
-            (Q, K) answers; booleans count as 0 and 1.
         classes
             The number C of classes 0 … C − 1, or their names in order; by default 2. It must be public: one voter could
             change a number that is derived from the labels.
         missing
-            ``"refuse"``, or ``"coin"``: a random vote replaces each missing one when a label is released. None, NaN, NA
-            and NaT are missing, and in text "" and "NA", unless a class has that name. Which votes are missing must not
-            depend on private data.
-        line
-            Shows progress.
-
-        Raises
-        ------
-        ValueError
-            If a vote is not one of the classes, or the shape is wrong.
+            ``"refuse"``, or ``"coin"``: a random vote replaces each missing one at a release. None, NaN, NA and NaT are
+            missing, in text "" and "NA" unless a class has that name. Which votes are missing must not depend on
+            private data.
 
         Examples
         --------
@@ -255,7 +242,7 @@ class Votes:
 
     @classmethod
     def of_table(cls, table: VoteTable) -> Votes:
-        """Count the votes of a file, an array or a line."""
+        """Count the votes of a table."""
         if table.source_format == "answers":
             votes = cls.of_columns(np.concatenate([*table.blocks]), table.vocabulary)
         elif table.source_format == "labels":
@@ -295,24 +282,17 @@ class Votes:
         normalize: Normalize = None,
         missing: str = "refuse",
     ) -> Votes:
-        """Make votes from open-set answers: a row is a query.
+        """Make votes from (Q, K) open-set answers, strings of 1 to 200 characters; `ValueError` for others.
 
         Parameters
         ----------
-        rows
-            (Q, K) strings of 1 to 200 characters, compared exactly; with ``numbers`` rows of any lengths.
         numbers
-            The number of voters for each string: rows of positive integers that sum to K.
+            The number of voters for each string, in rows that sum to K; rows may have any lengths then.
         normalize
             ``"casefold"``, ``"nfc"``, ``"spaces"`` (each run becomes one space, none at the ends), ``"strip"``, several
             with commas, in this order; or a function of one answer. It must be public and independent of the votes.
         missing
             ``"refuse"``, or ``"blank"``: a missing answer (None, NaN, "") counts for no string.
-
-        Raises
-        ------
-        ValueError
-            If an answer is not such a string, or a row does not hold K votes.
 
         Examples
         --------
@@ -379,24 +359,10 @@ class Votes:
 
     @classmethod
     def of_counts(cls, counts: ArrayLike, voters: int | None = None, classes: Classes = None) -> Votes:
-        """Make votes from counts: a row is a query, a column is a class.
+        """Make votes from (Q, C) counts, whole numbers ≥ 0; `ValueError` unless each row sums to K.
 
-        Parameters
-        ----------
-        counts
-            (Q, C) whole numbers; floats are allowed.
-        voters
-            K, the sum of every row; by default the sum of row 0.
-        classes
-            The number C of columns, or their names.
+        ``voters`` is K, by default the sum of row 0; ``classes`` the names of the columns, by default 0 … C − 1.
 
-        Raises
-        ------
-        ValueError
-            If a count is not a whole number ≥ 0, the shape is wrong, or a row does not sum to K.
-
-        Examples
-        --------
         >>> Votes.of_counts([[240, 10], [100, 150]])
         Votes(2 queries to 250 voters, classes 0, 1; from counts)
         """
@@ -423,31 +389,20 @@ class Votes:
         """Read a file with a row for each query: .csv, .tsv, these as .gz, .npy, .npz or .parquet.
 
         The first line of a text names the columns if its fields differ and none can be a vote. Text is UTF-8; fields
-        may be quoted, or separated by semicolons.
+        may be quoted, or separated by semicolons. `ValueError` names the line or row that holds no votes.
 
         Parameters
         ----------
         path
             The file, or a folder of .parquet files.
-        voters
-            K, if known.
         classes
             As in `of_labels`; text names become numbers if an array holds numbers. ``"open"``: open-set answers.
         layout
             ``"labels"``, ``"counts"``, or ``"auto"``: by the number of columns, if K and C differ.
         missing, normalize
             As in `of_labels` and `of_answers`; an empty field, NA, or in Parquet null is missing.
-        line
-            Shows progress.
         **chosen
             ``columns``: the names of the columns with votes, by default all. ``id_column``: the column of `ids`.
-
-        Raises
-        ------
-        ValueError
-            If the file holds no votes; the line or row is named.
-        OSError
-            If the file cannot be read.
         """
         checks.file_name(path=path)
         how = VoteFormat(voters, classes, layout, missing, normalize)
@@ -469,16 +424,13 @@ class Votes:
         normalize: Normalize = None,
         line: StatusLine | None = None,
     ) -> Votes:
-        """Read open-set answers from a .csv file with a line for each voter and a column for each question.
-
-        A line more, the first, names the questions. Parameters and errors as in `read`.
-        """
+        """Read open-set answers from .csv: a line for each voter, a column for each question; line 1 may name these."""
         how = VoteFormat(voters, OPEN, missing=missing, normalize=normalize)
         return cls.of_columns(*read_survey(path, how, voters, line))
 
     @property
     def queries(self) -> int:
-        """Q, the number of queries."""
+        """Q."""
         return int(self._counts.shape[0])
 
     @property
@@ -513,21 +465,13 @@ class Votes:
     def ones(self) -> NDArray[np.int64]:
         """(Q,) counts of the second of two classes; `ValueError` for other votes, and if one is missing."""
         if len(self.classes) != 2:
-            checks.fail(
-                "votes",
-                checks.Found("open answers" if self.is_open else f"{len(self.classes)} classes"),
-                "about two classes",
-                "see Plurality and GNMax for more",
-            )
+            found = checks.Found("open answers" if self.is_open else f"{len(self.classes)} classes")
+            checks.fail("votes", found, "about two classes", "see Plurality and GNMax for more")
         return require_votes(self).counts[:, 1]
 
     @classmethod
     def concatenate(cls, several: Sequence[Votes]) -> Votes:
-        """Concatenate votes of the same voters on the same classes.
-
-        >>> Votes.concatenate([Votes.of_labels([[1, None]], missing="coin"), Votes.of_labels([[0, 0]])])
-        Votes(2 queries to 2 voters, classes 0, 1; from labels, 1 missing)
-        """
+        """Concatenate votes of the same voters on the same classes."""
         if not several:
             checks.fail("votes", checks.Found("none"), "those on at least one query")
         kinds = {(votes.voters, votes.classes, votes.is_open, votes.normalized) for votes in several}
@@ -567,12 +511,6 @@ class Votes:
         """Return votes with each missing vote replaced by an exact fair coin, for C > 2 a fair die.
 
         Every release does this with new coins. ``rng`` is for experiments; None draws from the operating system.
-
-        >>> votes = Votes.of_labels([[1, None, 1], [None, None, 0]], missing="coin")
-        >>> votes.counts.tolist(), votes.missing.tolist()
-        ([[0, 2], [1, 0]], [1, 2])
-        >>> votes.impute_missing(rng=np.random.default_rng(1)).counts.tolist()
-        [[1, 2], [2, 1]]
         """
         if rng is not None:
             require_generator(rng)
@@ -588,29 +526,23 @@ class Votes:
     def of_voters(self, K: int) -> Votes:
         """Return these votes; `ValueError` unless they are of K voters."""
         if self.voters != K:
-            found, advice = f"{self.voters} votes on every query", "a row of counts sums to K"
-            if self.source_format != "counts":
-                found = f"{self.voters} columns"
-                advice = self._advice_on_columns(K)
-                if self.queries == K:
-                    advice = f"there are {K} rows, but one row is one query: turn the votes round, votes.T"
+            found, there_are = f"{self.voters} columns", f"plan for the {self.voters} voters that there are"
+            if self.source_format == "counts":
+                found, advice = f"{self.voters} votes on every query", "a row of counts sums to K"
+            elif self.queries == K:
+                advice = f"there are {K} rows, but one row is one query: turn the votes round, votes.T"
+            elif self.voters == len(self.classes):
+                advice = "one column is one voter; for counts say --layout counts, or Votes.of_counts"
+            elif self.voters > K:
+                advice = f"one column is one voter: remove other columns, or {there_are}"
+            else:
+                empty = "" if self.is_open else "leave a missing vote empty (--missing coin), or "
+                advice = f"one column is one voter: {empty}{there_are}"
             checks.fail("votes", checks.Found(found), f"of K = {K} voters", advice)
         return self
 
-    def _advice_on_columns(self, K: int) -> str:
-        if self.voters == len(self.classes) and not self.is_open:
-            return "one column is one voter; for counts say --layout counts, or Votes.of_counts"
-        there_are = f"plan for the {self.voters} voters that there are"
-        if self.voters > K:
-            return f"one column is one voter: remove other columns, or {there_are}"
-        empty = "leave a missing vote empty (--missing coin), or " if len(self.classes) == 2 else ""
-        return f"one column is one voter: {empty}{there_are}"
-
     def labeled(self, answers: NDArray[np.int64]) -> Labels:
-        """Return the (Q,) names of the classes with these indices; `ABSTAIN` stays.
-
-        For open-set answers, strings as objects, and None for `ABSTAIN`.
-        """
+        """Return the (Q,) names of these classes; `ABSTAIN` stays, for open-set answers it is None."""
         if self.is_open:
             return self._strings[answers]
         if self.classes == numbered(len(self.classes)):
@@ -635,15 +567,13 @@ class Votes:
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.classes[:5])) + (", …" if len(self.classes) > 5 else "")
         what = "open answers" if self.is_open else f"classes {names}"
-        number = self.blanks if self.missing is None else self.missing.sum()
-        missing = f", {number:,} missing" if number else ""
-        normalized = f", normalized by {self.normalized}" if self.normalized else ""
-        told = f"{self.queries:,} queries to {self.voters:,} voters, {what}; from {self.source_format}"
-        return f"Votes({told}{missing}{normalized})"
+        text = f"{self.queries:,} queries to {self.voters:,} voters, {what}; from {self.source_format}"
+        if number := self.blanks if self.missing is None else self.missing.sum():
+            text += f", {number:,} missing"
+        return f"Votes({text}, normalized by {self.normalized})" if self.normalized else f"Votes({text})"
 
 
 def _coins(missing: NDArray[np.int64], rng: np.random.Generator | None) -> NDArray[np.int64]:
-    """Toss a fair coin for each missing vote; return the (Q, 2) counts."""
     last, heads = np.cumsum(missing), np.zeros(missing.size, dtype=np.int64)
     coin = ExactCoins([Fraction(1, 2)])
     for start in range(0, int(last[-1]), _COINS_AT_ONCE):
@@ -656,7 +586,6 @@ def _coins(missing: NDArray[np.int64], rng: np.random.Generator | None) -> NDArr
 
 
 def _dice(missing: NDArray[np.int64], classes: int, below: UniformBelow) -> NDArray[np.int64]:
-    """Roll a fair die for each missing vote; return the (Q, C) counts."""
     counts = np.zeros((missing.size, classes), dtype=np.int64)
     for start in range(0, missing.size, ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, missing.size))
@@ -666,7 +595,7 @@ def _dice(missing: NDArray[np.int64], classes: int, below: UniformBelow) -> NDAr
 
 
 def vote_batches(path: Path, schema: ParquetSchema) -> Iterator[tuple[Votes, Untyped]]:
-    """Yield the votes of a Parquet file in batches, each with its own vocabulary, and their record batches."""
+    """Yield votes of a Parquet file, each batch with its own vocabulary, and its record batch."""
     how, vocabulary = schema.how, schema.how.vocabulary()
     for values, first, batch in value_batches(path, schema, vocabulary):
         place = f" (row 0 is row {first:,} of {str(path)!r})"
