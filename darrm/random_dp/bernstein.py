@@ -1,13 +1,13 @@
 """The Bernstein mechanism: release a function on [0, 1]^ℓ for evaluation at any point [S, Corollary 14] [AR17].
 
-The mechanism evaluates the function on a lattice only. If each of the (k + 1)^ℓ values changes by at most Δ, the vector
-of values changes by at most Δ·(k + 1)^ℓ in L1. The Laplace mechanism releases this vector, and the iterated Bernstein
-polynomial through it is post-processing. So the sensitivity in the sup norm over the lattice suffices.
+If each of the (k + 1)^ℓ values on the lattice {0, 1/k, …, 1}^ℓ changes by at most Δ, the vector of values changes by at
+most Δ·(k + 1)^ℓ in L1. The Laplace mechanism releases this vector; the polynomial through it is post-processing. So the
+sensitivity in the sup norm over the lattice suffices.
 
-The lattice is {0, 1/k, …, 1}^ℓ: ``size`` is k, ``dimension`` ℓ, and ``order`` h, the number of iterations. With
-b_j(y) = C(k, j) y^j (1 − y)^{k−j} and (B f)(y) = Σ_j f(j/k) b_j(y), coordinate by coordinate, the iterated operator is
+``size`` is k, ``dimension`` ℓ, and ``order`` h. With b_j(y) = C(k, j) y^j (1 − y)^{k−j} and
+(B f)(y) = Σ_j f(j/k) b_j(y), coordinate by coordinate, the iterated operator is
 
-    B^{(h)} = I − (I − B)^h = Σ_{i=1}^h C(h, i) (−1)^{i−1} B^i = B · Σ_{i=0}^{h−1} (I − B)^i                  [AR17]
+    B^{(h)} = I − (I − B)^h = B · Σ_{i=0}^{h−1} (I − B)^i                                                     [AR17]
 
 so B^{(h)} f is the Bernstein polynomial with the coefficients Σ_{i<h} (I − B)^i f on the lattice. Every order
 reproduces polynomials of degree at most 1 in each coordinate. For smooth f the error decreases like k^{−h}.
@@ -30,8 +30,6 @@ _LARGEST_LATTICE = 10**6
 def lattice(size: int, dimension: int = 1) -> NDArray[np.float64]:
     """List the points of {0, 1/k, …, 1}^ℓ, shape ((k + 1)^ℓ, ℓ); the last coordinate varies fastest.
 
-    >>> lattice(2).ravel()
-    array([0. , 0.5, 1. ])
     >>> lattice(1, dimension=2)
     array([[0., 0.], [0., 1.], [1., 0.], [1., 1.]])
     """
@@ -43,11 +41,7 @@ def lattice(size: int, dimension: int = 1) -> NDArray[np.float64]:
 
 
 def bernstein_basis(size: int, points: ArrayLike) -> NDArray[np.float64]:
-    """Compute b_0(y) … b_k(y), shape (…, k + 1), by convex combinations: nothing overflows or cancels.
-
-    >>> bernstein_basis(2, 0.5)
-    array([0.25, 0.5 , 0.25])
-    """
+    """Compute b_0(y) … b_k(y), shape (…, k + 1), by convex combinations: nothing overflows or cancels."""
     y = np.asarray(points, dtype=np.float64)[..., np.newaxis]
     basis = np.zeros((*y.shape[:-1], size + 1))
     basis[..., 0] = 1.0
@@ -61,7 +55,7 @@ def bernstein_basis(size: int, points: ArrayLike) -> NDArray[np.float64]:
 class BernsteinFunction:
     """The iterated Bernstein polynomial through (noisy) lattice values, a function on [0, 1]^ℓ.
 
-    ``values`` are finite, of shape (k + 1, …, k + 1), one axis per coordinate. Order 1 is the ordinary polynomial.
+    ``values`` are finite, of shape (k + 1, …, k + 1), one axis per coordinate.
 
     >>> line = BernsteinFunction([1.0, 2.0, 3.0], order=3)
     >>> line([0.0, 0.25, 1.0])
@@ -81,7 +75,15 @@ class BernsteinFunction:
             checks.fail("values", values.shape, "an array of one length of at least 2 along every axis")
         if not np.all(np.isfinite(values)):
             checks.fail("values", checks.Found("NaN or an infinity"), "finite")
-        coefficients = _iterated_coefficients(values, self.order)
+        points = np.arange(values.shape[0]) / (values.shape[0] - 1)
+        matrix = bernstein_basis(values.shape[0] - 1, points)
+        coefficients, rest = values.copy(), values
+        for _ in range(self.order - 1):  # Σ_{i<h} (I − B)^i f, one axis per coordinate
+            smooth = rest
+            for axis in range(values.ndim):
+                smooth = np.moveaxis(np.tensordot(matrix, smooth, axes=(1, axis)), 0, axis)
+            rest = rest - smooth
+            coefficients += rest
         for array in (values, coefficients):
             array.setflags(write=False)
         object.__setattr__(self, "values", values)
@@ -143,14 +145,14 @@ class Bernstein(Mechanism[BernsteinFunction]):
         return lattice(self.size, self.dimension)
 
     def restriction(self, function: Callable[..., ArrayLike]) -> Callable[..., ArrayLike]:
-        """Convert F(data, points) to f(data) = F(data, lattice), the function for sensitivity sampling."""
+        """Convert F(data, points) to f(data) = F(data, lattice), for sensitivity sampling."""
         points = self.points
         return lambda data: function(data, points)
 
     def release(
         self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
     ) -> BernsteinFunction:
-        """Release the function with these lattice values: ((k + 1)^ℓ,) finite numbers in the order of `points`."""
+        """Release the function with these ((k + 1)^ℓ,) finite values at `points`."""
         numbers = check_release(value, sensitivity)
         shape = (self.size + 1,) * self.dimension
         if numbers.shape != (math.prod(shape),) and numbers.shape != shape:
@@ -159,17 +161,3 @@ class Bernstein(Mechanism[BernsteinFunction]):
         total = math.nextafter(float(sensitivity) * numbers.size, math.inf) if sensitivity > 0 else 0.0
         noisy = Laplace(self.privacy).release(numbers.reshape(shape), total, rng=rng)
         return BernsteinFunction(noisy, self.order)
-
-
-def _iterated_coefficients(values: NDArray[np.float64], order: int) -> NDArray[np.float64]:
-    """Compute Σ_{i<h} (I − B)^i v on the lattice, one axis per coordinate."""
-    matrix = bernstein_basis(values.shape[0] - 1, lattice(values.shape[0] - 1)[:, 0])
-    rest = values
-    total = values.copy()
-    for _ in range(order - 1):
-        smooth = rest
-        for axis in range(values.ndim):
-            smooth = np.moveaxis(np.tensordot(matrix, smooth, axes=(1, axis)), 0, axis)
-        rest = rest - smooth
-        total += rest
-    return total

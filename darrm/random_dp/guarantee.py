@@ -1,13 +1,12 @@
 """The guarantee of random differential privacy, as a separate type.
 
 A mechanism M is (ε, δ, γ)-random differentially private under a distribution P if, for neighboring data sets D, D′ of n
-records drawn from P (n + 1 independent draws; D and D′ share n − 1 records),
+records (n + 1 independent draws from P; D and D′ share n − 1 records),
 
     Pr[ for all R: Pr(M(D) ∈ R) ≤ e^ε · Pr(M(D′) ∈ R) + δ ] ≥ 1 − γ                       [S, Definition 4]
 
 This is weaker than (ε, δ)-differential privacy: a share γ of the pairs has no guarantee, and neither have data that P
-does not describe. So `RandomDP` is not a `PrivacyParams`, has no attribute ``epsilon`` or ``delta``, and composes only
-with other `RandomDP`.
+does not describe. So a `RandomDP` has no ``epsilon`` or ``delta``, and composes only with other `RandomDP`.
 """
 
 from __future__ import annotations
@@ -67,8 +66,7 @@ class RandomDP:
 
         ``divergence`` is τ ≥ KL(P‖Q) for one record, in nats. `ValueError` if the new γ is 1 or more.
 
-        >>> promise = RandomDP(PrivacyParams(0.5), gamma=0.05, records=199, distribution="P")
-        >>> promise.under("Q", divergence=1e-4).gamma
+        >>> RandomDP(PrivacyParams(0.5), gamma=0.05, records=199, distribution="P").under("Q", divergence=1e-4).gamma
         0.15
         """
         checks.non_negative(divergence=divergence)
@@ -102,8 +100,8 @@ class RandomDP:
 def compose(guarantees: Iterable[RandomDP]) -> RandomDP:
     """Compose releases about the same data: ε and δ add, and the γ add by a union bound.
 
-    With probability at least 1 − Σγ, all releases cover a pair, and basic composition holds for it. `TypeError` for
-    other guarantees; `ValueError` if distributions or numbers of records differ, or Σγ ≥ 1.
+    With probability at least 1 − Σγ all releases cover a pair. `TypeError` for other guarantees; `ValueError` if
+    distributions or numbers of records differ, or Σγ ≥ 1.
 
     >>> one = RandomDP(PrivacyParams(0.1, 1e-6), gamma=0.02, records=100, distribution="P")
     >>> print(compose([one, one, one]))

@@ -10,18 +10,16 @@ class               [S]                              norm    guarantee if ‖f(D
 `Bernstein`         Corollary 14, separate module    sup     ε
 ==================  ===============================  ======  =====================================================
 
-Noise is drawn exactly on a lattice. At Δ = 0 there is no noise: if ‖f(D) − f(D′)‖ ≤ 0, both values are equal, so the
-value does not distinguish D and D′. Caution for a SAMPLED Δ̂ = 0: on a share of at most γ of the pairs the function
-differs, and an observer distinguishes these pairs with certainty.
+At Δ = 0 there is no noise: both values are equal. Caution for a SAMPLED Δ̂ = 0: on a share of at most γ of the pairs
+the function differs, and an observer distinguishes these pairs with certainty.
 
-Floating-point noise on a floating-point value leaks the value through the gaps of the float grid. Here a value v
-becomes z = round(v / step), and the release is (z + noise)·step with integer noise of an exactly known law. Rounding
-moves each of the d coordinates by at most half a step. So two values at distance Δ have a lattice distance of at most
+Floating-point noise leaks a value through the gaps of the float grid. So a value v becomes z = round(v / step), and the
+release is (z + noise)·step with integer noise of an exactly known law. Rounding moves each of the d coordinates by at
+most half a step, so two values at distance Δ have a lattice distance of at most
 
     Δ/step + d  in L1,        Δ/step + √d  in L2,        Δ/step + 1  in the largest coordinate
 
-steps, and the noise is scaled to this distance. The step is a power of two near 2⁻¹⁰·Δ. It depends only on Δ and d,
-never on the value.
+steps, and the noise is scaled to this distance. The step is a power of two near 2⁻¹⁰·Δ; it depends on Δ and d only.
 """
 
 import math
@@ -52,11 +50,7 @@ _LARGEST_INT64_STEPS = 2.0**62
 
 
 def canonical(value: ArrayLike) -> NDArray[np.float64]:
-    """Copy numbers as 64-bit floats in C order, with one zero: without noise, -0.0 would distinguish equal arrays.
-
-    >>> canonical([-0.0, 1])
-    array([0., 1.])
-    """
+    """Copy numbers as 64-bit floats in C order, with one zero: without noise, -0.0 would distinguish equal arrays."""
     numbers = np.array(value, dtype=np.float64, order="C")
     numbers += 0.0  # -0.0 + 0.0 is 0.0
     return numbers
@@ -65,8 +59,8 @@ def canonical(value: ArrayLike) -> NDArray[np.float64]:
 def step_for(sensitivity: float, coordinates: int) -> Fraction:
     """Choose the lattice's step: the largest power of two that is at most 2⁻¹⁰·Δ/d.
 
-    >>> step_for(1.0, 1), step_for(1.0, 3)
-    (Fraction(1, 1024), Fraction(1, 4096))
+    >>> step_for(1.0, 3)
+    Fraction(1, 4096)
     """
     target = Fraction(sensitivity) * _ROUNDING_SHARE / coordinates
     exponent = target.numerator.bit_length() - target.denominator.bit_length()
@@ -75,11 +69,7 @@ def step_for(sensitivity: float, coordinates: int) -> Fraction:
 
 
 def to_lattice(value: NDArray[np.float64], step: Fraction) -> NDArray[np.generic]:
-    """Round (N,) values exactly to integer numbers of steps, half to even: int64 if they fit, else Python integers.
-
-    >>> to_lattice(np.array([0.26, -1.0]), Fraction(1, 2)).tolist()
-    [1, -2]
-    """
+    """Round values exactly to numbers of steps, half to even: int64 if they fit, else Python integers."""
     with np.errstate(over="ignore"):
         steps = value * float(1 / step) if step >= Fraction(1, 2**1000) else np.full(value.shape, np.inf)
     if np.all(np.abs(steps) < _LARGEST_INT64_STEPS):
@@ -88,11 +78,7 @@ def to_lattice(value: NDArray[np.float64], step: Fraction) -> NDArray[np.generic
 
 
 def from_lattice(steps: list[int], step: Fraction) -> NDArray[np.float64]:
-    """Convert numbers of steps to the nearest floats (±∞ on overflow); this is post-processing.
-
-    >>> from_lattice([3, -2], Fraction(1, 2))
-    array([ 1.5, -1. ])
-    """
+    """Convert numbers of steps to the nearest floats, ±∞ on overflow: post-processing."""
     return np.array([_nearest_float(count * step) for count in steps], dtype=np.float64)
 
 
@@ -123,7 +109,7 @@ class Mechanism(Generic[Released_co]):
         raise NotImplementedError
 
     def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Describe the noise and its randomness, for the guarantee."""
+        """Describe the noise and its randomness."""
         if sensitivity == 0.0:
             return "no noise: the sampled sensitivity is 0, so covered pairs give the same value"
         if rng is None:
@@ -135,7 +121,7 @@ class AddedNoise(Mechanism[NDArray[np.float64]]):
     def release(
         self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
     ) -> NDArray[np.float64]:
-        """Release a number or an array of any shape: the value, rounded to the lattice, plus noise.
+        """Release a number or an array: the value, rounded to the lattice, plus noise.
 
         `ValueError` if the value is not finite, or the sensitivity is negative or not finite.
         """
@@ -215,9 +201,9 @@ class Exponential(Mechanism[Candidate]):
     """The exponential mechanism: choose r with probability ∝ exp(ε s(D, r)/(2Δ)) from a finite set [S, Corollary 13].
 
     Scores are rounded to the lattice, q = round(s/step). The law is exactly ∝ exp(q(r)/t) with the integer
-    t = ⌈2(Δ/step + 1)/ε⌉, drawn by rejection from the uniform law. It is (ε, 0)-private, ε > 0.
+    t = ⌈2(Δ/step + 1)/ε⌉, drawn by rejection. It is (ε, 0)-private, ε > 0.
 
-    >>> mechanism = Exponential(PrivacyParams(1), ("red", "green"), score=lambda data, name: data.count(name))
+    >>> mechanism = Exponential(PrivacyParams(1), ("red", "green"), score=list.count)
     >>> mechanism.scores(["red", "red", "green"])
     array([2., 1.])
     >>> mechanism.release([2.0, 1.0], 0.0)
@@ -255,13 +241,13 @@ class Exponential(Mechanism[Candidate]):
         return self._choose(numbers, step, self._least_scale(sensitivity, step), np.arange(len(numbers)), below)
 
     def _least_scale(self, sensitivity: float, step: Fraction) -> int:
-        """Return the least t with which exp(q/t) is private for lattice scores q."""
+        """Return the least t with which exp(q/t) is private."""
         return math.ceil(2 * (Fraction(float(sensitivity)) / step + 1) / self.privacy.exact_epsilon)
 
     def _choose(
         self, scores: NDArray[np.float64], step: Fraction, scale: int, tickets: NDArray[np.int64], below: UniformBelow
     ) -> Candidate:
-        """Draw a candidate r with probability ∝ its number of tickets times exp(q(r)/t), by rejection."""
+        """Draw a candidate r with probability ∝ its number of tickets times exp(q(r)/t)."""
         steps = to_lattice(scores, step).astype(object)
         gaps = np.max(steps) - steps
         if max(gaps) < 2**54 and scale < 2**54:
@@ -280,10 +266,10 @@ class Posterior(Exponential[Candidate]):
 
     The exponential mechanism with the base measure ξ: (ε, 0)-private, ε > 0, if the log-likelihoods of D and D′ differ
     by at most Δ at every θ. With 2Δ ≤ ε it draws from the posterior itself. [S, Section 4] leaves it to future work,
-    with a Lipschitz condition on all pairs of data sets; random differential privacy needs it for neighbors only.
+    with a Lipschitz condition on all pairs of data sets; here neighbors suffice.
 
-    ``score(data, theta)`` is the log-likelihood, and ``prior`` holds the weights ξ of the candidates: whole numbers of
-    at least 1 with a sum of at most a million; by default all are 1.
+    ``score(data, theta)`` is the log-likelihood; ``prior`` are weights ξ, whole numbers of at least 1 with a sum of at
+    most a million, by default 1.
 
     >>> coins = Posterior(PrivacyParams(1), (0.2, 0.5, 0.8), prior=(1, 2, 1))
     >>> coins.release([-50.0, -7.0, -90.0], 0.1)
@@ -318,7 +304,6 @@ class Posterior(Exponential[Candidate]):
 
 
 def pure(pair: PrivacyPair, name: str) -> PrivacyParams:
-    """Convert a pair (ε, δ) to `PrivacyParams`; `ValueError` unless ε > 0 and δ = 0."""
     privacy = PrivacyParams.of(pair)
     checks.positive(epsilon=privacy.epsilon, advice=f"the {name} mechanism needs epsilon > 0")
     if privacy.exact_delta != 0:

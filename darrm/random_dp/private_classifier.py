@@ -1,7 +1,6 @@
 """A scikit-learn classifier with a private release of its parameters, by sampled sensitivity.
 
-The voter keeps only public facts and released values: a new estimator receives the noisy parameters, the class names
-and the number of features. So all predictions are post-processing of one private release, without further cost.
+The voter keeps only public facts and released values, so all predictions are post-processing of one private release.
 """
 
 from __future__ import annotations
@@ -25,15 +24,7 @@ LINEAR = ("coef_", "intercept_")
 
 @dataclass(frozen=True)
 class ParametersOf:
-    """The function (features, labels) → vector of fitted parameters, the target of sensitivity sampling.
-
-    >>> class Means:
-    ...     def fit(self, X, y):
-    ...         self.coef_ = np.array([[X[y == 1].mean() - X[y == 0].mean()]])
-    ...         self.intercept_ = np.array([-X.mean()])
-    >>> ParametersOf(Means())((np.array([[0.0], [1.0]]), np.array([0, 1])))
-    array([ 1. , -0.5])
-    """
+    """The function (features, labels) → vector of fitted parameters, the target of sensitivity sampling."""
 
     estimator: Untyped  # unfitted; every fit uses a copy. It must be deterministic (set random_state)
     attributes: tuple[str, ...] = LINEAR  # the fitted ones for prediction, in order
@@ -53,7 +44,7 @@ class ParametersOf:
 
 
 def _unfitted(estimator: Untyped) -> Untyped:
-    """Copy an unfitted estimator; refuse a fitted one, because its attributes may be private."""
+    """Copy an unfitted estimator; what a fitted one learned may be private."""
     has_parameters = hasattr(estimator, "get_params")
     fresh = require("sklearn.base").clone(estimator) if has_parameters else copy.deepcopy(estimator)
     learned = [name for name in getattr(fresh, "__dict__", {}) if name.endswith("_") and not name.startswith("_")]
@@ -67,9 +58,9 @@ def _unfitted(estimator: Untyped) -> Untyped:
 class PrivateClassifier:
     """A voter: fits an estimator, releases its parameters once, and predicts from the released parameters only.
 
-    One fitted voter is (ε, δ, γ)-random DP for the sensitivity's number of records and distribution, except that
-    fitting fails on unusual data (one class only). The shapes of the attributes must depend only on d and the number of
-    classes: `fit` compares only their total size.
+    One fitted voter is (ε, δ, γ)-random DP for the sensitivity's records and distribution, but fitting fails on unusual
+    data (one class only). The attributes' shapes must depend only on d and the number of classes: `fit` compares only
+    their total size.
     """
 
     estimator: Untyped  # as for `ParametersOf`
@@ -101,10 +92,9 @@ class PrivateClassifier:
     def fit(
         self, features: ArrayLike, labels: ArrayLike, *, rng: np.random.Generator | None = None
     ) -> PrivateClassifier:
-        """Fit on (n, d) features and (n,) labels, release the parameters, and discard all other results.
+        """Fit on (n, d) features and (n,) labels, n of the sensitivity, and keep only the released parameters.
 
-        n is that of the sensitivity. ``rng`` is for experiments only: no guarantee. `ValueError` if the voter is
-        already fitted, or the shapes differ from the sensitivity's.
+        ``rng`` is for experiments only. `ValueError` if the voter is already fitted, or shapes do not match.
         """
         if self.released is not None:
             advice = "each fit is another release: make a new voter"
@@ -134,7 +124,7 @@ class PrivateClassifier:
         return self
 
     def predict(self, features: ArrayLike) -> Labels:
-        """Predict (Q, d) features from the released parameters, shape (Q,): post-processing."""
+        """Predict (Q, d) features from the released parameters, shape (Q,)."""
         self._check_fitted()
         return np.asarray(self.released.predict(np.asarray(features, dtype=np.float64)))
 

@@ -6,19 +6,18 @@ without a guarantee; ρ, a part of it, is the probability of a misleading sample
     m ≥ log(1/ρ) / (2 (γ − ρ)²)                                                            (1)
     k ≥ m (1 − γ + ρ + √(log(1/ρ) / (2m)))                                                 (2)
 
-with 0 < ρ < min(γ, 1/2). Every ρ in this range is valid, so a float from `scipy.special.lambertw` is safe. m and k are
-rounded upwards, with 60-digit decimals of the exact γ and ρ.
+with 0 < ρ < min(γ, 1/2). Every such ρ is valid, so a float from `scipy.special.lambertw` is safe. m and k are rounded
+upwards, with 60-digit decimals of the exact γ and ρ.
 
-A smaller sample has the same guarantee, by the rank of a new pair among the sampled pairs. Theorem 15 bounds a
-probability over the pair AND the sample: Pr(G ≤ Δ̂) ≥ 1 − γ, G the sensitivity on a new pair. All m + 1 sensitivities
-are independent draws from one law, so each rank of G is equally likely (ties only help), and
+A smaller sample has the same guarantee. Theorem 15 bounds a probability over the pair AND the sample:
+Pr(G ≤ Δ̂) ≥ 1 − γ, G the sensitivity on a new pair. All m + 1 sensitivities are independent draws from one law, so each
+rank of G is equally likely (ties only help), and
 
     Pr(G ≤ G_(k)) ≥ k / (m + 1).
 
-So k ≥ (1 − γ)(m + 1) is enough: at γ = 0.05, m = 19 pairs instead of the 1,305 of the Dvoretzky–Kiefer–Wolfowitz bound.
-This argument of conformal prediction is not in [S]. It holds on average over samples: a small one may be unlucky. By
-Theorem 15, with probability at least 1 − ρ over the samples, Δ̂ covers a share 1 − γ + ρ of the pairs. To reuse one Δ̂
-for years, prefer Theorem 15.
+So k ≥ (1 − γ)(m + 1) is enough: at γ = 0.05, m = 19 pairs instead of 1,305. This argument of conformal prediction is
+not in [S]. It holds on average over samples: a small one may be unlucky. By Theorem 15, with probability at least 1 − ρ
+over the samples, Δ̂ covers a share 1 − γ + ρ of the pairs. To reuse one Δ̂ for years, prefer Theorem 15.
 """
 
 import math
@@ -57,24 +56,18 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
     m          least γ         exp(W₋₁(−1/(4m))/2)            (Corollary 22)
     =========  ==============  ================================================
 
-    γ in (0, 1) is the share of pairs without a guarantee, m the number of pairs to sample. `ValueError` if both are
-    missing, or γ is too small for m.
+    `ValueError` if both are missing, γ is not in (0, 1), or γ is too small for m.
 
     >>> sample_size(gamma=0.05)
     SampleSize(m=1305, k=1305, rho=0.004182869932698051, gamma=0.05)
     >>> sample_size(m=1500)
     SampleSize(m=1500, k=1500, rho=0.0038736827447679984, gamma=0.0468990613439255)
-    >>> sample_size(gamma=0.01, m=1500)
-    Traceback (most recent call last):
-    ...
-    ValueError: gamma must be at least 0.0468990613439255 for m = 1500, got 0.01: sample more pairs (m = 41971), or
-    accept a larger gamma
     """
     if gamma is None and m is None:
         checks.fail("gamma, m", None, "given, at least one of them")
     if m is None:
         exact = _exact_gamma(gamma, _SMALLEST_GAMMA)
-        rho = rho_of_gamma(float(exact))
+        rho = math.exp(lambertw(-float(exact) / (2.0 * math.exp(0.5)), -1).real + 0.5)
         with localcontext(_WORK):
             gap = _decimal(exact) - Decimal(rho)
             effort = _ceiling(-Decimal(rho).ln() / (2 * (gap * gap)))
@@ -90,27 +83,12 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
     return SampleSize(int(m), order_statistic(exact, rho, int(m)), rho, float(exact))
 
 
-def rho_of_gamma(gamma: float) -> float:
-    """Compute the ρ with the smallest m for γ: exp(W₋₁(−γ/(2√e)) + 1/2) [S, Corollary 20]."""
-    return math.exp(lambertw(-gamma / (2.0 * math.exp(0.5)), -1).real + 0.5)
-
-
-def rho_of_m(m: int) -> float:
-    """Compute the ρ with the smallest k, or γ, for m samples: exp(W₋₁(−1/(4m))/2) [S, Corollaries 21 and 22]."""
-    return math.exp(0.5 * lambertw(-0.25 / m, -1).real)
-
-
 def smallest_gamma(m: int) -> tuple[float, Fraction]:
-    """Compute ρ and the smallest γ for m samples, ρ + √(log(1/ρ)/(2m)), rounded up to 15 digits.
-
-    >>> rho, gamma = smallest_gamma(100)
-    >>> round(rho, 6), float(gamma)
-    (0.017589, 0.159724174610471)
-    """
+    """Compute ρ and the smallest γ for m samples, ρ + √(log(1/ρ)/(2m)), rounded up to 15 digits."""
     checks.integer_at_least(2, m=m, advice="with fewer pairs no gamma below 1 is reached")
     if m > _LARGEST_M:
         checks.fail("m", m, f"at most {_LARGEST_M}", "more pairs cannot be sampled")
-    rho = rho_of_m(int(m))
+    rho = math.exp(0.5 * lambertw(-0.25 / m, -1).real)
     with localcontext(_WORK):
         bound = (Decimal(rho) + _deviation(rho, int(m))) * _MARGIN
     return rho, Fraction(Context(prec=15, rounding=ROUND_UP).plus(bound))
@@ -126,13 +104,11 @@ def order_statistic(gamma: Fraction, rho: float, m: int) -> int:
 def exchangeable_sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleSize:
     """Choose the smallest m or k by exchangeability: k = ⌈(1 − γ)(m + 1)⌉ ≤ m.
 
-    Without γ it is the smallest for m, 1/(m + 1); without m it is the smallest for γ, ⌈1/γ⌉ − 1. ρ is 0: no part of γ
-    is reserved for a misleading sample. `ValueError` if both are missing, or γ is below 1/(m + 1).
+    Without γ it is 1/(m + 1); without m it is ⌈1/γ⌉ − 1. ρ is 0: no part of γ is reserved for a misleading sample.
+    `ValueError` if both are missing, or γ is below 1/(m + 1).
 
     >>> exchangeable_sample_size(gamma=0.05)
     SampleSize(m=19, k=19, rho=0.0, gamma=0.05)
-    >>> exchangeable_sample_size(gamma=0.05, m=1305).k
-    1241
     """
     if m is not None:
         checks.integer_at_least(1, most=_LARGEST_M, m=m)

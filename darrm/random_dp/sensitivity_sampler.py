@@ -2,16 +2,15 @@
 
     G_i = ‖f(D_{1…n}) − f(D_{1…n−1,n+1})‖,  D ~ P^{n+1},  i = 1 … m;      Δ̂ = G_(k)
 
-Function and distribution are arbitrary. The function must be deterministic (a random learner has a fixed seed) and the
-same for sampled and real data. The sampled data are public: a seeded generator draws them, and draws can be replayed.
+The function must be deterministic (a random learner has a fixed seed) and the same for sampled and real data. The
+sampled data are public: a seeded generator draws them, and draws can be replayed.
 
 A data set is a list, an array, or a tuple of arrays with one row per record, such as (features, labels). Neighbors D
-and D′ of n records share n − 1 records. They come from n + 1 independent draws: D is the first n, and D′ is D with one
-record replaced by the last draw [S, Algorithm 1].
+and D′ of n records share n − 1 records: D is the first n of n + 1 independent draws, and D′ is D with one record
+replaced by the last draw.
 
-Norms of the difference f(D) − f(D′) are rounded up, so that a sensitivity is never below the true value. A difference
-of two floats is rounded once and a sum of d terms at most d more times, each by a factor of at most 1 + 2⁻⁵². So the
-factor 1 + (d + 4)·2⁻⁵¹ covers all roundings.
+Norms of the difference f(D) − f(D′) are rounded up. A difference of two floats is rounded once and a sum of d terms at
+most d more times, each by a factor of at most 1 + 2⁻⁵². So the factor 1 + (d + 4)·2⁻⁵¹ covers all roundings.
 """
 
 from __future__ import annotations
@@ -43,11 +42,10 @@ RecordSampler = Callable[[np.random.Generator, int], Records]
 Outcome = tuple[float, tuple[int, ...]] | str  # of a draw: a sensitivity and the shape of the value, or why it failed
 
 NORMS = ("l1", "l2", "sup")
-POSITIONS = ("last", "random")
 
 
 def value_of(function: Function, data: Records) -> NDArray[np.float64]:
-    """Evaluate a black box on a data set as an array of finite 64-bit floats; otherwise `ValueError`."""
+    """Evaluate a black box as an array of finite 64-bit floats; otherwise `ValueError`."""
     value = np.asarray(function(data))
     if value.dtype.kind not in "biuf":
         checks.fail("the function's value", str(value.dtype), "a number or an array of numbers")
@@ -59,11 +57,7 @@ def value_of(function: Function, data: Records) -> NDArray[np.float64]:
 
 
 def count(records: Records) -> int:
-    """Count the records of a data set; `ValueError` if it has no length or its columns differ in length.
-
-    >>> count([3, 1, 2]), count((np.zeros((4, 2)), np.zeros(4)))
-    (3, 4)
-    """
+    """Count the records; `ValueError` if they have no length, or the columns differ in length."""
     columns = records if isinstance(records, tuple) else (records,)
     try:
         lengths = [len(column) for column in columns]
@@ -76,12 +70,10 @@ def count(records: Records) -> int:
 
 
 def neighbors(draws: Records, position: int) -> tuple[Records, Records]:
-    """Make two neighboring data sets of n records from n + 1 draws, as copies that a function may change.
+    """Make neighboring data sets of n records from n + 1 draws, as copies that a function may change.
 
     >>> neighbors([10, 20, 30, 40], position=2)
     ([10, 20, 30], [10, 20, 40])
-    >>> neighbors(np.array([10, 20, 30]), position=0)
-    (array([10, 20]), array([30, 20]))
     """
     if isinstance(draws, tuple):
         pairs = [neighbors(column, position) for column in draws]
@@ -93,26 +85,19 @@ def neighbors(draws: Records, position: int) -> tuple[Records, Records]:
 
 
 def norm_of(difference: NDArray[np.float64], norm: Norm) -> float:
-    """Compute the norm of a difference of any shape, rounded up; a callable's value is not rounded.
-
-    >>> difference = np.array([3.0, -4.0])
-    >>> [round(norm_of(difference, name), 12) for name in NORMS]
-    [7.0, 5.0, 4.0]
-    """
-    value = float(norm(difference)) if callable(norm) else _norm_rounded_up(np.abs(difference).ravel(), norm)
+    """Compute the norm of a difference of any shape, rounded up; a callable's value is not rounded."""
+    if callable(norm):
+        value = float(norm(difference))
+    else:
+        sizes = np.abs(difference).ravel()
+        value = float(np.max(sizes, initial=0.0))
+        if value not in (0.0, math.inf):
+            shares = sizes / value  # so that squares neither overflow nor vanish
+            factor = {"l1": float(np.sum(shares)), "l2": math.sqrt(float(np.sum(shares * shares))), "sup": 1.0}[norm]
+            value = math.nextafter(factor * value * (1.0 + (sizes.size + 4) * 2.0**-51), math.inf)
     if not 0.0 <= value < math.inf:
         checks.fail("the norm of f(D) - f(D')", value, "a finite number of at least 0")
     return value
-
-
-def _norm_rounded_up(sizes: NDArray[np.float64], norm: str) -> float:
-    largest = float(np.max(sizes, initial=0.0))
-    if largest in (0.0, math.inf):
-        return largest
-    # divide by the largest, so squares neither overflow nor vanish
-    shares = sizes / largest
-    value = {"l1": float(np.sum(shares)), "l2": math.sqrt(float(np.sum(shares * shares))), "sup": 1.0}[norm] * largest
-    return math.nextafter(value * (1.0 + (sizes.size + 4) * 2.0**-51), math.inf)
 
 
 _RULES = {"theorem 15": sample_size, "exchangeability": exchangeable_sample_size}
@@ -159,8 +144,7 @@ class SampledSensitivity:
 class Execution:
     """Execution settings; they do not change the result.
 
-    ``report`` is called after every batch with all sensitivities up to then. They are no guarantee: early stopping at a
-    favorable number would invalidate γ.
+    ``report`` gets all sensitivities so far, after every batch; stopping early at a favorable number invalidates γ.
     """
 
     jobs: int | None = 1  # worker processes; None takes the configuration of ``joblib.parallel_config``
@@ -192,13 +176,11 @@ class SensitivitySampler:
     function
         Maps a data set of n records to a number or an array.
     sampler
-        ``sampler(rng, count)`` returns ``count`` independent records: an array, a list, or a tuple of arrays with one
-        row per record, such as (features, labels).
+        ``sampler(rng, count)`` returns ``count`` independent records: an array, a list, or a tuple of columns.
     norm
         "l1", "l2", "sup", or a callable on f(D) − f(D′).
     distribution
-        Name of the sampler's distribution, part of every guarantee. The default is the sampler's qualified name, or a
-        unique name for a lambda.
+        Name of the sampler's distribution, part of every guarantee; by default the sampler's name, if it has one.
     position
         "last": the neighbors differ in the last record, as in [S]. "random": in a uniformly drawn record, for functions
         that do not ignore the order of records.
@@ -206,8 +188,7 @@ class SensitivitySampler:
     >>> def exponential(rng, count):
     ...     return rng.exponential(size=count)
     >>> sampler = SensitivitySampler(np.mean, exponential, "l1", distribution="Exp(1)")
-    >>> sampled = sampler.estimate(records=100, gamma=0.1, seed=1)
-    >>> print(sampled)
+    >>> print(sampler.estimate(records=100, gamma=0.1, seed=1))
     sensitivity 0.0709573 in the l1 norm, rank 285 of 285 sampled pairs of 100 records from Exp(1) (gamma = 0.1)
     """
 
@@ -226,7 +207,7 @@ class SensitivitySampler:
             checks.one_of(
                 NORMS, norm=self.norm, advice="or give a callable that takes the difference and returns its norm"
             )
-        checks.one_of(POSITIONS, position=self.position)
+        checks.one_of(("last", "random"), position=self.position)
         if not self.distribution:
             name = getattr(self.sampler, "__qualname__", "") or "<anonymous>"
             unnamed = f"unnamed distribution {secrets.token_hex(4)}"
@@ -245,9 +226,8 @@ class SensitivitySampler:
         """Sample m pairs and return the k-th smallest sensitivity, for n = ``records`` of the real data set.
 
         Give γ, m or both; the rule determines the rest: "theorem 15" [S, Table 1], or "exchangeability" (fewer pairs;
-        see `darrm.random_dp.sample_size`). The seed ≥ 0 is by default from the operating system. `ValueError` if m
-        pairs are too few for γ; `SamplingError`, with the draw's seed, if the function raises, returns NaN or an
-        infinity, or changes its value's shape.
+        `darrm.random_dp.sample_size`). The seed ≥ 0 is by default random. `ValueError` if m pairs are too few for γ;
+        `SamplingError`, with the draw's seed, if the function raises, is not finite, or changes its value's shape.
         """
         checks.one_of(_RULES, rule=rule)
         size = _RULES[rule](gamma=gamma, m=m)
@@ -274,7 +254,7 @@ class SensitivitySampler:
         return values
 
     def replay(self, records: int, seed: int, index: int) -> tuple[Records, Records]:
-        """Return the data sets of one draw, such as that of a `SamplingError`, from (seed, index) alone."""
+        """Return the data sets of one draw, such as that of a `SamplingError`."""
         checks.integer_at_least(1, records=records)
         checks.integer_at_least(0, seed=seed, index=index)
         rng = np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=(int(index),)))
@@ -284,7 +264,7 @@ class SensitivitySampler:
         return neighbors(draws, records - 1 if self.position == "last" else int(rng.integers(records)))
 
     def _batch(self, records: int, seed: int, start: int, stop: int) -> list[Outcome]:
-        """Measure ‖f(D) − f(D′)‖ in the draws start … stop − 1, up to the first failure, sent back as text."""
+        """Measure the draws start … stop − 1, up to the first failure, sent back as text."""
         outcomes: list[Outcome] = []
         try:
             for index in range(start, stop):
@@ -346,7 +326,7 @@ Released = TypeVar("Released")
 
 @dataclass(frozen=True, eq=False)
 class Release(Generic[Released]):
-    """A released value with its guarantee; the sensitivity is reusable, and each release has a separate cost."""
+    """A released value with its guarantee; the sensitivity may be reused, and each release has a separate cost."""
 
     value: Released  # output of the mechanism
     guarantee: RandomDP  # includes a description of the noise
@@ -363,13 +343,13 @@ def sample_then_respond(
 ) -> Release[Released]:
     """Release f(data) with a sensitivity sampled for data sets of the same size [S, Algorithm 2].
 
-    The mechanism has the sampler's norm; ``sampling`` are arguments of `SensitivitySampler.estimate`; ``rng`` is for
-    experiments only. `ValueError` if the norms differ, or the function fails on the data: a failure reveals information
-    about the data, and no guarantee covers it. `SamplingError` if the function fails on sampled data.
+    ``sampling`` are arguments of `SensitivitySampler.estimate`; ``rng`` is for experiments only. `ValueError` if the
+    norms of mechanism and sampler differ, or the function fails on the data: a failure reveals information about the
+    data, and no guarantee covers it. `SamplingError` if the function fails on sampled data.
 
     >>> from darrm.privacy import PrivacyParams
     >>> from darrm.random_dp.mechanisms import Laplace
-    >>> sampler = SensitivitySampler(np.mean, lambda rng, count: rng.random(count), "l1", distribution="U[0, 1]")
+    >>> sampler = SensitivitySampler(np.mean, np.random.Generator.random, "l1", distribution="U[0, 1]")
     >>> answer = sample_then_respond(np.arange(50) / 50, Laplace(PrivacyParams(1)), sampler, gamma=0.1)
     >>> print(answer.guarantee)
     (1, 0)-private on all but a share 0.1 of the neighboring pairs of 50 records from U[0, 1]

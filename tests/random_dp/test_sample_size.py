@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from darrm.random_dp.sample_size import (
     exchangeable_sample_size,
-    rho_of_gamma,
-    rho_of_m,
     sample_size,
     smallest_gamma,
 )
@@ -75,7 +73,7 @@ def test_no_other_rho_needs_fewer_pairs(gamma: float) -> None:
     efforts = np.log(1 / rhos) / (2 * (gamma - rhos) ** 2)
     best = sample_size(gamma=gamma).m
     assert best - 1 < efforts.min() <= best
-    assert abs(rhos[np.argmin(efforts)] / rho_of_gamma(gamma) - 1) < 5e-3
+    assert abs(rhos[np.argmin(efforts)] / sample_size(gamma=gamma).rho - 1) < 5e-3
 
 
 @pytest.mark.parametrize("m", [5, 100, 10_000])
@@ -83,7 +81,7 @@ def test_no_other_rho_gives_a_smaller_gamma(m: int) -> None:
     rhos = np.geomspace(1e-12, 0.5, 20_000)
     gammas = rhos + np.sqrt(np.log(1 / rhos) / (2 * m))
     assert abs(gammas.min() / float(smallest_gamma(m)[1]) - 1) < 1e-6
-    assert abs(rhos[np.argmin(gammas)] / rho_of_m(m) - 1) < 5e-3
+    assert abs(rhos[np.argmin(gammas)] / smallest_gamma(m)[0] - 1) < 5e-3
 
 
 @given(gamma=GAMMAS)
