@@ -80,7 +80,7 @@ class TooLongError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Bounds on the probabilities of events on both sides: two arrays (2, events), all true at once."""
+    """Bounds on the probabilities of events on both sides, (2, events), all true at once."""
 
     lower: Array
     upper: Array
@@ -101,7 +101,7 @@ class Intervals:
         return cls(low, 1.0 - rest)
 
     def epsilon(self, delta: float) -> float:
-        """Return the largest ε that the bounds refute at δ; 0 if they refute none, ∞ if they refute all."""
+        """Return the largest ε refuted at δ: 0 if none is, ∞ if all are."""
         gained, lost = self.lower - delta, self.upper[::-1]
         refuting = gained > lost
         with np.errstate(divide="ignore"):
@@ -110,8 +110,6 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Bound:
-    """A claim of an ε at a δ, with the lower bound on ε that the labels prove."""
-
     delta: float
     claimed: float
     refuted: float = 0.0
@@ -135,8 +133,6 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Refutation:
-    """The result of an attack: refuted, claimed and true numbers."""
-
     bounds: tuple[Bound, ...]  # the guarantee first, if the release has one
     departures: tuple[str, ...]  # events more, or less, frequent than under the law of the release
     draws: int  # labels from either side of each pair
@@ -145,12 +141,11 @@ class Refutation:
 
     @property
     def epsilon(self) -> float:
-        """The largest ε that the labels refute at the δ of the first claim."""
         return self.bounds[0].refuted
 
     @property
     def worst(self) -> float:
-        """The smallest true ε at that δ on the pairs that were drawn on; of a γ the worst of all is one of them."""
+        """The smallest true ε at that δ on these pairs; for a γ they include the worst of all."""
         return self.bounds[0].true
 
     @property
@@ -174,14 +169,13 @@ class Refutation:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two neighboring votes: groups of voters with the same law. The first side includes the person at ``rate``."""
+    """Groups of voters with one law each, on both sides; the first includes the person at ``rate``."""
 
     sizes: Histogram  # (G,)
     sides: Array  # (2, G, C)
     rate: float = 1.0
 
     def labels(self, law: Law) -> Array:
-        """Compute the probability of every label on both sides, (2, C), over all votes."""
         drawn, other = (chances @ law(votes) for votes, chances in map(self._votes, self.sides))
         return np.array([self.rate * drawn + (1.0 - self.rate) * other, other])
 
@@ -202,7 +196,7 @@ class Pair:
 
 
 def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> tuple[dict[str, Json] | None, str, str]:
-    """Attack the release in a file, see `attack`; return the numbers as plain data, a verdict, and its reason."""
+    """Return the numbers of an attack as plain data, a verdict, and its reason."""
     try:
         aggregator = release_of(json.loads(content.decode("utf-8-sig")))
     except (TableError, CertificationError) as error:
@@ -281,7 +275,7 @@ def _claims(charge: PrivacyCost) -> list[Bound]:
 
 
 def _events(cells: Counts) -> Counts:
-    """Append the sums for every label to its counts with another, or the same, known label: (…, 2C) → (…, 3C)."""
+    """Append the sums for every label, (…, 2C) → (…, 3C)."""
     return np.concatenate([cells[..., ::2] + cells[..., 1::2], cells], axis=-1)
 
 
@@ -296,7 +290,7 @@ def _tie(K: int, classes: int) -> Histogram:
 
 
 def _cells(aggregator: Released, pair: Pair, draws: int, rng: np.random.Generator, *, real: bool) -> NDArray[np.int64]:
-    """Count labels on drawn votes of both sides, by whether the known label is another or the same: (2, 2C)."""
+    """Count labels by side, and by whether the known label is another or the same: (2, 2C)."""
     C, K = aggregator.classes, aggregator.voters.K
     cells = np.zeros((2, 2 * C), dtype=np.int64)
     at_once = max(2 * _DRAWS_AT_ONCE // C, _DRAWS_AT_ONCE // 16)
@@ -340,7 +334,6 @@ def _pairs(aggregator: Released, law: Law, claims: list[Bound]) -> dict[str, Pai
 
 
 def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
-    """Yield neighbors with their names: classes tied up to a lead of the first, and voters who leave it."""
     t = voters.reached
     for moving in sorted({t} if voters.are_non_private else {1, -(-t // 2), t}):
         still = voters.K - moving
@@ -357,7 +350,7 @@ def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
 
 
 def _pair(voters: Voters, moving: int, to: tuple[int, ...], votes: Histogram) -> Pair:
-    """Let the voters with the weakest guarantees move from class 0 to other classes, with all of their Δ."""
+    """Let the least private voters move from class 0 to other classes, with all of their Δ."""
     one, sizes = np.eye(votes.size), votes.tolist()
     sides = [one, one]
     for n, each in voters.groups:
@@ -408,7 +401,6 @@ def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple
 
 
 def law_of(aggregator: Released) -> Law:
-    """Return the law of the label as a function of the votes; `TooLongError` if it has too many terms."""
     if isinstance(aggregator, TestedRun):
         raise TooLongError("whether a label leaves depends on all votes of the run")
     if is_open(aggregator.classes) or aggregator.classes > _MOST_CLASSES:

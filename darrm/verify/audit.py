@@ -29,10 +29,9 @@ from darrm.verify.chain import (
 )
 from darrm.verify.claims import judge_figure, judge_members, judge_note, judge_plan, read_members
 from darrm.verify.costs import Cost, check_size, judge_release
-from darrm.verify.files import ANSWERS, FIGURE, LABELS, LEDGER, NOTES, OTHER, RECEIPT, Piece, pieces_of
+from darrm.verify.files import ANSWERS, FIGURE, LABELS, LEDGER, NOTES, OTHER, RECEIPT, LabelsFile, Piece, pieces_of
 from darrm.verify.formats import GAMMA, Answering, Run, Table, parse_json, read_release
 from darrm.verify.gamma import judge_optimality
-from darrm.verify.label_files import LabelsFile
 from darrm.verify.ledger import LedgerAudit, assign_releases, judge_labels, judge_ledger, judge_populations
 from darrm.verify.verdicts import (
     ASSUMED,
@@ -192,7 +191,7 @@ def audit(
 
 
 def _judge_alone(now: Audit, report: Callable[[str], None], piece: Piece) -> list[Verdict]:
-    """Judge a release, or read the digests of a receipt or a note: they are evidence about ledgers."""
+    """Judge a release, or read the digests of a receipt or a note."""
     verdicts = list[Verdict]()
     if piece.role == ANSWERS:
         report(f"reading {piece.path}")
@@ -206,7 +205,6 @@ def _judge_alone(now: Audit, report: Callable[[str], None], piece: Piece) -> lis
 
 
 def _judge_ledgers(now: Audit, digests: Sequence[LedgerDigest], keys: Sequence[PublicKey]) -> None:
-    """Judge the history and the entries of each ledger, and all budgets together."""
     shown = [*digests, *(receipt.digest for receipt in now.receipts.values()), *chain(*now.notes.values())]
 
     def history(piece: Piece) -> Iterator[Verdict]:
@@ -236,7 +234,6 @@ def _judge_entries(now: Audit, piece: Piece) -> Iterable[Verdict]:
 def _judge_together(
     now: Audit, classes: tuple[str, ...] | None, keys: Sequence[PublicKey], piece: Piece
 ) -> Iterable[Verdict]:
-    """Judge a note, a figure, labels or a receipt against the ledgers."""
     ledgers = [one.ledger for one in now.ledgers.values()]
     if piece.role == NOTES:
         return judge_note(piece.content, now.notes.get(piece.path, []), ledgers)
@@ -252,7 +249,7 @@ def _judge_together(
 
 
 def _attack(now: Audit, draws: int, report: Callable[[str], None]) -> None:
-    """Draw labels from every release. Only this part runs the rest of darrm, and only on request."""
+    """Draw labels from every release; only this runs the rest of darrm."""
     try:
         judge_attack = import_module("darrm.verify.attack").judge_attack
     except ImportError as error:
@@ -267,7 +264,7 @@ def _attack(now: Audit, draws: int, report: Callable[[str], None]) -> None:
 
 
 def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:
-    """Judge every claim of a table, a mechanism or a run, and of the plan in its file."""
+    """Judge a table, a mechanism or a run, and the plan in its file."""
     claim = "it holds what its format says and nothing else"
     data = parse_json(content)
     try:
@@ -351,7 +348,7 @@ def _every(audit: Audit) -> Iterator[str]:
 
 
 def json_report(audit: Audit) -> dict[str, Any]:
-    """Write the report as plain data; `darrm/schemas/verify_report.json` describes it."""
+    """See `darrm/schemas/verify_report.json`."""
     return {
         "format": "darrm verify report",
         "version": 1,

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from darrm.verify.files import LabelsFile
 from darrm.verify.formats import (
     DIGEST_PREFIX,
     MALFORMED,
@@ -34,7 +35,6 @@ from darrm.verify.formats import (
     read_charge,
     read_texts,
 )
-from darrm.verify.label_files import LabelsFile
 from darrm.verify.verdicts import (
     ASSUMED,
     CONSISTENT,
@@ -77,8 +77,6 @@ _ENTRIES = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One debit."""
-
     number: int  # from 1 on
     time: str
     cost: int  # the number of its cost
@@ -96,11 +94,10 @@ class Entry:
 
     @property
     def answers(self) -> int:
-        """How many labels were paid for, at most."""
+        """Labels paid for, at most."""
         return self.count * self.each
 
     def pays_for(self, labels: int) -> bool:
-        """Whether it is a debit of this number of labels."""
         return labels == self.count if self.each == 1 else labels <= self.answers
 
     @property
@@ -132,7 +129,6 @@ class Ledger:
 
 
 def read_ledger(files: Mapping[str, bytes]) -> Ledger:
-    """Read a copy of a ledger's files, by name ending; `LedgerFaultError` if it is damaged or no ledger."""
     with tempfile.TemporaryDirectory(prefix="darrm-verify-") as folder:
         copy = Path(folder) / "ledger.sqlite"
         for beside, content in files.items():
@@ -236,13 +232,12 @@ class LedgerDigest:
     source: str = "a digest"
 
     def to_text(self) -> str:
-        """Write the line that is copied and signed."""
         words = (self.identity, self.number, self.queries, self.epsilon, self.delta, self.composition)
         text = DIGEST_PREFIX + ":".join(map(str, (*words, quote(self.population, safe=""), self.entry_hash)))
         return f"{text}:{hashlib.sha256(text.encode()).hexdigest()[:_CHECK]}"
 
     def fault(self, ledger: Ledger) -> str:
-        """Say how it contradicts its ledger; empty if it does not."""
+        """Say how it contradicts its ledger, if it does."""
         last = len(ledger.entries)
         if self.number > last:
             return f"has {self.number} entries, and the ledger {last}: entries are gone, or it is an older copy"
@@ -282,7 +277,7 @@ def read_digest(text: str, source: str = "a digest") -> LedgerDigest:
 
 
 def digests_in(path: str, content: bytes) -> tuple[list[LedgerDigest], list[Verdict]]:
-    """Read every digest in a text: a model card, a report, or a note; a miscopied digest is false."""
+    """Read every digest in a text; a miscopied one is false."""
     digests, wrong = list[LedgerDigest](), list[Verdict]()
     for line in sorted(set(_DIGEST.findall(content.decode("utf-8", errors="replace")))):
         try:
@@ -325,7 +320,7 @@ def judge_history(ledger: Ledger, digests: Sequence[LedgerDigest], keys: Sequenc
 
 @dataclass(frozen=True)
 class PublicKey:
-    """A public key from the command line. A key among the audited files would prove nothing."""
+    """From the command line: a key among the audited files would prove nothing."""
 
     path: str
     key: Any
@@ -341,7 +336,6 @@ class PublicKey:
 
 
 def read_public_key(path: Path) -> PublicKey:
-    """Read an Ed25519 public key in PEM; `ValueError` for any other content."""
     try:
         serialization: Any = import_module("cryptography.hazmat.primitives.serialization")
         ed25519: Any = import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
@@ -366,7 +360,6 @@ def judge_signatures(
     about: str = HISTORY,
     claim: str = SIGNED,
 ) -> list[Verdict]:
-    """Judge the signatures of entries, from the first one on; `line_at` writes the digest at an entry."""
     last, signed = len(signatures), [signature.startswith(_SIGNATURE) for signature in signatures]
     if not any(signed):
         reason = "none is; if the holder of the key signed this ledger, it was written again: ask them"
@@ -423,7 +416,7 @@ def judge_receipt(
     sealed: Mapping[str, str],
     keys: Sequence[PublicKey] = (),
 ) -> Iterator[Verdict]:
-    """Judge a receipt against its ledger and its labels; ``sealed`` holds the SHA-256 of files with labels, by path."""
+    """``sealed`` holds the SHA-256 of files with labels, by path."""
     digest = receipt.digest
     own = [ledger for ledger in ledgers if ledger.identity == digest.identity]
     alike = [ledger for ledger in ledgers if receipt.entry.get("labels") and _differing(receipt, ledger) in _ALIKE]
@@ -444,7 +437,6 @@ def judge_receipt(
 
 
 def _differing(receipt: Receipt, ledger: Ledger) -> list[str]:
-    """List the fields of an entry that differ from those of its receipt."""
     if not 1 <= receipt.digest.number <= len(ledger.entries):
         return [f"it has {counted(len(ledger.entries), 'entry', 'entries')}"]
     entry = ledger.entries[receipt.digest.number - 1]

@@ -72,7 +72,7 @@ _PARAMETERS = {"order", "deviation", "safety"}, {"order", "smoothness", "noise_s
 
 
 def judge_plan(claims: Json, cost: Cost) -> Iterator[Verdict]:
-    """Judge the claims of a file under ``plan`` about its voters and the cost of all answers; accuracy is no claim."""
+    """Judge the voters of a plan and the cost of all answers; accuracy is no claim."""
     try:
         plan = read_plan(claims)
     except (ValueError, *MALFORMED) as error:
@@ -114,7 +114,7 @@ def charge_of(cost: Cost, queries: int) -> Charge:
 
 
 def read_card(content: bytes) -> Json | None:
-    """Read the JSON block of a model card; None if it has no such block. Its prose is not read."""
+    """Return the JSON block of a model card, if it has one; its prose is not read."""
     for block in _BLOCK.findall(content):
         with suppress(ValueError):
             if (data := parse_json(block)).get("format") == CARD_FORMAT:

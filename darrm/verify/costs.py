@@ -75,10 +75,7 @@ class Cost:
     def deltas(
         self, epsilons: Sequence[Fraction], enough: Sequence[float] = (), *, back: bool = False
     ) -> list[Enclosure] | None:
-        """Enclose the smallest δ of one query for each ε, no closer than ``enough``; None if it takes too long.
-
-        With resampled examples, of both directions, or with ``back`` of the second one.
-        """
+        """Enclose the smallest δ for each ε, no closer than ``enough``; ``back`` the other direction."""
         if isinstance(self.answering, Run):
             return None
         drawn = self.voters.sampled
@@ -87,7 +84,6 @@ class Cost:
         return mechanisms.sampled_deltas(self._certain_deltas, drawn, epsilons, enough, back=back)
 
     def renyi(self, order: float, enough: float = 0.0) -> Between | None:
-        """Enclose the Rényi divergence at an order, no closer than ``enough``; None if it takes too long."""
         if isinstance(self.answering, Run):
             return None
         if isinstance(self.answering, Mechanism):
@@ -101,7 +97,7 @@ class Cost:
 
     @property
     def is_close(self) -> bool:
-        """Whether bounds on this cost are nearly attained; for noise against several moved votes they may be loose."""
+        """Whether bounds are nearly attained; for noise against several moved votes they may be loose."""
         return not isinstance(self.answering, Mechanism) or self.answering.reached == 1
 
     def proves(self, charge: Charge) -> bool:
@@ -135,7 +131,7 @@ class Cost:
         return renyi(table, order, self.voters.reached)
 
     def _laws(self) -> tuple[list[Laws], int] | None:
-        """List the laws of a label on all neighboring votes, and their unit; None if there are too many."""
+        """List the laws of a label on neighboring votes, and their unit."""
         table, reached = self.answering, self.voters.reached
         if not isinstance(table, Table):
             return None
@@ -163,7 +159,7 @@ def _renyi(numbers: Gamma, order: float) -> Between | None:
 
 
 def looks_at_few(sample: tuple[int, float] | None, cost: Cost | None) -> bool:
-    """Whether a label is near a majority of few voters, mixed with a fair coin; without a release, trust the ledger."""
+    """Whether a label is near a majority of few voters, mixed with a coin; without a release trust the ledger."""
     if sample is None:
         return False
     if cost is None:
@@ -207,7 +203,7 @@ def judge_release(cost: Cost) -> Iterator[Verdict]:
 
 
 def _judge_pair(claim: str, cost: Cost, pair: Point, digits: Fraction = Fraction(0)) -> Verdict:
-    """Judge that one query is (ε, δ)-private, up to relative ``digits`` of δ."""
+    """Judge (ε, δ) up to relative ``digits`` of δ."""
     found = cost.deltas([pair[0]])
     if found is None:
         reason = f"K = {cost.voters.K:,} is beyond the independent checker; `darrm certify` proves it again"
@@ -294,7 +290,6 @@ def _judge_guarantee(cost: Cost, pair: Point) -> Verdict:
 
 
 def _compared(claim: str, stored: Sequence[float], ours: Sequence[Between | None]) -> Verdict:
-    """Judge that stated numbers are at least the enclosed ones, as far as these are known."""
     known = [(theirs, own) for theirs, own in zip(stored, ours, strict=True) if own is not None]
     if not known:
         reason = "it is too large for the independent checker: wide noise, large orders or many votes"
@@ -320,7 +315,7 @@ _Corner = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) -> list[Enclosure] | None:
-    """Enclose the largest Σ_c max(0, h_c(n) − e^ε·h_c(n')) for each ε; None if there are too many pairs."""
+    """Enclose the largest Σ_c max(0, h_c(n) − e^ε·h_c(n')) for each ε."""
     if number_of_pairs(table, reached) * _places(table, reached) * len(epsilons) > MOST_WORK:
         return None
     worst, unit = largest_sums(pairs(table, reached), epsilons), common_unit(table) * WEIGHT_ONE * ONE
@@ -328,7 +323,6 @@ def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) 
 
 
 def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
-    """Enclose the largest Σ_c max(0, Pr[c] − e^ε·Pr'[c]) for each ε; None if there are too many multisets."""
     K, C, reached = table.voters.K, table.classes, table.voters.reached
     ends = [[(count, _corners(each, C, up=up)) for count, each in table.voters.kinds] for up in (False, True)]
     multisets = prod(comb(count + len(corners) - 1, count) for count, corners in ends[0])
@@ -353,7 +347,7 @@ def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[
 
 
 def weights_of(table: Table) -> list[list[int]]:
-    """Return the weights of a file, listed by partition, or by a string's votes and the most votes of another."""
+    """List weights by partition; open tables store them by a string's votes and the most votes of another."""
     stored: list[list[int]] = table.law
     if table.format != OPEN_TABLE:
         return stored
@@ -368,7 +362,6 @@ def weights_of(table: Table) -> list[list[int]]:
 
 
 def check_size(table: Table) -> None:
-    """Raise `ValueError` unless the weights cover all partitions, and are few enough to list."""
     K, C = table.voters.K, table.classes
     ways = 0 if K > _MOST_VOTERS or table.format == OPEN_TABLE else _number_of_partitions(K, C)
     if K > _MOST_VOTERS or C > _MOST_CLASSES or (table.format != OPEN_TABLE and ways > _MOST_PARTITIONS):
@@ -389,13 +382,12 @@ def _number_of_partitions(K: int, C: int) -> int:
 
 
 def _places(table: Table, reached: int) -> int:
-    """Count the classes of a pair of histograms: those that are listed, or the strings of both."""
+    """Count the classes of a pair of histograms, or the strings of both."""
     C = table.classes
     return table.voters.K + reached if C == OPEN else C
 
 
 def number_of_pairs(table: Table, reached: int) -> int:
-    """Bound the number of pairs of neighbors that are listed."""
     C = _places(table, reached)
     parts = len(table.law) if table.format != OPEN_TABLE else _number_of_partitions(table.voters.K, table.voters.K)
     return int(parts * (C * (C - 1)) ** reached)
@@ -406,7 +398,7 @@ def common_unit(table: Table) -> int:
 
 
 def _law(table: Table, reached: int = 0) -> dict[Histogram, dict[int, int]]:
-    """Return Pr[a class with n votes] by n, for each partition, and that of no answer, over `common_unit`·2^53."""
+    """Map each partition to Pr[a class with n votes] by n, over `common_unit`·2^53."""
     K, C, common = table.voters.K, table.classes, common_unit(table)
     law = {}
     for part, weights in zip(partitions(K, C or K, K), weights_of(table), strict=True):
@@ -435,7 +427,7 @@ def renyi(table: Table, order: float, reached: int) -> Between | None:
 
 
 def _corners(each: Point | None, C: int, *, up: bool) -> list[_Corner]:
-    """List the corners of a voter in units of 2^-128, with hi and Δ rounded up or down."""
+    """List corners in units of 2^-128, hi and Δ rounded up or down."""
     main, moved = ONE, 0
     if each is not None:
         growth, moved = exponential(each[0]), units(each[1], up=up)
@@ -466,7 +458,7 @@ def _average(values: _Values, voter: Sequence[int]) -> _Values:
 
 
 def partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:
-    """List the partitions of K votes into C counts of at most ``most`` votes, the largest first."""
+    """List the partitions of K votes into C counts, the largest first."""
     if C == 1:
         if most >= K:
             yield (K,)

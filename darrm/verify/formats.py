@@ -41,7 +41,7 @@ class Sampling:
 
     @property
     def rate(self) -> Fraction:
-        """The probability that a person is drawn; for a fixed sample the most that it can be."""
+        """The probability that a person is drawn, at most."""
         if self.scheme == "fixed":
             return min(Fraction(1), self.records * self.record_rate)
         return 1 - (1 - self.record_rate) ** self.records
@@ -57,8 +57,6 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Voters:
-    """K voters, what each of them satisfies, and how many of them one person's data can influence."""
-
     K: int
     kinds: tuple[tuple[int, Point | None], ...]  # number of voters, and their (ε, Δ) or None for no guarantee
     reached: int
@@ -104,8 +102,6 @@ class Table:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A noisy maximum, or a selection by exponential weights."""
-
     kind: str
     parameters: tuple[float, ...]
     reached: int  # votes that a person moves at most
@@ -118,7 +114,7 @@ class Mechanism:
 
 @dataclass(frozen=True)
 class Run:
-    """A propose-test-release run: its labels are released only if a private test passes, for one cost."""
+    """A propose-test-release run: labels are released only if a private test passes, for one cost."""
 
     voters: Voters
     classes: int
@@ -144,7 +140,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Charge:
-    """The cost of each of ``count`` queries in a ledger."""
+    """The cost of each of ``count`` queries."""
 
     count: int = 1
     guarantee: Point | None = None
@@ -172,7 +168,7 @@ class Charge:
 
 
 def parse_json(content: bytes, *, may_be_infinite: bool = False) -> Json:
-    """Parse JSON of bounded size and length of numbers; `ValueError`, which quotes nothing, for anything else."""
+    """Parse JSON of bounded size; no message quotes it."""
     text = content.decode("utf-8-sig")
     if sum(map(text.count, ",[{")) > _MOST_VALUES:
         raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
@@ -270,7 +266,7 @@ def _read_object(data: Json, form: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def exact_number(text: Json) -> Fraction:
-    """Read a decimal or a fraction p/q from text, exactly."""
+    """Read a decimal or p/q exactly."""
     if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or not _NUMBER.fullmatch(text):
         raise ValueError(f"{str(text)[:40]!r} is no decimal in text")
     value = Fraction(text)

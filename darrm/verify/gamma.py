@@ -99,7 +99,7 @@ _State = TypeVar("_State")
 
 @dataclass(frozen=True)
 class Gamma:
-    """A noise function and its voters: γ(l) for l = ⌊K/2⌋ + 1 … K."""
+    """A noise function, γ(l) for l = ⌊K/2⌋ + 1 … K, and its voters."""
 
     K: int
     half: tuple[Fraction, ...]
@@ -117,7 +117,6 @@ class Gamma:
 
 
 def budget(epsilon: Fraction, delta: Fraction) -> Enclosure:
-    """Enclose e^ε − 1 + 2δ, the limit of the cost."""
     ratio = exponential(epsilon)
     return Enclosure(ratio.lower - 1 + 2 * delta, ratio.upper - 1 + 2 * delta)
 
@@ -137,7 +136,7 @@ def worst_costs(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] |
 
 
 def divergences(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
-    """Enclose the smallest δ with which the release is (ε, δ)-private: max(0, (1 − e^ε + max f)/2) for each ε."""
+    """Enclose the smallest δ, max(0, (1 − e^ε + max f)/2), for each ε."""
     costs = worst_costs(gamma, epsilons)
     if costs is None:
         return None
@@ -156,7 +155,7 @@ class _Largest:
 
 
 class _Chains:
-    """The rows of theorems 1 to 3 for voters that do not differ; numbers in units of 2^-256."""
+    """The rows of theorems 1 to 3 for equal voters, in units of 2^-256."""
 
     def __init__(self, gamma: Gamma) -> None:
         self.K, self.reached, self.is_monotone = gamma.K, gamma.reached, gamma.is_monotone
@@ -216,7 +215,7 @@ class _Chains:
                         largest.waiting.append((above, j, 1 - 2 * side, place))
 
     def _bends(self, T: list[int]) -> tuple[list[int], list[int]]:
-        """Bound how far T, and −T, bends down around each place; 0 if it is monotone: φ is then largest at a corner."""
+        """Bound how far T, and −T, bends down around each place; 0 if it is monotone."""
         near = len(self._binomial(self.reached))
         slopes = [after - before for before, after in pairwise(T)]
         falls = [before - after for before, after in pairwise(slopes)]
@@ -230,12 +229,12 @@ class _Chains:
         return down, up
 
     def _room(self, bend: int, u: int, v: int) -> int:
-        """Bound how far φ may exceed its largest value on a grid of steps u and v."""
+        """Bound φ beyond its largest value on a grid of steps u and v."""
         steps = u * u * int(u > 1) + v * v * int(v > 1)
         return ((self.delta * self.delta >> _FINE) * bend * steps // 8 >> _FINE) + 1 if bend and steps else 0
 
     def _mean(self, T: list[int], start: int, a: int, b: int) -> int:
-        """Compute E[T(start + Bin(a, Δ) − Bin(b, Δ))], up to the missing mass of the weights."""
+        """Compute E[T(start + Bin(a, Δ) − Bin(b, Δ))], up to the missing mass."""
         up, down = self._binomial(a), self._binomial(b)
         if len(down) == 1:
             return _product(up, T[start:]) >> _FINE
@@ -382,7 +381,7 @@ def _corners(each: Point | None) -> list[_Pair]:
 
 
 def _placements(gamma: Gamma) -> tuple[int, Iterator[tuple[int, list[int], list[int]]]] | None:
-    """Return the unit of γ and, for all multisets of n corners, E[g(s + L)] for all s in units of 2^(−128·n)."""
+    """Return the unit of γ and, for all multisets of n corners, E[g(s + L)] in units of 2^(−128·n)."""
     kinds = [(count, _corners(each)) for count, each in gamma.kinds]
     ways = [1]  # by the number of placed voters
     for voters, corners in kinds:
@@ -493,7 +492,7 @@ def _error_bound(table: Table, rows: Json, weights: list[Fraction], *, is_free: 
 
 
 def _row_laws(table: Table, kinds: list[list[int]], y: arb, c: arb) -> list[list[arb]]:
-    """Compute y·(law of L under p) and y·c·(law of L under 1 − p'), of voters at corners that a file counts."""
+    """Compute y·(law of L under p) and y·c·(law of L under 1 − p')."""
     touched, sides = 0, [arb_poly([y]), arb_poly([y * c])]
     for counts, (voters, each) in zip(kinds, table.voters.kinds, strict=True):
         high, low, ones, *moved = counts + [0] * (7 - len(counts))

@@ -11,8 +11,8 @@ from itertools import accumulate, combinations, pairwise
 
 from darrm.verify.chain import Entry, Ledger, numbered
 from darrm.verify.costs import Cost, judge_charge
+from darrm.verify.files import LabelsFile, read_waiting
 from darrm.verify.formats import OPEN, Answering, Charge, Run
-from darrm.verify.label_files import LabelsFile, read_waiting
 from darrm.verify.totals import (
     Priced,
     Total,
@@ -97,7 +97,6 @@ class LedgerAudit:
         return FALSE, "neither the sums nor the Rényi filter of the budget admit all queries"
 
     def _filter_costs(self, order: float) -> Iterator[tuple[str, list[Charge]]]:
-        """Yield costs for a filter: the proved (ε, δ), then Rényi divergences too, then those in the ledger."""
         pairs = [
             Charge(charge.count, charge.guarantee if cost is not None and cost.proves(charge) else None)
             for charge, cost in self.priced
@@ -122,9 +121,9 @@ class LedgerAudit:
 
 
 def assign_releases(audits: Sequence[LedgerAudit], releases: Mapping[str, Answering]) -> dict[str, Answering]:
-    """Give each ledger the releases that its entries name; return those that answered for no ledger.
+    """Give each ledger the releases that its entries name; return those without a ledger.
 
-    A release that no entry names may have answered entries whose release is absent, or not named.
+    One that no entry names may have answered entries that name an absent release, or none.
     """
     named = {entry.table for audit in audits for entry in audit.ledger.entries}
     idle = {path: one for path, one in releases.items() if one.digest not in named}
@@ -294,7 +293,7 @@ def judge_labels(
     classes: tuple[str, ...] | None,
     digests: Collection[str] = (),
 ) -> Iterator[Verdict]:
-    """Judge released labels; ``classes`` are names of the labels, ``digests`` the SHA-256 of their Parquet files."""
+    """``digests`` are the SHA-256 of Parquet files, and ``classes`` the names of labels."""
     answerings = list(releases.values())
     payments = [list(_judge_payment(file, answerings, ledger, digests)) for ledger in ledgers]
     # one of several ledgers has paid
@@ -363,7 +362,7 @@ def _judge_payment(
 
 
 def _judge_unpaid(file: LabelsFile, entries: Sequence[Entry], digest: str, begun: list[Entry] | None) -> Verdict:
-    """Judge labels without matching entries; ``begun`` are entries of their beginning, None if it takes long."""
+    """``begun`` are entries of the first labels, None if finding them takes long."""
     size, bare = file.size, [entry.answers for entry in entries if not entry.labels]
     if begun is None:
         reason = f"to find them among {len(entries):,} entries takes too long: give the labels of a whole stream"
@@ -394,7 +393,7 @@ def _judge_drawn(paid: Sequence[Sequence[Entry]], releases: Sequence[Answering])
 
 
 def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Entry]], list[Entry]] | None:
-    """Find runs of entries with exactly these labels, and a run with their beginning; None if it takes long."""
+    """Find runs of entries with these labels, and one with their beginning; None if it takes long."""
     found, begun = list[list[Entry]](), list[Entry]()
     left = _DIGESTS + _DIGESTS_AN_ENTRY * len(entries)
     for log, starts in _starts(file.first, entries):
@@ -418,7 +417,7 @@ def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Ent
 
 
 def _starts(first: int | None, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], Sequence[int]]]:
-    """Yield sequences of entries, and the places where labels may begin: numbers are of questions, or lines from 1."""
+    """Yield entries, and where labels may begin: numbers are of questions, or lines from 1."""
     if first is None:
         yield from ((log, range(len(log))) for log in (*_logs(entries).values(), list(entries)))
         return

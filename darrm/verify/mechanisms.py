@@ -79,7 +79,7 @@ def renyi(mechanism: Mechanism, order: float, enough: float = 0.0) -> Between | 
 def certain_deltas(
     mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence[float]
 ) -> list[Enclosure] | None:
-    """Enclose δ for each ε, for a person who certainly takes part; None if it takes too long."""
+    """Enclose δ for each ε, for a person who certainly takes part."""
     drawn = mechanism.voters.sampled is not None  # otherwise votes may be missing, and bits are of all K of them
     if drawn and (bits := bits_of(mechanism)) is not None:
         found = float_deltas(sides_of_bits(bits, mechanism.voters.reached, 1.0, back=False), epsilons)
@@ -99,7 +99,7 @@ def certain_deltas(
 
 
 def vanishing(mechanism: Mechanism, threshold: int) -> Between | None:
-    """Enclose the probability that the answer is a string of one person alone; None for wide noise."""
+    """Enclose the probability that the answer is a string of one person alone."""
     weights = _weights_of(mechanism, _MOST_POINTS)
     if weights is None:
         return None
@@ -117,7 +117,7 @@ def decimal_ball(parameter: float) -> arb:
 
 @lru_cache(maxsize=16)
 def bits_of(mechanism: Mechanism) -> Array | None:
-    """Compute Pr[0] and Pr[1] for each number of ones, (K + 1, 2); None for more classes, or if it takes too long."""
+    """Compute Pr[0] and Pr[1] for each number of ones, (K + 1, 2), of two classes."""
     if mechanism.classes != 2:
         return None
     K = mechanism.voters.K
@@ -265,7 +265,7 @@ Sides = tuple[Array, Array]  # laws Q of rows, and P − Q
 
 
 def pure_epsilon(epsilon: float, sampling: Sampling | None) -> float:
-    """Round up ln(1 + q(e^ε − 1)), the ε of an (ε, 0)-private label after subsampling, if there is any."""
+    """Round up ln(1 + q(e^ε − 1)), the ε after subsampling."""
     if math.isinf(epsilon) or sampling is None:
         return epsilon
     with ctx.workprec(_RATE_BITS):
@@ -318,13 +318,13 @@ def pairs_of_ones(K: int, reached: int) -> Iterator[tuple[int, int]]:
 
 
 def sides_of_laws(without: Array, gain: Array, rate: float, *, back: bool | None = None) -> list[Sides]:
-    """Return (Q, P − Q) for Poisson subsampling, in both directions or in one of them."""
+    """Return (Q, P − Q) for Poisson subsampling, in both directions or one."""
     forward, other = (without, rate * gain), (without + rate * gain, -rate * gain)
     return [forward, other] if back is None else [other if back else forward]
 
 
 def sides_of_bits(bits: Array, reached: int, rate: float, *, back: bool | None = None) -> list[Sides]:
-    """Return (Q, P − Q) of all numbers of ones that differ by the overlap, from Pr[0] and Pr[1]: (K + 1, 2)."""
+    """Return (Q, P − Q) of all numbers of ones that differ by the overlap."""
     ones = np.array(list(pairs_of_ones(len(bits) - 1, reached)))
     without, with_person = bits[ones[:, 0]], bits[ones[:, 1]]
     gain = with_person - without
@@ -333,7 +333,7 @@ def sides_of_bits(bits: Array, reached: int, rate: float, *, back: bool | None =
 
 
 def float_deltas(sides: Sequence[Sides], epsilons: Sequence[Fraction]) -> list[Enclosure]:
-    """Enclose the largest δ of rows for each ε, their probabilities exact but for their floats."""
+    """Enclose the largest δ for each ε, up to the rounding of floats."""
     enclosed = []
     for epsilon in epsilons:
         growth, low, high = math.expm1(epsilon), 0.0, 0.0
@@ -347,7 +347,7 @@ def float_deltas(sides: Sequence[Sides], epsilons: Sequence[Fraction]) -> list[E
 
 
 def renyi_of_sides(sides: Sequence[Sides], order: float) -> Between:
-    """Enclose the largest Rényi divergence of rows, their probabilities exact but for their floats."""
+    """Enclose the largest Rényi divergence, up to the rounding of floats."""
     found = [Between(0.0, 0.0)]
     for q, gain in (side for side in sides if side[0].size):
         if np.any((q == 0.0) & (gain > 0.0)):

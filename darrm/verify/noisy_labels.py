@@ -59,7 +59,7 @@ _SLOPE, _LEFT_OUT = 1e-4, 1e-25  # of truncated tails: the rest adds e^{−48} a
 
 
 class TooWideError(ValueError):
-    """The noise is too wide, or the order too large, for this module."""
+    """The noise is too wide, or the order too large."""
 
 
 @dataclass(frozen=True)
@@ -114,14 +114,13 @@ _Penalty = RenyiPenalty | _HockeyStick
 
 @dataclass(frozen=True)
 class Between:
-    """The largest cost over all votes lies between two numbers."""
+    """Bounds on the largest cost over all votes."""
 
     low: float
     high: float
 
 
 def between(value: float) -> Between:
-    """Enclose a number that is exact but for the rounding of floats."""
     return Between(value * (1.0 - _OF_FLOATS), value * (1.0 + _OF_FLOATS))
 
 
@@ -204,7 +203,7 @@ def _noise_of(log_weights: Callable[[Array], Array], order: float) -> "_Noise":
 
 
 def wide_support(log_weights: Callable[[Array], Array], smallest: float, longest: float) -> tuple[Integers, Array]:
-    """Return whole numbers up to which log w falls to −``smallest``, and log w; `TooWideError` beyond ``longest``."""
+    """Return whole numbers up to which log w falls to −``smallest``, and log w."""
     width = 16
     while min(-log_weights(np.array([-width, width], dtype=np.float64))) < smallest:
         width *= 2
@@ -248,7 +247,7 @@ class _Noise:
         return np.asarray(np.where(np.isinf(beside), -np.inf, tilted))
 
     def _reach(self, order: float) -> int:
-        """Find R: beyond ±R all tails, of f and tilted ones relative to their sums, are at most e^{−39}."""
+        """Find R: beyond ±R each tail, relative to its sum, is at most e^{−39}."""
         reach = 1
         for logs in (self.logs, self._tilted(order, +1), self._tilted(order, -1)):
             top = float(np.max(logs))
@@ -279,7 +278,7 @@ class _Noise:
         return np.asarray(np.where(t > self.last, 0.0, self.above[np.clip(t - self.first, 0, self.G.size - 1)]))
 
     def wins(self, i: Integers, j: Integers) -> Array:
-        """S(i, j) elementwise: a sum along the diagonal i − j, which is cached, if both may win."""
+        """Compute S(i, j) elementwise, by sums along diagonals i − j that are kept."""
         found = np.where(i > j, self.at_least(-i), 0.0)
         place, near = np.clip(self.last + i + 1, 0, self.f.size), np.flatnonzero(np.abs(i - j) < self.f.size)
         order = near[np.argsort(i[near] - j[near], kind="stable")]
@@ -293,7 +292,7 @@ class _Noise:
         return found
 
     def _sums_along(self, gap: int, most: int) -> Array:
-        """Compute Pr[X_a > last − n, X_a + gap ≥ X_b] for all n up to one."""
+        """Compute Pr[X_a > last − n, X_a + gap ≥ X_b] for all n up to ``most``."""
         self.summed += most
         if self.summed > _MOST_SUMMED:
             raise TooWideError("noise this wide takes too long")
@@ -342,7 +341,7 @@ def _largest(noise: _Noise, penalty: _Penalty, lead: float, enough: float) -> tu
 
 
 def _first_blocks(noise: _Noise) -> Integers:
-    """List (i, j, more of i, more of j): the box, then a bit of b, a bit of a, and a pair without others."""
+    """List (i, j, more of i, more of j): the box, the bits of b and a, and pairs without others."""
     R = noise.reach
     side = max(1, R // 4)
     far = max(noise.last - noise.first, 4 * R + 4 * side) + 2  # apart from the box
@@ -365,7 +364,7 @@ def _within(noise: _Noise, blocks: Integers, lead: float) -> Integers:
 
 
 def _along_diagonals(noise: _Noise, blocks: Integers) -> list[Integers]:
-    """Split blocks, in the order of i − j, into parts whose sums along diagonals fit into memory."""
+    """Split blocks, sorted by i − j, into parts whose diagonals fit into memory."""
     starts = np.unique(blocks[0] - blocks[1], return_index=True)[1]
     return np.split(blocks, starts[:: max(1, _MOST_KEPT // (_DIAGONALS * noise.f.size))][1:], axis=1)
 
@@ -410,7 +409,7 @@ def _bounds(noise: _Noise, penalty: _Penalty, blocks: Integers) -> Array:
 
 
 def _added(noise: _Noise, penalty: _Penalty, q: Array, losses: list[Array], rounded: float = 1.0) -> Array:
-    """Bound the term of one outcome; an underflow needs noises so far beyond ±R that it adds nothing."""
+    """Bound the term of one outcome; one that underflows adds nothing."""
     slack = 2.0 * rounded * noise.rounding
     ends = [penalty.of(end) for loss in losses for end in (loss + slack, loss - slack)]
     with np.errstate(invalid="ignore", over="ignore"):

@@ -61,7 +61,7 @@ _MOST_EXPONENT = 600.0  # so that moments are floats
 
 
 class Directed(list[Point]):
-    """Points that hold in both directions, and points ``back`` that hold in one, the second for ``side`` = 1."""
+    """Points for both directions, and points ``back`` for one, the second for ``side`` = 1."""
 
     def __init__(self, points: Sequence[Point], back: Sequence[Point], side: int = 1) -> None:
         super().__init__(points)
@@ -74,7 +74,7 @@ class Directed(list[Point]):
 
 @dataclass(frozen=True)
 class LossSum:
-    """The law of a sum of losses, rounded up; the masses miss 1 by the mass of an infinite loss."""
+    """A sum of losses, rounded up; the mass that 1 lacks is of an infinite loss."""
 
     step: Fraction
     lowest: int  # the loss of the first mass, in steps
@@ -87,7 +87,7 @@ class LossSum:
         return min(Fraction(1), (above - damped / exponential(gap).upper) / (1 << self.bits))
 
     def epsilon(self, delta: Fraction) -> Fraction | None:
-        """Bound the smallest ε ≥ 0 with this δ from above; None if no ε has it."""
+        """Bound the smallest ε with this δ from above; None if it is infinite."""
         allowed = floor(delta * (1 << self.bits))
         enough = None
         for tail in self._tails(until=0):
@@ -104,7 +104,7 @@ class LossSum:
         return max(_NOTHING, cell * self.step - below)
 
     def _tails(self, until: int) -> Iterator[tuple[int, int, int]]:
-        """Yield from the largest loss on a cell and two masses: at x ≤ step below it δ is one − e^{−x}·the other."""
+        """Yield cells downwards with two masses: at x ≤ step below, δ is one − e^{−x}·the other."""
         cell, above, damped = self.lowest + len(self.masses), (1 << self.bits) - sum(self.masses), 0
         yield cell, above, damped
         shrink = floor((1 << self.bits) / exponential(self.step).upper)
@@ -152,7 +152,7 @@ def composed_delta(kinds: Sequence[Kind], epsilon: Fraction, *, least: Fraction 
 
 
 def compose(kinds: Sequence[Kind], step: Fraction, delta: Fraction) -> LossSum:
-    """Add the losses of all queries on the multiples of a step; masses far below δ are cut off."""
+    """Add losses on multiples of a step; masses far below δ are cut off."""
     queries = sum(count for _, count in kinds)
     bits = _BITS + queries.bit_length() + ceil(1 / delta).bit_length()
     spare = floor(delta * (1 << bits) / (2 * _SPARE * (len(kinds) + 1)))
@@ -189,7 +189,7 @@ def _loss(points: Sequence[Point], step: Fraction, bits: int) -> _Law:
 
 
 def _corners(points: Sequence[Point], one: int, both: Sequence[tuple[int, int]] = ()) -> list[tuple[int, int]]:
-    """List (e^ε, δ), rounded up, from ε = 0 on: the corners of the largest convex function below them."""
+    """List (e^ε, δ), rounded up: the corners of the largest convex function below them."""
     # the points ``both`` hold in this direction, too
     proved = sorted((ceil(exponential(epsilon).upper * one), ceil(delta * one)) for epsilon, delta in points)
     middle = (-((growth - one + 2 * height) * one // -(growth + one)) for growth, height in proved)
@@ -216,7 +216,7 @@ def _height(corners: Sequence[tuple[int, int]], at: int) -> int:
 
 
 def _power(law: _Law, count: int, bits: int, spare: int) -> _Law:
-    """Add ``count`` losses of one law, cutting off ends whose total mass is ``spare``."""
+    """Add ``count`` losses; the ends cut off have a total mass of ``spare``."""
     result, done = law, 1
     for digit in bin(count)[3:]:
         for factor, more in ((result, done), (law, 1))[: 1 + int(digit)]:
@@ -311,12 +311,12 @@ def telling_points(kinds: Sequence[Kind], delta: Fraction, most: int) -> list[li
 
 
 def _distinct(points: Sequence[Point]) -> list[Point]:
-    """Sort points whose e^ε differ in floats, and of the others keep the smallest."""
+    """Sort points; of those with one e^ε in floats keep the smallest."""
     return sorted({exp(point[0]): point for point in sorted(points, reverse=True)}.values())
 
 
 def _growth(three: Sequence[_Corner], tilt: float) -> float:
-    """Compute how much the moment grows if the chord passes the masses of the middle one on."""
+    """Compute how much the moment grows without the middle corner."""
     before, own, after = three
     low, middle, high = (t ** (1.0 + tilt) + t**-tilt for t, _ in three)
     share = (after[0] - own[0]) / (after[0] - before[0])

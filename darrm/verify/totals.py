@@ -80,8 +80,6 @@ _TRIED = (1 + Fraction(9, 10**10), Fraction(1001, 1000), Fraction(101, 100), Fra
 
 @dataclass(frozen=True)
 class Total:
-    """The ε of all answers together at a δ, with the bound that proves it."""
-
     epsilon: float
     how: str
     stated: bool  # whether it relies on a stated cost, of a release that is not among the files
@@ -111,7 +109,7 @@ def judge_total(
     about: str = TOTAL,
     none: str = "no bound of the independent checker covers these costs",
 ) -> Verdict:
-    """Judge a stated (ε, δ) by the smallest ε that is proved: false if a close bound is ``apart`` times as large."""
+    """Judge a stated (ε, δ): false if a close bound is ``apart`` times as large."""
     if found is None:
         return Verdict(about, claim, UNKNOWN, none)
     known = ", if the costs in the ledger are true" if found.stated else ""
@@ -167,7 +165,7 @@ def _renyi(priced: Sequence[Priced], delta: Fraction, enough: float) -> tuple[fl
 
 
 def _orders(priced: Sequence[Priced], delta: Fraction) -> list[float]:
-    """Choose orders: the best one of the stated curves, else orders around the best of a linear curve."""
+    """Choose the best order of stated curves, else orders around that of a linear curve."""
     grids = {charge.orders for charge, _ in priced}
     if len(grids) == 1 and (grid := grids.pop()):
         sums = [sum(charge.count * charge.divergences[place] for charge, _ in priced) for place in range(len(grid))]
@@ -228,7 +226,7 @@ def _losses(priced: Sequence[Priced], delta: Fraction, enough: float, most: int)
 
 
 def _points(charge: Charge, cost: Cost | None) -> list[Point]:
-    """List the points of a query: of its profile, of its guarantee, or points that are computed here."""
+    """List points of the profile or guarantee, or compute them."""
     if charge.profile is not None:
         return charge.points()
     if charge.orders or cost is None or (charge.guarantee is not None and isinstance(cost.answering, Run)):
@@ -369,7 +367,7 @@ def filter_admits(costs: Sequence[Charge], epsilon: Fraction, delta: Fraction, s
 
 
 def filter_order(epsilon: Fraction, rest: Fraction) -> Fraction:
-    """Return the order of a budget: next to where ε = c(α) + α·(math.log(1/r) − log α)/(α − 1)²."""
+    """Return the order at ε = c(α) + α·(log(1/r) − log α)/(α − 1)², nearly."""
     log_rest = -math.log(rest)
 
     low, high = math.log(_LEAST), max(math.log(_LEAST), math.log(1.0 / rest - 1.0)) if rest < 1 else math.log(_LEAST)
@@ -429,7 +427,7 @@ def _of_cut(profile: Sequence[Point], epsilon: Fraction, order: Fraction) -> arb
 
 
 def _under_chord(first: Point, second: Point, until: Fraction, power: arb) -> arb:
-    """Enclose ∫ u^{power − 1}·H(u) du from a point of the profile to e^until, along the chord to the next."""
+    """Enclose ∫ u^{power − 1}·H(u) du from a point to e^until, along the chord to the next."""
     start, end, stop = (ball(epsilon).exp() for epsilon in (first[0], second[0], until))
     slope = (ball(second[1]) - ball(first[1])) / (end - start)
     base = ball(first[1]) - slope * start

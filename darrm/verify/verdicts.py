@@ -46,7 +46,7 @@ def exponential(x: Fraction) -> Enclosure:
 
 
 def largest_sums(pairs: Iterable[Laws], epsilons: Sequence[Fraction]) -> list[tuple[int, int]]:
-    """Find the largest Σ max(0, p − e^ε·q) of pairs of laws for each ε, in units of 2^-128, from below and above."""
+    """Bound the largest Σ max(0, p − e^ε·q) for each ε, in units of 2^-128, from below and above."""
     ratios = [(units(one.upper, up=True), units(one.lower)) for one in map(exponential, epsilons)]
     worst = [[0, 0] for _ in epsilons]
     for p, q in pairs:
@@ -80,7 +80,7 @@ def float_up(value: Fraction) -> float:
 
 
 def conversion(order: Fraction, delta: Fraction) -> arb:
-    """Enclose c(α) = log(1 − 1/α) − (log δ + log α)/(α − 1), which turns ρ(α) into ε = ρ + c(α) [CKS20, Prop. 12]."""
+    """Enclose c(α) = log(1 − 1/α) − (log δ + log α)/(α − 1): ε = ρ + c(α) [CKS20, Prop. 12]."""
     alpha = ball(order)
     return (1 - 1 / alpha).log() - (ball(delta).log() + alpha.log()) / (alpha - 1)
 
@@ -136,28 +136,22 @@ class TooLargeError(ValueError):
 
 
 class FaultError(ValueError):
-    """A file contradicts itself, so the claim that it is whole is false."""
+    """A file contradicts itself."""
 
     about: ClassVar[str]
     claim: ClassVar[str]
 
 
 class LedgerFaultError(FaultError):
-    """A ledger is damaged, or has an unknown version."""
-
     about, claim = LEDGER, "it is a whole ledger"
 
 
 class ReceiptFaultError(FaultError):
-    """A receipt contradicts itself, or is none."""
-
     about, claim = RECEIPT, "it is a receipt"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim, its topic, and the verdict with its reason."""
-
     about: str  # one of `TOPICS`
     claim: str
     verdict: str  # one of `VERDICTS`

@@ -26,7 +26,7 @@ from darrm.release.delivery import recover
 from darrm.release.partitions import release_partitions
 from darrm.table.table import certify
 from darrm.verify import __main__ as verify
-from darrm.verify.label_files import read_labels
+from darrm.verify.files import read_labels
 from darrm.votes import ABSTAIN, Votes
 from darrm.votes.labels_file import labels_digest, save_labels
 from tests.votes.test_open_votes import STRANGE

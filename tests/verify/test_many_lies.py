@@ -20,8 +20,7 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.aggregator import load_release
 from darrm.verify.audit import audit, judge_file
 from darrm.verify.chain import judge_history, judge_receipt, read_ledger, read_receipt
-from darrm.verify.files import pieces_of
-from darrm.verify.label_files import read_labels
+from darrm.verify.files import pieces_of, read_labels
 from darrm.verify.ledger import judge_labels
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, UNKNOWN, LedgerFaultError, ReceiptFaultError, Verdict
 from tests.relinked import relink

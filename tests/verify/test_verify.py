@@ -41,8 +41,8 @@ from darrm.verify import costs
 from darrm.verify.__main__ import main
 from darrm.verify.audit import answer, assumptions, audit, judge_file, text_report
 from darrm.verify.chain import Entry, Ledger
+from darrm.verify.files import LabelsFile, read_labels
 from darrm.verify.formats import Answering, Charge
-from darrm.verify.label_files import LabelsFile, read_labels
 from darrm.verify.ledger import LedgerAudit, judge_labels, judge_ledger
 from darrm.verify.verdicts import (
     ASSUMED,

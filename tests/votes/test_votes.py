@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from darrm.util import progress
-from darrm.verify.label_files import read_labels, read_parquet_labels
+from darrm.verify.files import read_labels, read_parquet_labels
 from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, parquet_file, require_votes, votes_file
 from darrm.votes.labels_file import labels_digest, save_labels
 from darrm.votes.parquet_file import record_batches
