@@ -1,12 +1,11 @@
 """Public priors on the votes: laws on histograms, and the expected error or accuracy of a law under them.
 
-A `Prior` is a law on histograms (n_1, …, n_C) of K votes. It must be public: one that is fitted to private votes is
-private. The *accuracy* of a release is the probability that its answer is one of the classes with the most votes.
+A `Prior` is a law on histograms (n_1, …, n_C) of K votes. It must be public, not fitted to private votes. The
+*accuracy* of a release is the probability that its answer is one of the classes with the most votes.
 
-**Two classes.** Some priors also give the probability p_i with which each voter answers 1. The error of γ is
-``|½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))|`` with α the law of the number of ones given p [D, Definition 2.4]. If no
-α_l − α_{K−l} changes sign (all p_i ≥ 1/2, or one common p [D, Lemma B.11]), the expected error is linear:
-½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``.
+**Two classes.** Voter i answers 1 with probability p_i. The error of γ is ``|½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))|``
+with α the law of the number of ones [D, Definition 2.4]. If no α_l − α_{K−l} changes sign (all p_i ≥ 1/2, or one common
+p [D, Lemma B.11]), the expected error is linear: ½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``.
 
 * independent p_i with mean μ give a Binomial(K, μ) number of ones, so only the mean counts;
 * a common p ~ Beta(a, a), `Dirichlet`, gives a beta-binomial one and integrates to the incomplete beta function;
@@ -15,7 +14,7 @@ private. The *accuracy* of a release is the probability that its answer is one o
 Independent p_i on both sides of 1/2 have no such weights: draws of `Prior.probabilities` give the expected error.
 
 **A user's prior** inherits from `Prior` (docs/how-to/own-prior.md, ``tests/contracts/test_priors.py``). A table keeps
-its name and a digest of its coefficients. Privacy does not depend on it.
+its name and digest.
 """
 
 import hashlib
@@ -49,12 +48,10 @@ _COMMON = "common"  # how the paper's readers call `Dirichlet()` of two classes
 
 
 class Prior:
-    """A public belief about the votes, with one of two pairs of methods.
+    """A public belief about the votes, with one of two pairs of methods; equal priors have equal hashes.
 
     * `log_probabilities` and `sample`: a law on histograms that is symmetric in the classes;
     * `weights` and `probabilities`: how probable a 1 is for each voter, for two classes.
-
-    Equal priors have equal hashes.
     """
 
     @property
@@ -76,10 +73,7 @@ class Prior:
         return checks.fail("the prior", self.text, "one on open answers", "say Ewens(1.0), ewens:1")
 
     def strings(self, K: int) -> Array:  # noqa: ARG002 (subclasses use it)
-        """Compute the expected number of strings with n votes and largest other count m: (K + 1, K + 1) over n and m.
-
-        `ValueError` if it is unknown.
-        """
+        """Compute the expected number of strings with n votes and largest other count m, (K + 1, K + 1); or raise."""
         return checks.fail("the prior", self.text, "one on open answers", "say Ewens(1.0), ewens:1")
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
@@ -105,8 +99,6 @@ class Prior:
 
 @dataclass(frozen=True)
 class _BuiltIn(Prior):
-    """A prior of this module: its text determines it."""
-
     kind: ClassVar[str]  # what its text begins with
     classes: ClassVar[str] = _TWO  # which classes it is about
     positive: ClassVar[bool] = False  # whether its fields are positive numbers, or else probabilities
@@ -131,10 +123,8 @@ class _BuiltIn(Prior):
 
     @classmethod
     def usage(cls) -> str:
-        """List the texts that `parse` reads, such as ``uniform, uniform:LOW,HIGH``."""
         names = ",".join(field.name.upper() for field in fields(cls))
-        texts = [cls.kind] * cls.has_defaults() + [f"{cls.kind}:{names}"] * bool(names)
-        return ", ".join(texts)
+        return ", ".join([cls.kind] * cls.has_defaults() + [f"{cls.kind}:{names}"] * bool(names))
 
     @classmethod
     def has_defaults(cls) -> bool:
@@ -144,7 +134,7 @@ class _BuiltIn(Prior):
     def is_about(cls, classes: int) -> bool:
         if is_open(classes):
             return cls.classes in {_OPEN_SET, _ANY}
-        return cls.classes in {_LISTED, _ANY} or (cls.classes == _TWO and classes == 2)
+        return cls.classes in {_LISTED, _ANY, _TWO if is_law_a_gamma(classes) else _ANY}
 
 
 @dataclass(frozen=True)
@@ -156,10 +146,6 @@ class Dirichlet(_BuiltIn):
 
     >>> np.exp(Dirichlet().log_probabilities(np.array([[2, 0, 0], [0, 1, 1]]))).round(6)  # one of six each
     array([0.166667, 0.166667])
-    >>> Dirichlet(0.5).sample(10, 3, 2, rng=np.random.default_rng(0)).sum(axis=1)
-    array([10, 10])
-    >>> Dirichlet().weights(1)
-    array([0.5])
     """
 
     concentration: float = 1.0
@@ -216,12 +202,10 @@ class Led(_BuiltIn):
 
     The law of a histogram is the mean over the leading class c of the Dirichlet-multinomial law with the parameter
     ``others`` + ``leader`` at c and ``others`` elsewhere. The winner's share is about (others + leader)/(C·others +
-    leader), so clear majorities need not be unanimous.
+    leader).
 
     >>> np.exp(Led(0.5, 1.0).log_probabilities(np.array([[2, 0], [1, 1], [0, 2]]))).round(6)
     array([0.328571, 0.342857, 0.328571])
-    >>> Led(8, 0.25).sample(20, 3, 2, rng=np.random.default_rng(0)).max(axis=1) > 10
-    array([ True,  True])
     """
 
     leader: float
@@ -231,8 +215,8 @@ class Led(_BuiltIn):
     positive: ClassVar[bool] = True
 
     def __str__(self) -> str:
-        numbers = self._decimals()
-        return f"one class leads, by {numbers['leader']} over {numbers['others']} for each"
+        leader, others = self._decimals().values()
+        return f"one class leads, by {leader} over {others} for each"
 
     @classmethod
     def fitted(cls, votes: Votes) -> "Led":
@@ -285,10 +269,6 @@ class Ewens(_BuiltIn):
 
     >>> np.exp(Ewens().log_of_partitions([(3,), (2, 1), (1, 1, 1)])).round(6)
     array([0.333333, 0.5     , 0.166667])
-    >>> from darrm.problem import OPEN
-    >>> Ewens(2).sample(6, OPEN, 2, rng=np.random.default_rng(0))
-    array([[3, 1, 1, 1],
-           [5, 1, 0, 0]])
     """
 
     theta: float = 1.0
@@ -316,11 +296,6 @@ class Ewens(_BuiltIn):
 
         It is the weight of all permutations of L with cycles of at most m, over L!, and L·c_m(L) = θ Σ_{j ≤ m}
         c_m(L − j). All are computed relative to c_L(L) = (θ ⋯ (θ + L − 1))/L!, which may overflow.
-
-        >>> Ewens().strings(2)  # two votes for one string half of the time, else one each
-        array([[0. , 0. , 0. ],
-               [0. , 1. , 0. ],
-               [0.5, 0. , 0. ]])
         """
         checks.integer_at_least(1, K=K)
         sizes, shares = np.arange(K + 1), np.zeros((K + 1, K + 1))
@@ -356,8 +331,8 @@ class Ewens(_BuiltIn):
 def reference_priors(classes: int) -> Mapping[str, _BuiltIn]:
     """Return priors of low, medium and high consensus: Dirichlet laws, or Ewens laws for open-set answers.
 
-    >>> {name: prior.text for name, prior in reference_priors(10).items()}
-    {'low': 'dirichlet:1', 'medium': 'dirichlet:0.1', 'high': 'dirichlet:0.01'}
+    >>> [prior.text for prior in reference_priors(10).values()]
+    ['dirichlet:1', 'dirichlet:0.1', 'dirichlet:0.01']
     """
     if is_open(classes):
         return {"low": Ewens(10.0), "medium": Ewens(), "high": Ewens(0.1)}
@@ -366,13 +341,7 @@ def reference_priors(classes: int) -> Mapping[str, _BuiltIn]:
 
 @dataclass(frozen=True)
 class Spread(_BuiltIn):
-    """The mean of the three `reference_priors`. A sample is from each of them in turn.
-
-    >>> np.exp(Spread().log_probabilities(np.array([[2, 0], [1, 1]]))).round(6)  # thirds of 1/3, 3/8 and 21/44
-    array([0.395202, 0.209596])
-    >>> str(parse("spread", classes=10))
-    'the mean of priors of low, medium and high consensus'
-    """
+    """The mean of the three `reference_priors`. A sample is from each of them in turn."""
 
     kind: ClassVar[str] = "spread"
     classes: ClassVar[str] = _ANY
@@ -408,10 +377,9 @@ class Spread(_BuiltIn):
 
 @dataclass(frozen=True)
 class RecordedVotes(Prior):
-    """A random question of recorded public votes.
+    """A random question of recorded public votes, with classes renamed at random.
 
-    Classes are renamed at random. For another number of voters than the recorded one, each voter copies a random voter
-    of a recorded question, independently.
+    For another number of voters than recorded, each copies a random voter of the question, independently.
 
     >>> seen = RecordedVotes("two.csv", Votes.of_counts([[3, 0, 1], [2, 2, 0]]))
     >>> seen.text, seen.digest[:8], np.exp(seen.log_probabilities(np.array([[0, 2, 2], [4, 0, 0]]))).round(6).tolist()
@@ -465,11 +433,10 @@ class RecordedVotes(Prior):
 
 @dataclass(frozen=True)
 class _OfVoters(_BuiltIn):
-    """Independent voters with the same mean probability of a 1, for two classes."""
+    """Independent voters, for two classes: the number of ones is Binomial(K, mean)."""
 
     @property
     def mean(self) -> float:
-        """The mean of p_i: the law of the number of ones is Binomial(K, mean)."""
         raise NotImplementedError
 
     def log_probabilities(self, counts: Counts) -> Array:
@@ -497,16 +464,10 @@ class _OfVoters(_BuiltIn):
 class Independent(_OfVoters):
     """Independent p_i ~ U[low, high]; the default is the paper's T_U, U[0, 1].
 
-    With 1/2 ≤ low the expected error is linear. Its weights depend on the mean μ = (low + high)/2 alone, so intervals
-    with one mean give one result. `surrogate_of` U[0, 1] is U[0.5, 1], which [D, Eq. 202] integrates over instead.
+    With 1/2 ≤ low the expected error is linear, and its weights depend on the mean (low + high)/2 alone.
 
     >>> Independent(0.5, 1.0).weights(3)
     array([0.28125, 0.40625])
-    >>> Independent(0.5, 1.0).probabilities(3, 2, rng=np.random.default_rng(0)).round(3)
-    array([[0.818, 0.635, 0.52 ],
-           [0.508, 0.907, 0.956]])
-    >>> print(Independent(2 / 3, 1))
-    independent p_i, uniform on [0.6666666666666666, 1]
     """
 
     low: float = 0.0
@@ -539,9 +500,6 @@ class TwoSided(_OfVoters):
     """Independent p_i ~ U([1 − high, 1 − low] ∪ [low, high]): every voter is decided, either way [D, D.1.3].
 
     The paper's T_P is (0.7, 1.0). By symmetry every E[α_l − α_{K−l}] is 0.
-
-    >>> TwoSided(0.7, 1.0).probabilities(3, 1, rng=np.random.default_rng(0)).round(3)
-    array([[0.109, 0.781, 0.712]])
     """
 
     low: float
@@ -566,11 +524,7 @@ class TwoSided(_OfVoters):
 
 @dataclass(frozen=True)
 class Point(_OfVoters):
-    """All p_i equal to one known p ≠ 1/2.
-
-    >>> Point(0.8).weights(1), Point(0.2).weights(1)
-    (array([0.6]), array([0.6]))
-    """
+    """All p_i equal to one known p ≠ 1/2."""
 
     p: float
     kind: ClassVar[str] = "point"
@@ -594,13 +548,7 @@ class Point(_OfVoters):
 
 @dataclass(frozen=True)
 class StoredPrior(Prior):
-    """The name and the digest of a prior that a file could not keep: it cannot be computed with.
-
-    >>> StoredPrior("beta", "9f0a").weights(3)
-    Traceback (most recent call last):
-    ...
-    ValueError: the prior must be given itself, got 'beta': the table keeps its name and a digest only
-    """
+    """The name and the digest of a prior that a file could not keep: its methods raise `ValueError`."""
 
     name: str  # the `text` that the prior had
     digest: str  # its `digest_of`
@@ -632,11 +580,11 @@ def parse(text: str, classes: int = 2) -> Prior:
     """Read a prior for a number of classes, as ``--prior`` does.
 
     The texts are the `text` of a prior of this module; ``common`` for ``dirichlet`` of two classes; ``votes:FILE`` for
-    recorded public votes, and ``like:FILE`` for the `Led` that is fitted to them. `ValueError` for other texts, numbers
-    out of range and files without such votes; `OSError` if a file cannot be read.
+    recorded public votes, and ``like:FILE`` for the `Led` fitted to them. `ValueError` for other texts, numbers and
+    files; `OSError` if a file cannot be read.
 
-    >>> parse("uniform:0.7,1"), parse("common") == Dirichlet(), parse("dirichlet:0.5", classes=10)
-    (Independent(low=0.7, high=1.0), True, Dirichlet(concentration=0.5))
+    >>> parse("uniform:0.7,1"), parse("dirichlet:0.5", classes=10)
+    (Independent(low=0.7, high=1.0), Dirichlet(concentration=0.5))
     """
     checks.instance(str, text=text, advice="a prior itself needs no parsing")
     kind, colon, arguments = text.partition(":")
@@ -669,11 +617,7 @@ def parse(text: str, classes: int = 2) -> Prior:
 
 
 def checked(prior: Prior | str, classes: int = 2) -> Prior:
-    """Return a prior, or that of a text; `ValueError` if it is not about this number of classes.
-
-    >>> checked("uniform"), checked("dirichlet:0.5", classes=10)
-    (Independent(low=0.0, high=1.0), Dirichlet(concentration=0.5))
-    """
+    """Return a prior, or that of a text; `ValueError` if it is not about this number of classes."""
     if isinstance(prior, str):
         return parse(prior, classes)
     if not isinstance(prior, Prior):
@@ -689,9 +633,7 @@ def checked(prior: Prior | str, classes: int = 2) -> Prior:
 
 
 def surrogate_of(prior: Prior) -> Prior | None:
-    """Return the prior whose linear expected error the paper optimizes instead: p_i moved to max(p_i, 1 − p_i).
-
-    A prior with linear expected error is its own surrogate. None if there is no surrogate.
+    """Return the prior of max(p_i, 1 − p_i), whose linear expected error the paper optimizes; None if there is none.
 
     >>> surrogate_of(Independent(0, 1)), surrogate_of(TwoSided(0.7, 1))  # [D, Eq. 202 and 204]
     (Independent(low=0.5, high=1.0), Independent(low=0.7, high=1.0))
@@ -706,11 +648,7 @@ def surrogate_of(prior: Prior) -> Prior | None:
 
 
 def two_sided_of(prior: Prior) -> Prior | None:
-    """Return the prior on both sides of 1/2 that has this surrogate; None if there is none.
-
-    >>> two_sided_of(Independent(0.5, 1)), two_sided_of(Independent(0.7, 1)), two_sided_of(Point(0.8))
-    (Independent(low=0.0, high=1.0), TwoSided(low=0.7, high=1.0), None)
-    """
+    """Return the prior on both sides of 1/2 that has this surrogate; None if there is none."""
     if not (isinstance(prior, Independent) and prior.has_closed_form):
         return None
     return Independent() if (prior.low, prior.high) == (0.5, 1.0) else TwoSided(prior.low, prior.high)
@@ -722,16 +660,12 @@ def default_of(classes: int) -> Prior:
 
 
 def is_built_in(prior: object) -> bool:
-    """Whether its text determines a prior. It does not for subclasses, which may have other weights."""
+    """Whether its text determines a prior; not so for subclasses, which may have other weights."""
     return type(prior) in {*_KINDS.values(), RecordedVotes}
 
 
 def in_words(prior: Prior) -> str:
-    """Describe a prior for a report, with the flag for it if there is one.
-
-    >>> in_words(Point(0.8))
-    'every p_i = 0.8 (--prior point:0.8)'
-    """
+    """Describe a prior for a report, with its flag: every p_i = 0.8 (--prior point:0.8)."""
     return f"{prior} (--prior {prior.text})" if is_built_in(prior) else f"the prior {prior.text!r}"
 
 
@@ -743,11 +677,7 @@ def to_json(prior: Prior, K: int, classes: int = 2) -> dict[str, str]:
 
 
 def from_json(data: Json) -> Prior:
-    """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if malformed.
-
-    >>> from_json({"kind": "uniform", "low": "0.6666667", "high": "1"}) == parse("uniform:0.6666667,1")
-    True
-    """
+    """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if malformed."""
     values = dict(data)
     for name, value in values.items():
         if not isinstance(value, str):
@@ -758,8 +688,8 @@ def from_json(data: Json) -> Prior:
         if not values.keys() <= {"name", "sha256"}:
             checks.fail("the prior's fields", sorted(values), "name and sha256")
         return StoredPrior(values["name"], values["sha256"])
-    if values.keys() != {field.name for field in fields(_KINDS[kind])}:
-        names = [field.name for field in fields(_KINDS[kind])]
+    names = [field.name for field in fields(_KINDS[kind])]
+    if values.keys() != set(names):
         checks.fail("the prior's fields", sorted(values), f"those of {kind}: {names}")
     return _KINDS[kind](**{name: float(exact_number(name, number)) for name, number in values.items()})
 
@@ -795,11 +725,7 @@ def strings_of(prior: Prior, K: int) -> Array:
 
 
 def law_of_ones(prior: Prior, K: int) -> Array | None:
-    """Compute Pr[l ones] for l = 0 … K, shape (K + 1,); None if it is unknown.
-
-    >>> law_of_ones(Dirichlet(), 3).round(12)
-    array([0.25, 0.25, 0.25, 0.25])
-    """
+    """Compute Pr[l ones] for l = 0 … K, shape (K + 1,); None if it is unknown."""
     members = {"log_probabilities", "sample", "weights", "probabilities"}
     defining = next(kind for kind in type(prior).__mro__ if members & vars(kind).keys())
     if not {"log_probabilities", "mean"} & vars(defining).keys():  # a subclass with other weights
@@ -812,11 +738,7 @@ def law_of_ones(prior: Prior, K: int) -> Array | None:
 
 
 def log_arrangements(counts: Counts) -> Array:
-    """Compute the log of the number of histograms that equal each up to the names of classes, (n, C) → (n,).
-
-    >>> np.exp(log_arrangements(np.array([[2, 1, 1], [0, 1, 2]]))).round(9).tolist()
-    [3.0, 6.0]
-    """
+    """Compute the log of the number of histograms that equal each up to the names of classes, (n, C) → (n,)."""
     ordered = np.sort(counts, axis=1)
     run, log_ways = np.ones(len(ordered)), np.zeros(len(ordered))
     for place in range(1, ordered.shape[1]):
