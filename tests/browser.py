@@ -52,31 +52,26 @@ class Browser:
         return answer
 
     def open(self, url: str) -> None:
-        """Open an address, and wait until it is loaded."""
         self.say("Page.navigate", url=url)
         while self.run("document.readyState") != "complete" or self.run("location.href") == "about:blank":
             pass
 
     def run(self, script: str) -> Any:
-        """Evaluate a script, return its value."""
         result = self.say("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
     def press(self, key: str) -> None:
-        """Press a key."""
         for kind in ("keyDown", "keyUp"):
             self.say("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode={"Tab": 9}[key])
 
     def screen(self, width: int, height: int, *, dark: bool) -> None:
-        """Be as wide and as dark as somebody's screen."""
         phone = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.say("Emulation.setDeviceMetricsOverride", **phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.say("Emulation.setEmulatedMedia", features=[scheme])
 
     def picture(self, path: Path) -> None:
-        """Write what is seen."""
         path.write_bytes(base64.b64decode(self.say("Page.captureScreenshot")["data"]))
 
 

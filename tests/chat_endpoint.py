@@ -19,7 +19,6 @@ def label_of(prompt: str) -> str:
 
 class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        """Answer a request, or refuse it."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         allowed = self.path == "/v1/chat/completions" and self.headers["Authorization"] == f"Bearer {KEY}"
         reply: object = {"error": {"message": "no"}}
@@ -38,7 +37,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def chat_endpoint() -> Iterator[dict[str, str]]:
-    """Serve on this machine, and yield the environment in which a client finds the endpoint."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()

@@ -35,13 +35,11 @@ def one_error(line: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def releasing(folder: Path, votes: str, *more: str, output: str = "labels.npy") -> int:
-    """Release votes of a folder with its table, paid by its ledger; return the exit status."""
     files = ["--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
     return run(lambda: release.main([str(folder / votes), *files, "--output", str(folder / output), *more]))
 
 
 def typed(command: click.Command, words: Sequence[object]) -> dict[str, Any]:
-    """Return what a command reads from these words, by the names of its options."""
     with command.make_context("command", list(map(str, words))) as ctx:
         return ctx.params
 

@@ -102,7 +102,6 @@ def expressions(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def mutants(path: Path) -> list[Mutant]:
-    """List every change of one file."""
     text = path.read_bytes()
     starts = [0]
     for line in text.splitlines(keepends=True):
@@ -119,7 +118,6 @@ def mutants(path: Path) -> list[Mutant]:
 
 
 def nearest_tests(path: Path) -> list[str]:
-    """Name the tests of a module, the nearest first: those of its name, then those of its package."""
     package = Path("tests", path.parts[1]) if len(path.parts) > 2 else Path("tests", f"test_{path.name}")
     own = package / f"test_{path.name}"
     return [str(place) for place in dict.fromkeys((own, package)) if (ROOT / place).exists()]
@@ -141,7 +139,6 @@ def killer(folder: Path, mutant: Mutant, *, package_only: bool) -> str | None:
 
 
 def main() -> int:
-    """Try a sample of the changes of packages or modules, and report survivors."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("paths", nargs="+", type=Path, help="packages or modules, such as darrm/loss")
     parser.add_argument("--sample", type=int, default=20, help="changes for each path (default 20)")

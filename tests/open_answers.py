@@ -17,7 +17,6 @@ NO_ANSWER = ""
 
 
 def problem_of(K: int, epsilon: str, delta: str, overlap: int = 1) -> Problem:
-    """Ask plain voters an open question."""
     return Problem(Voters(K, PrivacyParams("inf"), overlap=overlap), PrivacyParams(epsilon, delta), OPEN)
 
 
@@ -37,7 +36,6 @@ def ewens(counts: tuple[int, ...], theta: Fraction) -> Fraction:
 
 
 def data_sets(K: int, strings: str) -> Iterator[tuple[int, ...]]:
-    """List the votes for each of some strings."""
     yield from (n for n in itertools.product(range(K + 1), repeat=len(strings)) if sum(n) == K)
 
 
@@ -53,7 +51,6 @@ def neighbors_of(counts: tuple[int, ...], reached: int) -> set[tuple[int, ...]]:
 
 
 def law_of(law: PluralityLaw, counts: tuple[int, ...]) -> list[Fraction]:
-    """Return the probability of every string, and of no answer, by the law's own whole numbers."""
     partitions = law.partitions
     place = partitions.places[*sorted(filter(None, counts), reverse=True), 0]
 

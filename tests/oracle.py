@@ -98,7 +98,6 @@ def exact_rows(problem: Problem) -> list[list[Fraction]]:
 
 
 def law(probabilities: Iterable[Fraction]) -> list[Fraction]:
-    """The distribution of the number of ones among independent voters."""
     found = [Fraction(1)]
     for p in probabilities:
         found = [
@@ -167,7 +166,6 @@ def privacy_cost(problem: Problem, gamma: NoiseFunction, p: Array, p_prime: Arra
 
 
 def corner_pairs(voters: Voters) -> Array:
-    """List the corners (p, p') of one voter."""
     each = voters.each
     return pairs_of(each.epsilon if each.is_private else np.inf, each.delta)
 
@@ -183,5 +181,4 @@ def all_coefficients(problem: Problem) -> Array:
 
 
 def worst_cost(problem: Problem, gamma: NoiseFunction) -> float:
-    """Compute the largest privacy cost over every multiset of corners."""
     return float(np.max(all_coefficients(problem) @ gamma.half))

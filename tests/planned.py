@@ -72,12 +72,10 @@ def _known(
 def known(
     workload: Workload, mechanism: Any, *, measure: Any, to_beat: float = math.inf, is_fine: bool = True, **_: object
 ) -> CalibratedMechanism:
-    """What `calibrate` says, from memory."""
     return _known(workload, mechanism, measure, to_beat, is_fine=is_fine)
 
 
 def completed(workload: Workload, prior: Any = None, mechanisms: Sequence[type[Mechanism]] | None = None) -> Plan:
-    """A plan in which all mechanisms are calibrated to the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("darrm.plan.planner.calibrate", known)
         return plan(workload, prior=prior or default(workload), mechanisms=mechanisms, complete=True)
@@ -101,7 +99,6 @@ def rivals(workload: Workload) -> Plan:
 
 
 def made_of(workload: Workload, mechanism: type[Mechanism] | str, prior: Any = None) -> Plan:
-    """A plan with one mechanism."""
     belief = prior or default(workload)
     return Plan(workload, Measure(workload, belief), (calibrated(workload, mechanism, belief),))
 

@@ -46,7 +46,6 @@ class Plant:
 
 
 def plant(name: str, right: str, wrong: str, *tests: str) -> Plant:
-    """Name a bug of one piece."""
     return Plant(name, (Edit(right, wrong),), tests)
 
 
@@ -275,7 +274,6 @@ PLANTS = (
 
 @contextmanager
 def planted(folder: Path, bug: Plant) -> Iterator[None]:
-    """Plant a bug in a copy of the checkout, and take it out again."""
     clean: dict[Path, str] = {}
     for edit in bug.edits:
         (path,) = edit.places(folder)
@@ -313,7 +311,6 @@ def failure(folder: Path, *tests: str) -> str | None:
 
 
 def main() -> int:
-    """Plant the bugs whose names contain the words given, by default all."""
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__.split("\n\n")[0])
     parser.add_argument("words", nargs="*", help="only bugs whose name contains one of these")
     parser.add_argument("--rooms-only", action="store_true", help="only the tests of the bug's rooms")

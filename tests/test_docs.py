@@ -43,7 +43,6 @@ def test_what_is_to_be_cited_is_this_version() -> None:
 
 @pytest.fixture
 def typesetting(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """What the site sets formulas with."""
     pytest.importorskip("sphinx")
     pytest.importorskip("latex2mathml")
     monkeypatch.syspath_prepend(str(ROOT / "docs"))

@@ -44,7 +44,6 @@ def script_of(page: str) -> str:
 
 
 def run_script(script: Path, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in a folder, in an interpreter of its own, with warnings as errors."""
     environment = {
         **{name: value for name, value in os.environ.items() if name != "DISPLAY"},  # with one, show() warns
         "PYTHONPATH": str(ROOT),

@@ -48,7 +48,6 @@ LIBRARIES = {  # the packages that may import a library
 
 
 def sources() -> dict[str, str]:
-    """Every module of the project by its name, with its text."""
     texts = {}
     for package in ("darrm", "lp_models", "experiments"):
         for path in (ROOT / package).rglob("*.py"):
@@ -84,7 +83,6 @@ def package_of(module: str) -> str:
 
 
 def faults(texts: dict[str, str]) -> list[str]:
-    """Say which imports break the rules."""
     modules, wrong, graph = set(texts), [], {}
     for module, text in texts.items():
         if not (package := package_of(module)):

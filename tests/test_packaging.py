@@ -50,7 +50,6 @@ def test_every_extra_that_dev_needs_is_there_and_every_lowest_version_is_one() -
 
 
 def completed(words: list[str], shell: str = "bash") -> list[str]:
-    """What a shell is offered for the last of these words."""
     asked = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1), "_DARRM_COMPLETE": f"{shell}_complete"}
     done = subprocess.run(
         [sys.executable, "-m", "darrm"], env={**os.environ, **asked}, capture_output=True, text=True, check=False

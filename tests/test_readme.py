@@ -41,12 +41,9 @@ DONE = "BLOCK DONE\n"
 
 @dataclass(frozen=True)
 class Session:
-    """A program that takes blocks on its standard input, one after the other."""
-
     process: subprocess.Popen[str]
 
     def run(self, line: str) -> str:
-        """Hand over one line, and return what is printed until the block is done."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(line + "\n")
@@ -60,7 +57,6 @@ class Session:
 
 
 def session(command: list[str], folder: Path) -> Session:
-    """Start a program in a folder, in an environment that knows nothing of this checkout."""
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     process = subprocess.Popen(

@@ -24,8 +24,6 @@ NOT_THE_SITE = shutil.ignore_patterns(".*", "build", "results", "shared", "galle
 
 
 class Page(HTMLParser):
-    """What a page of the site links to, loads, and can be linked at."""
-
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.links: set[str] = set()
@@ -35,7 +33,6 @@ class Page(HTMLParser):
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take the attributes that name something."""
         found = {name: value or "" for name, value in attrs}
         self.anchors |= {found[name] for name in ("id", "name") if name in found}
         if tag == "a" and "href" in found:
@@ -85,7 +82,6 @@ def test_the_site(site: Path) -> None:
 
 
 def broken_links(pages: dict[Path, Page]) -> list[str]:
-    """Return the links and files within the site that lead nowhere."""
     broken = []
     for path, page in pages.items():
         for link in page.links | page.loaded:
@@ -100,7 +96,6 @@ def broken_links(pages: dict[Path, Page]) -> list[str]:
 
 
 def loaded_from_elsewhere(pages: dict[Path, Page], site: Path) -> list[str]:
-    """Return what a page or a style sheet would fetch from another machine."""
     elsewhere = [url for page in pages.values() for url in page.loaded if re.match("(?!data:)[a-z]*:|//", url)]
     for path in site.rglob("*.css"):
         text = path.read_text(encoding="utf-8")
@@ -137,14 +132,12 @@ def documented(site: Path, name: str) -> bool:
 
 
 def dump(browser: str, url: str) -> str:
-    """Return a page as Chromium shows it after its scripts ran."""
     command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
     asked = [*command, "--virtual-time-budget=20000", "--dump-dom", url]
     return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
 def too_wide(browser: str, pages: dict[Path, Page], site: Path) -> list[Any]:
-    """Return the pages that a phone would have to scroll sideways, with their width."""
     script = """
         const frame = document.createElement("iframe"), wide = []
         frame.style = "width: PHONEpx; height: 800px; border: 0"

@@ -55,8 +55,6 @@ MISREAD = {"labels of five voters": MATRIX, "counts that nobody named": [[7, 3, 
 
 @dataclass(frozen=True)
 class Case:
-    """An aggregator, votes that it takes, and what else it must refuse."""
-
     aggregator: Aggregator
     votes: Votes
     refused: dict[str, Any]

@@ -25,8 +25,6 @@ from tests.planned import share
 
 @dataclass(frozen=True)
 class Door:
-    """A command, arguments that make it print a report, and its schema."""
-
     name: str
     arguments: str
     schema: str

@@ -68,7 +68,6 @@ def aggregator() -> Release:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, aggregator: Release) -> Path:
-    """Make the files of a first week: some good, most bad."""
     folder = tmp_path_factory.mktemp("week")
     aggregator.table.save(folder / "table.json")
     seven = Problem.from_allowance(Voters(7, EACH), 7)
@@ -410,19 +409,16 @@ class Model:
 
 
 def answer(**named: Any) -> Any:
-    """Release with one of the arguments replaced."""
     given = {"aggregator": PAID.aggregator, "votes": Votes.of_labels(LABELS), "ledger": PAID.ledger, **named}
     return release_debited(given.pop("aggregator"), given.pop("votes"), **given)
 
 
 def of_torch(name: str) -> Any:
-    """Return a function of the ensembles, or skip where PyTorch is missing."""
     pytest.importorskip("torch")
     return getattr(import_module("darrm.training"), name)
 
 
 def teach(**named: Any) -> Any:
-    """Train two teachers on six records, with one of the arguments replaced."""
     given = {
         "x": np.zeros((6, 2)),
         "y": np.array([0, 1] * 3),
@@ -673,7 +669,6 @@ def test_a_mistake_in_python_is_one_sentence_and_costs_nothing(name: str, week: 
 
 
 def ones(labels: Any, classes: Any = None) -> list[int]:
-    """Return how many voters say 1 to each query."""
     return Votes.of_labels(labels, classes).ones.tolist()
 
 

@@ -104,7 +104,6 @@ def public_objects(folder: Path) -> list[Any]:
 
 
 def parts(one: Any, seen: set[int]) -> list[Any]:
-    """List the frozen objects of this package that an object leads to."""
     if id(one) in seen:
         return []
     seen.add(id(one))

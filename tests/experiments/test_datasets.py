@@ -23,8 +23,6 @@ GOOD = gzip.compress(CONTENT, mtime=0)
 
 
 class Mirror(http.server.BaseHTTPRequestHandler):
-    """Answers as the path says; counts what was asked."""
-
     asked: list[str]
     failures_left: int
 

@@ -143,7 +143,6 @@ def visited(folder: Path, steps: list[str], width: int = DESK) -> dict[str, Any]
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the page shows for every setting, on a phone, by the setting's hash."""
     hashes = [fragment(setting) for _, setting in (*SETTINGS, *WRONG)]
     shown = visited(tmp_path_factory.mktemp("explorer"), hashes, PHONE)["shown"]
     return dict(zip(hashes, shown, strict=True))

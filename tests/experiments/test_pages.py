@@ -85,13 +85,11 @@ def test_bad_arguments_give_one_line(
 
 
 def stored(name: str) -> dict[str, Any]:
-    """Read the committed JSON files of a page."""
     folder = DOCS / (name.partition("_")[0] if name.startswith("aggregators_") else name)
     return {f"{folder.name}/{path.name}": read_json(path) for path in folder.glob("*.json")}
 
 
 def written(name: str, folder: Path, data: dict[str, Any]) -> str:
-    """Let the program write a page from its JSON files."""
     for path, content in data.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(json.dumps(content), encoding="utf-8")
@@ -113,7 +111,6 @@ def changed(data: Any, change: Callable[[Any], Any], names: set[str] | None = No
 
 
 def fields(data: Any) -> set[str]:
-    """List all names in plain data."""
     parts = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
     return set(data if isinstance(data, dict) else ()).union(*map(fields, parts))
 

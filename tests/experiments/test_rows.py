@@ -24,7 +24,6 @@ NUMBERED = {
 
 
 def sections(text: str) -> dict[str, list[str]]:
-    """Return the rows, of tables and lists, under the headings of the papers."""
     found = {}
     for part in re.split(r"^## \[", text, flags=re.MULTILINE)[1:]:
         rows = re.findall(r"^\| (?!row |---).*\|$|^- .*(?:\n  .*)*", part, re.MULTILINE)
@@ -33,7 +32,6 @@ def sections(text: str) -> dict[str, list[str]]:
 
 
 def spread(first: str, last: str) -> list[str]:
-    """Return the labels from one to another, as B.1 to B.3."""
     start, _, low = first.rpartition(".")
     return [f"{start}.{n}".lstrip(".") for n in range(int(low), int(last.rpartition(".")[2]) + 1)]
 

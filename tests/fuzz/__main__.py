@@ -16,7 +16,6 @@ from tests.fuzz.targets import TARGETS, prepare
 
 
 def main() -> int:
-    """Search for failures, or run one case again."""
     names = {target.name: target for target in TARGETS}
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long, all targets together (default 60)")

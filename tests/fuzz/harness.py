@@ -89,7 +89,6 @@ def check(target: Target, seed: int, most_kib: int) -> tuple[str, str] | None:
 
 
 def _resident_kib() -> int:
-    """The most that was resident so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

@@ -30,7 +30,6 @@ NAMES = ["q", "q", "'; DROP TABLE questions;--", '" OR 1=1', "a/../b", "%00", "\
 
 @cache
 def server() -> tuple[tuple[str, int], dict[str, str], Any]:
-    """Start one for this process."""
     folder, requests.LONGEST_POLL, app_module.BODY_SECONDS = Path(tempfile.mkdtemp()), PATIENCE, PATIENCE
     tokens, what = tokens_of(folder / "clients.json"), deployment(folder)
     listener = listen("127.0.0.1", 0)

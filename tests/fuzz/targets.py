@@ -99,7 +99,6 @@ def command_line(rng: Random) -> tuple[str, Case]:
 
 
 def search(rng: Random) -> tuple[str, Case]:
-    """The same for the two commands that try many tables, and so take seconds."""
     return _command("plan", rng)
 
 
@@ -134,7 +133,6 @@ def table(rng: Random) -> tuple[str, Case]:
 
 
 def vote_file(rng: Random) -> tuple[str, Case]:
-    """A file of votes, .npy or .csv, with some bytes replaced, read in one of the ways."""
     name = rng.choice(["votes.npy", "votes.csv", "counts.npy"])
     return _read_votes(rng, Path(name).suffix, _mutated(Path(name).read_bytes(), rng))
 
@@ -172,7 +170,6 @@ def parquet_file(rng: Random) -> tuple[str, Case]:
 
 
 def ledger(rng: Random) -> tuple[str, Case]:
-    """A ledger with some bytes, or some value in it, replaced."""
     shutil.copy("ledger.sqlite", "out.sqlite")
     if rng.random() < 0.5:
         Path("out.sqlite").write_bytes(_mutated(Path("ledger.sqlite").read_bytes(), rng))
@@ -199,7 +196,6 @@ def checkpoint(rng: Random) -> tuple[str, Case]:
 
 
 def server_request(rng: Random) -> tuple[str, Case]:
-    """A request to a server that runs in this process."""
     from tests.fuzz.server import request
 
     return request(rng, JSON_VALUES, _mutated)
@@ -220,8 +216,6 @@ TARGETS = (
 
 @dataclass(frozen=True)
 class Taken:
-    """An option or argument that a command takes."""
-
     name: str
     spellings: tuple[str, ...]
     takes_value: bool
@@ -231,7 +225,6 @@ class Taken:
 
 @cache
 def options_of(door: str) -> list[Taken]:
-    """List what a command takes, with its sub-commands."""
     return _of_click(getattr(import_module(f"darrm.{door}.__main__"), door))
 
 
@@ -267,7 +260,6 @@ def _value(option: Taken, rng: Random) -> str:
 
 
 def _call(words: list[str]) -> None:
-    """Start a command; what it prints must be a report, or one line that says what is wrong."""
     for left in Path().glob("out*"):
         if left.suffix != ".sqlite" or words[0] == "release":
             left.unlink()
@@ -285,7 +277,6 @@ def _call(words: list[str]) -> None:
 
 
 def _write_parquet(folder: Path, labels: np.ndarray) -> None:
-    """Write votes that are numbers, and votes that are words, beside a key."""
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     columns = {f"v{k}": labels[:, k] for k in range(labels.shape[1])}
     words = {name: arrow.array([("no", "yes")[vote] for vote in column]) for name, column in columns.items()}
@@ -324,7 +315,6 @@ def _same_teachers(path: Path) -> None:
 
 
 def _load(name: str, raw: bytes, load: Callable[[Path], object]) -> None:
-    """Write a file and load it."""
     Path(name).write_bytes(raw)
     _refused_in_a_line(lambda: load(Path(name)))
 

@@ -22,7 +22,6 @@ GONE = "(nothing)"
 
 
 def read(kind: str) -> dict[str, Any]:
-    """Read the cases of a file."""
     cases: dict[str, Any] = json.loads((FOLDER / f"{kind}.json").read_text(encoding="utf-8"))
     return cases
 
@@ -37,7 +36,6 @@ def write(kind: str) -> None:
 
 
 def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """List the plain values inside a value, each with its key."""
     if isinstance(value, dict | list) and value:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for name, inner in items:
@@ -56,12 +54,10 @@ def is_same(key: str, was: Any, now: Any, tolerance: float = TOLERANCE) -> bool:
 
 
 def tolerance_of(kind: str) -> float:
-    """Return the relative tolerance of numbers of a kind."""
     return SEARCHED if kind == "plans" else TOLERANCE
 
 
 def differences(before: dict[str, Any], after: dict[str, Any], tolerance: float = TOLERANCE) -> Iterator[str]:
-    """Name each difference: case, key, was, is."""
     for case in [*before, *(name for name in after if name not in before)]:
         was, now = (dict(leaves(cases[case])) if case in cases else {} for cases in (before, after))
         for key in [*was, *(key for key in now if key not in was)]:
@@ -71,7 +67,6 @@ def differences(before: dict[str, Any], after: dict[str, Any], tolerance: float 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Recompute the goldens, and write or compare them."""
     parser = argparse.ArgumentParser(prog="python -m tests.goldens", description=str(__doc__))
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(KINDS)} (default: all)")
     parser.add_argument("--write", action="store_true", help="write new goldens")

@@ -76,18 +76,15 @@ SHAPED = AsymmetricNoise(4.0, 8.0, 3.0, 2.25)
 
 
 def params(text: str) -> PrivacyParams:
-    """Read ε,δ."""
     return PrivacyParams(*text.split(","))
 
 
 def digest(values: Any) -> str:
-    """Hash numbers, rounded to nine decimals."""
     rounded = np.round(np.asarray(values, dtype=np.float64), 9) + 0.0  # no negative zeros
     return hashlib.sha256(rounded.tobytes()).hexdigest()[:16]
 
 
 def lines(name: str) -> list[str]:
-    """Read the lines of a list of cases, without its headings."""
     text = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
     return [line for line in text.splitlines() if not line.startswith("#")]
 
@@ -112,7 +109,6 @@ def read_workload(line: str) -> tuple[Workload, dict[str, Any]]:
 
 
 def plans() -> Cases:
-    """The plan of each workload: its mechanism, and the scores of all mechanisms."""
     for line in lines("workloads"):
         workload, options = read_workload(line)
         made = plan(workload, **options)
@@ -123,7 +119,6 @@ def plans() -> Cases:
 
 
 def score(row: CalibratedMechanism) -> Value:
-    """The cost and the quality of one mechanism."""
     accuracy = None if row.estimate is None else row.accuracy
     error = {} if row.expected_error is None else {"error": row.expected_error}
     return {"epsilon": row.spent.epsilon, "accuracy": accuracy, **error}
@@ -143,7 +138,6 @@ def tables() -> Cases:
 
 
 def certified_tables() -> Iterator[tuple[str, Table]]:
-    """Tables of given laws."""
     for K, m in ((5, 1), (5, 3), (11, 2), (12, 4), (21, 5)):
         problem = Problem.from_allowance(Voters(K, params("0.1,1e-5")), m)
         for make in (baselines.subsampling, baselines.double_subsampling, baselines.best_randomized_response):
@@ -156,7 +150,6 @@ def certified_tables() -> Iterator[tuple[str, Table]]:
 
 
 def describe_table(table: Table) -> Value:
-    """γ or the law by a digest and some values, the certificate, and the optimality."""
     law, certificate, optimality = table.law, table.certificate, table.optimality
     numbers = law.half if isinstance(law, NoiseFunction) else np.ravel(vars(law)["weights"]) / 2**53
     value: Value = {
@@ -196,7 +189,6 @@ def costs() -> Cases:
 
 
 def all_charges() -> Iterator[tuple[str, PrivacyCost]]:
-    """Charges of one query of every mechanism."""
     for epsilon in ("0.05", "0.5"):
         yield f"pure {epsilon}", PrivacyCost("pure", guarantee=PrivacyParams(epsilon), reached=1)
         yield f"pair ({epsilon}, 1e-6)", PrivacyCost("pair", guarantee=PrivacyParams(epsilon, "1e-6"))
@@ -234,12 +226,10 @@ def all_charges() -> Iterator[tuple[str, PrivacyCost]]:
 
 
 def rising(K: int) -> NoiseFunction:
-    """A γ that rises linearly."""
     return NoiseFunction(K, np.linspace(0.1, 1.0, K - K // 2))
 
 
 def noisy_mechanisms(reached: int) -> dict[str, Any]:
-    """One of each noisy maximum, with little noise."""
     return {
         "GNMax": GNMax(6.0, reached=reached),
         "LNMax": LNMax(0.25, reached=reached),
@@ -250,7 +240,6 @@ def noisy_mechanisms(reached: int) -> dict[str, Any]:
 
 
 def describe_charge(charge: PrivacyCost) -> Value:
-    """The guarantee of one query, and some points of its curve and its profile."""
     value: Value = {"guarantee": None, "total": account([charge], 1e-3), "vanishing": charge.vanishing}
     if charge.guarantee is not None:
         value["guarantee"] = [charge.guarantee.epsilon_text, charge.guarantee.delta_text]
@@ -271,7 +260,6 @@ def account(charges: Sequence[PrivacyCost], delta: float) -> Value:
 
 
 def data_dependent_costs() -> Cases:
-    """What PATE's runs cost from their votes."""
     rng = np.random.default_rng(7)
     votes = Votes.of_counts(rng.multinomial(250, [0.8, 0.1, 0.1], size=30))
     scores = rng.dirichlet([0.3, 0.3, 0.3], size=30)
@@ -294,7 +282,6 @@ def data_dependent_costs() -> Cases:
 
 
 def labels() -> Cases:
-    """Labels of the same votes under a fixed ``rng``, for every mechanism and form of votes."""
     with tempfile.TemporaryDirectory() as folder:
         for classes in (2, 3):
             answers = np.random.default_rng(1).integers(0, classes, (40, 12))
@@ -320,7 +307,6 @@ def labels() -> Cases:
 
 
 def releasing(K: int, classes: Any) -> dict[str, Any]:
-    """Every mechanism that releases the labels of K voters."""
     voters = Voters(K, NON_PRIVATE, 1)
     problem = Problem(voters, params("0.8,1e-3"), classes)
     if classes == OPEN:
@@ -368,7 +354,6 @@ def votes_in_all_forms(answers: Any, classes: int, folder: Path) -> dict[str, Vo
 
 
 def write_csv(path: Path, matrix: Any) -> None:
-    """Write rows with commas."""
     path.write_text("".join(",".join(map(str, row)) + "\n" for row in matrix.tolist()), encoding="utf-8")
 
 
@@ -398,7 +383,6 @@ def ledgers() -> Cases:
 
 
 def totals(name: str, charges: Sequence[PrivacyCost]) -> Cases:
-    """Debit the charges from ledgers of each composition mode."""
     modes, budgets = ("one", "planned", "renyi", "adaptive"), ("2,1e-4", "6,1e-3")
     for mode, budget in itertools.product(modes, budgets):
         ledger = PrivacyLedger.create(":memory:", params(budget), composition=mode)
@@ -422,7 +406,6 @@ def debit(ledger: PrivacyLedger, charge: PrivacyCost) -> Any:
 
 
 def verdicts() -> Cases:
-    """The verdicts on honest folders and on lies: exit status, counts by verdict, false claims."""
     with tempfile.TemporaryDirectory() as place:
         for folder, make in FOLDERS.items():
             honest = Path(place, folder)
@@ -443,7 +426,6 @@ def judge(folder: Path) -> Value:
 
 
 def make_table(folder: Path) -> None:
-    """A table alone."""
     workload, _ = read_workload("K=5 each=0.2,1e-5 total=0.4,1e-4")
     optimize_table(workload.problem(workload.total)).save(folder / "table.json")
 
@@ -462,28 +444,24 @@ def make_majority(folder: Path) -> None:
 
 
 def make_optimal(line: str, folder: Path) -> None:
-    """The best table of a problem, with labels."""
     workload, _ = read_workload(line)
     optimize_table(workload.problem(workload.total)).save(folder / "release.json")
     pay(folder, workload, "9,1e-3", "planned")
 
 
 def make_planned(line: str, folder: Path) -> None:
-    """The file of a plan, with its labels."""
     workload, _ = read_workload(line)
     plan(workload).save(folder / "release.json")
     pay(folder, workload, f"{workload.total.epsilon_text},{workload.total.delta_text}", "one")
 
 
 def make_mechanism(mechanism: str, mode: str, folder: Path) -> None:
-    """A mechanism of three classes, with labels."""
     workload, _ = read_workload("K=12 overlap=1 classes=3 queries=10 total=9,1e-3")
     NoisyMaximum(noisy_mechanisms(1)[mechanism], workload.voters, 3).save(folder / "release.json")
     pay(folder, workload, "9,1e-3", mode)
 
 
 def pay(folder: Path, workload: Workload, budget: str, mode: str) -> None:
-    """Release labels in two debits."""
     release, rng = load_release(folder / "release.json"), np.random.default_rng(2)
     ledger = PrivacyLedger.create(folder / "ledger.sqlite", params(budget), composition=mode)
     for name, count in (("labels.csv", workload.queries - 3), ("more.csv", 3)):
@@ -522,18 +500,15 @@ def change(name: str, key: str, new: Callable[[Any], Any], folder: Path) -> None
 
 
 def rewrite(name: str, edit: Callable[[list[str]], list[str]], folder: Path) -> None:
-    """Change the lines of a text file."""
     (folder / name).write_text("".join(edit((folder / name).read_text().splitlines(keepends=True))))
 
 
 def flip(rows: list[str]) -> list[str]:
-    """Turn the first label."""
     first = rows[0].strip()
     return [f"{first[:-1]}{1 if first.endswith('0') else 0}\n", *rows[1:]]
 
 
 def scaled(factor: float) -> Callable[[Any], Any]:
-    """Multiply a number, which may be text."""
     return lambda old: repr(float(old) * factor) if isinstance(old, str) else old * factor
 
 
@@ -597,7 +572,6 @@ VOLATILE = {
 
 
 def commands() -> Cases:
-    """The JSON of every command, run in this process; later ones use files of earlier ones."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         rng = np.random.default_rng(4)
         for name, queries in (("votes.csv", 12), ("more.csv", 7)):  # of unanimous voters the label is certain

@@ -23,8 +23,6 @@ LONGEST = 30.0  # seconds: what took longer altogether is not run again
 
 @dataclass(frozen=True)
 class Command:
-    """A command: a description, and the words after ``python``."""
-
     what: str
     typed: str
     quick: bool = True
@@ -54,7 +52,6 @@ def run_once(typed: str, folder: Path) -> Taken:
 
 
 def measure(command: Command, folder: Path) -> Row:
-    """Run a command several times, after one run that fills caches."""
     if command.quick:  # the others need what these have filled
         run_once(command.typed, folder)
     runs: list[Taken] = []
@@ -65,12 +62,10 @@ def measure(command: Command, folder: Path) -> Row:
 
 
 def page(commands: Sequence[Row]) -> str:
-    """Fill the page."""
     return pages.filled(NAME, {"commands": commands, "table": TABLE})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write."""
     parser = pages.command_line(NAME, __doc__, module="tests.load.commands", quick="only what takes seconds")
     options = parser.parse_args(arguments)
 

@@ -22,7 +22,6 @@ _ASKER = Client("load", "0" * 64, questions=10**9)
 
 
 def milliseconds(act: Callable[[int], object], clock: Callable[[], float] = time.thread_time) -> float:
-    """Return the median of several times: of this thread's processor, whatever else the machine does."""
     taken = []
     for number in range(_TIMES):
         begin = clock()
@@ -32,7 +31,6 @@ def milliseconds(act: Callable[[int], object], clock: Callable[[], float] = time
 
 
 def measure(folder: Path) -> Iterator[Row]:
-    """Measure the steps of each store's server; pairs are of one question and of many."""
     for store in STORES:
         with place(folder / f"costs{store}", store, 10**6) as here:
             payer = _Payer(load_release(here.folder / "table.json"), PrivacyLedger(here.ledger))
@@ -46,14 +44,11 @@ def measure(folder: Path) -> Iterator[Row]:
 
 @dataclass
 class _Payer:
-    """Draws and debits, one batch after the other."""
-
     release: Aggregator
     ledger: PrivacyLedger
     last: int = 0
 
     def milliseconds(self, most: int) -> dict[str, float]:
-        """Time drawing and debits of a number of questions."""
         votes, charge = Votes.of_labels([[1, 1, 0]] * most), self.release.privacy_cost(most)
         labels = self.release.release(votes)
 
@@ -69,7 +64,6 @@ class _Payer:
 
 
 def questions(path: Path, most: int) -> dict[str, float]:
-    """Time commits of questions, votes and labels."""
     file = Questions(path, VoteSchema(2**20, 2, "coin"))
 
     def commit(act: Callable[[str], object], number: int) -> None:

@@ -37,7 +37,6 @@ def measure(folder: Path, kills: int) -> Iterator[Row]:
 
 
 def _kill(here: Place, store: str, kills: int) -> tuple[list[tuple[int, Labels]], dict[str, int]]:
-    """Kill one victim after the other while four threads ask; return their answers, and the victims."""
     stop, dice, server = threading.Event(), random.Random(SEED), here.serve(PORT)  # noqa: S311 (repeated)
     victims: list[str] = []
     with ThreadPoolExecutor(ASKERS) as pool:
@@ -79,7 +78,6 @@ def _ask(token: str, number: int, stop: threading.Event) -> tuple[int, Labels]:
 
 
 def _client_that_dies(here: Place, name: str, seconds: float) -> None:
-    """Start a client that asks as fast as it can, and kill it."""
     words = f"from tests.load.processes import Load; Load({PORT}, '{here.token}', '{name}', 4).run(60)"
     with subprocess.Popen([sys.executable, "-c", words], stderr=subprocess.DEVNULL) as client:
         time.sleep(0.5 + seconds)
@@ -87,7 +85,6 @@ def _client_that_dies(here: Place, name: str, seconds: float) -> None:
 
 
 def _look(here: Place, several: Sequence[tuple[int, Labels]]) -> Row:
-    """Restart, read every id that was asked or paid for, and count the faults."""
     server = here.serve(PORT)
     paid = Counter(name for entry in PrivacyLedger(here.ledger).entries() for name in entry.questions)
     labels: dict[str, set[int]] = {}

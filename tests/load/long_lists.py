@@ -35,7 +35,6 @@ MECHANISM = (
 
 
 def plans(folder: Path, classes: Sequence[int]) -> list[Row]:
-    """Plan for lists of several lengths."""
     rows = []
     for C in classes:
         taken = measured(*PLAN.split(), "--classes", str(C), "--prior", f"dirichlet:{1 / C:g}", folder=folder)
@@ -58,7 +57,6 @@ def releases(folder: Path, questions: Sequence[int]) -> list[Row]:
 
 
 def draw(folder: Path, data: Row) -> None:
-    """Draw seconds over the length of the list, and over the votes."""
     with saved_figure(folder / "seconds.png") as figure:
         for axes, rows, over, label in zip(
             figure.subplots(1, 2),
@@ -73,12 +71,10 @@ def draw(folder: Path, data: Row) -> None:
 
 
 def page(data: Row) -> str:
-    """Fill the page of the documentation."""
     return pages.filled(NAME, data, {"voters": VOTERS, "strings": STRINGS, "plan": PLAN, "mechanism": MECHANISM})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, draw and write."""
     parser = pages.command_line(NAME, __doc__, module="tests.load.long_lists", quick="the shortest of each")
     options = parser.parse_args(arguments)
 

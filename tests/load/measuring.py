@@ -23,15 +23,12 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @dataclass(frozen=True)
 class Taken:
-    """Time and memory of a process."""
-
     seconds: float
     cpu_seconds: float  # of the process, user and system
     megabytes: float  # at its peak
 
     @classmethod
     def median(cls, runs: "Sequence[Taken]") -> "Taken":
-        """Take the median of every number."""
         return cls(*map(statistics.median, zip(*map(astuple, runs), strict=True)))
 
 

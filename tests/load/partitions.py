@@ -39,7 +39,6 @@ NAMES = {"text": ("no", "yes")}
 
 
 def measure(folder: Path, rows: int) -> Iterator[Row]:
-    """Release the same votes in each way and yield the measurements."""
     problem = Problem.from_allowance(Voters(VOTERS, PrivacyParams("0.1")), 10)
     Release(optimize_table(problem, shape="monotone")).table.save(folder / "table.json")
     for kind in KINDS:
@@ -78,7 +77,6 @@ def _engine(workers: int) -> Iterator[tuple[Callable[..., Any], Any]]:
 
 
 def _load() -> None:
-    """Import the libraries of a worker before the measurement."""
     require("pyarrow.parquet")
     require("pyarrow.compute")
 
@@ -124,7 +122,6 @@ TWICE, MOST_MEGABYTES = 1.6, 512  # the aims: two workers against one, and the m
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write votes, release them in each way, write the page."""
     quick = f"{ROWS_QUICK:,} rows a file instead of {ROWS:,}"
     options = pages.command_line(NAME, __doc__, module="tests.load.partitions", quick=quick).parse_args(arguments)
 
@@ -138,7 +135,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def page(data: Row) -> str:
-    """Fill the page from the machine, how much was released, and what every release took."""
     rows, votes = data["rows"], data["rows"] * data["voters"] / 1e6
     for row in data["measured"]:
         seconds = row["survey_seconds"] + row["draw_seconds"]

@@ -31,8 +31,6 @@ STORES = ("SQLite", "PostgreSQL")
 
 @dataclass
 class Place:
-    """A folder with a table, a ledger and one client who may ask anything."""
-
     folder: Path
     store: str
     postgres: Postgres | None
@@ -41,18 +39,15 @@ class Place:
     servers: "list[Server]" = field(default_factory=list)
 
     def serve(self, port: int, name: str = "serve") -> "Server":
-        """Start a server with its own stream and file of questions, and wait until it listens."""
         server = Server(self, port, name)
         server.start()
         self.servers.append(server)
         return server
 
     def paid(self) -> int:
-        """Count the questions that the ledger paid for."""
         return sum(entry.count for entry in PrivacyLedger(self.ledger).entries())
 
     def debits(self) -> int:
-        """Count the entries of the ledger."""
         return len(PrivacyLedger(self.ledger).entries())
 
 
@@ -81,22 +76,18 @@ def place(folder: Path, store: str, questions: int) -> Iterator[Place]:
 
 @dataclass
 class Server:
-    """`darrm serve` as a process."""
-
     place: Place
     port: int
     name: str
     process: subprocess.Popen[bytes] | None = None
 
     def words(self) -> list[str]:
-        """Return the words of its command line."""
         folder = self.place.folder
         words = ["start", "--quiet", "--port", str(self.port), "--stream", self.name]
         words += ["--table", str(folder / "table.json"), "--clients", str(folder / "clients.json"), "--missing", "coin"]
         return [*words, "--ledger", self.place.ledger, "--state", str(folder / f"{self.name}.questions")]
 
     def start(self) -> None:
-        """Start it, and wait until it listens."""
         self.process = subprocess.Popen([sys.executable, "-m", "darrm.serve", *self.words()])
         until = time.monotonic() + _READY_SECONDS
         while time.monotonic() < until and self.process.poll() is None:
@@ -125,7 +116,6 @@ class Server:
             self.process.wait()
 
     def status(self) -> dict[str, float]:
-        """Return its resident megabytes and the processor seconds it used."""
         process = self.process
         number = 0 if process is None else process.pid
         pages = int(Path(f"/proc/{number}/statm").read_text(encoding="utf-8").split()[1])
@@ -154,8 +144,6 @@ _GIVE_UP = 60.0  # seconds without any answer
 
 @dataclass
 class _Asker:
-    """One client: its connection, and the received part of its answer."""
-
     link: socket.socket
     number: int
     count: int = 0
@@ -202,14 +190,12 @@ class Load:
         return answers
 
     def _connect(self, selector: selectors.BaseSelector, number: int) -> _Asker:
-        """Open the connection of a client."""
         asker = _Asker(socket.create_connection(("127.0.0.1", self.port)), number)
         asker.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         selector.register(asker.link, selectors.EVENT_READ, asker)
         return asker
 
     def _ask(self, asker: _Asker) -> None:
-        """Send the next question, or several."""
         asker.count += 1
         name = f"{self.name}-{asker.number}-{asker.count}"
         rows = ",".join(f'{{"id":"{name}-{n}","votes":[1,1,0]}}' for n in range(self.together))
@@ -251,12 +237,10 @@ class Answers:
         self.refused += refused
 
     def milliseconds(self, share: float) -> float:
-        """Return the quantile of the times."""
         return 1000 * sorted(self.taken)[min(len(self.taken) - 1, int(share * len(self.taken)))]
 
 
 def middle(runs: list[Answers]) -> dict[str, float]:
-    """Return medians over the runs."""
     return {
         "answers_a_second": median(run.answered / run.seconds for run in runs),
         "p50_milliseconds": median(run.milliseconds(0.5) for run in runs),

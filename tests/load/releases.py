@@ -51,7 +51,6 @@ WORDS = ("no", "yes")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write."""
     parser = pages.command_line(NAME, __doc__, module="tests.load.releases", quick="10^5 queries, below a minute")
     options = parser.parse_args(arguments)
 
@@ -62,7 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(cases: Sequence[tuple[Any, ...]]) -> list[Row]:
-    """Release every case several times, and keep the medians."""
     timings: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -82,7 +80,6 @@ def table() -> Release:
 
 
 def drawn_votes(queries: int) -> NDArray[np.uint8]:
-    """Draw (queries, K) votes, three of four for 1."""
     return np.asarray(np.random.default_rng(0).random((queries, K), dtype=np.float32) < 0.75, dtype=np.uint8)
 
 
@@ -101,7 +98,6 @@ def write_votes(path: Path, queries: int) -> None:
 
 
 def release(folder: Path, votes: str, output: str) -> Taken:
-    """Run the command once."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         files = [str(folder / votes), "--table", str(folder / "table.json"), "--output", f"{name}/{output}"]
         words = [*files, "--ledger", f"{name}/ledger.sqlite", "--create-budget", BUDGET, "--quiet"]
@@ -135,7 +131,6 @@ def nanoseconds(action: Callable[[], object]) -> float:
 
 
 def page(data: Row) -> str:
-    """Fill the page."""
     return pages.filled(NAME, {"voters": K, "rounds": ROUNDS, "longest": LONGEST}, data)
 
 

@@ -36,13 +36,11 @@ STORES = ("SQLite", "PostgreSQL")
 
 
 def measured(figure: str, store: str) -> Row:
-    """Return what a figure of the server's page says about a store."""
     stores = pages.read_json(pages.TEMPLATES / "serve" / f"{figure}.json")["stores"]
     return next(row for row in stores if row["store"] == store)
 
 
 def costs_of(store: str, network: float = 0.0) -> Costs:
-    """Turn the measurements into the simulation's costs."""
     row, fast = measured("costs", store), measured("speed", store)
     each = {name: (row[name][1] - row[name][0]) / 255e3 for name in ("draw", "debit_processor", "keep", "settle")}
     batches = row["debit_processor"][0] / 1e3 * fast["debits"] / fast["paid"]
@@ -60,7 +58,6 @@ def costs_of(store: str, network: float = 0.0) -> Costs:
 
 
 def simulated() -> Iterator[Row]:
-    """Simulate the measured setting, many clients, more servers, requests of many questions."""
     for store in STORES:
         for where, network in NETWORKS.items():
             for clients in (32, CLIENTS) if where == "one building" else (32,):
@@ -105,7 +102,6 @@ def regions() -> Iterator[Row]:
 
 
 def arithmetic() -> Row:
-    """Compute the needs of a billion labels a day and of a million voters."""
     parquet = pages.read_json(pages.TEMPLATES / "partitions" / "throughput.json")
     votes_of = [measured("costs", store)["vote"] for store in STORES]
     vote = max((many - one) / 255e3 for one, many in votes_of)
@@ -128,7 +124,6 @@ def arithmetic() -> Row:
 
 
 def draw(folder: Path, data: Row) -> None:
-    """Draw answers a second over servers."""
     target = data["arithmetic"]["rate"]
     with saved_figure(folder / "scale.png", width=7.0, height=4.2) as figure:
         axes = figure.subplots()
@@ -145,13 +140,11 @@ def draw(folder: Path, data: Row) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulate, work out, draw, write."""
     options = pages.command_line(NAME, __doc__, module="tests.load.scale").parse_args(arguments)
     return pages.run_whole(options, f"{NAME}/scale.json", computed, page, draw)
 
 
 def computed() -> Row:
-    """Compute all numbers of the page."""
     return {"simulated": list(simulated()), "regions": list(regions()), "arithmetic": arithmetic()}
 
 

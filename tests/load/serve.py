@@ -27,7 +27,6 @@ SLOWEST = 50.0  # milliseconds of 99 of 100 answers, the aim
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the chosen figures, and write the page if all are there."""
     parser = pages.command_line(
         NAME, __doc__, module="tests.load.serve", figures=FIGURES, quick="seconds, a hundredth, a few kills"
     )
@@ -49,7 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(figure: str, folder: Path, options: Namespace) -> Row:
-    """Measure one figure."""
     quick = bool(options.quick)
     if figure == "race":
         return race(folder, 1000 if quick else 100_000, 1)
@@ -67,7 +65,6 @@ def measure(figure: str, folder: Path, options: Namespace) -> Row:
 
 
 def page(data: dict[str, Any]) -> str:
-    """Fill the page from the measurements."""
     race, long, killed = data["race"], data["long"], data["kills"]["stores"]
     for row in data["speed"]["stores"]:
         row["together"], row["aim"] = row["paid"] / row["debits"], FASTEST[row["store"]]

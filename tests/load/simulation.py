@@ -106,7 +106,6 @@ class Simulation:
         self._at(self.costs.network, read)
 
     def _keep(self, server: int) -> None:
-        """Keep what arrived, or rest."""
         queue, most = self._queues[server], max(1, MOST_TOGETHER // self.together)
         batch = [queue.popleft() for _ in range(min(most, len(queue)))]
         self._works[server] = bool(batch)
@@ -128,7 +127,6 @@ class Simulation:
         self._at(self._ledger - self.now + kept, self._tell, server, batch)
 
     def _tell(self, server: int, batch: list[float]) -> None:
-        """Answer; clients that wait for nothing ask again."""
         for born in batch:
             self.taken.append(self.now + self.costs.network - born)
             if not self.rate:

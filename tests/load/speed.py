@@ -14,7 +14,6 @@ CLIENTS, RUNS, SERIES = 32, 3, 3
 
 
 def speed(folder: Path, seconds: float) -> Iterator[Row]:
-    """Measure three series, each of three runs."""
     several = []
     for number in range(SERIES):
         (folder / str(number)).mkdir(mode=0o755)
@@ -30,7 +29,6 @@ def in_the_middle(several: list[list[Row]]) -> Iterator[Row]:
 
 
 def one_series(folder: Path, seconds: float) -> Iterator[Row]:
-    """Measure each store, and one client alone; note the load of the machine."""
     for store in STORES:
         with place(folder / store, store, 10**6) as here:
             server = here.serve(PORT)
@@ -114,5 +112,4 @@ def race(folder: Path, budget: int, together: int) -> Row:
 
 
 def ask(load: Load, requests: int) -> Answers:
-    """Ask one server."""
     return load.run(most=requests)
