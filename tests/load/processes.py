@@ -81,14 +81,12 @@ class Server:
     name: str
     process: subprocess.Popen[bytes] | None = None
 
-    def words(self) -> list[str]:
+    def start(self) -> None:
         folder = self.place.folder
         words = ["start", "--quiet", "--port", str(self.port), "--stream", self.name]
         words += ["--table", str(folder / "table.json"), "--clients", str(folder / "clients.json"), "--missing", "coin"]
-        return [*words, "--ledger", self.place.ledger, "--state", str(folder / f"{self.name}.questions")]
-
-    def start(self) -> None:
-        self.process = subprocess.Popen([sys.executable, "-m", "darrm.serve", *self.words()])
+        words += ["--ledger", self.place.ledger, "--state", str(folder / f"{self.name}.questions")]
+        self.process = subprocess.Popen([sys.executable, "-m", "darrm.serve", *words])
         until = time.monotonic() + _READY_SECONDS
         while time.monotonic() < until and self.process.poll() is None:
             link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
@@ -220,12 +218,14 @@ def _answered(events: list[tuple[selectors.SelectorKey, int]]) -> Iterator[_Aske
             yield asker
 
 
+@dataclass
 class Answers:
     """What came back: how long each request took, and how many questions have which end."""
 
-    def __init__(self) -> None:
-        self.taken: list[float] = []
-        self.answered, self.refused, self.seconds = 0, 0, 0.0
+    taken: list[float] = field(default_factory=list)
+    answered: int = 0
+    refused: int = 0
+    seconds: float = 0.0
 
     def note(self, taken: float, answer: bytes) -> None:
         """Count an answer; `SystemExit` for one that is none."""
@@ -238,11 +238,3 @@ class Answers:
 
     def milliseconds(self, share: float) -> float:
         return 1000 * sorted(self.taken)[min(len(self.taken) - 1, int(share * len(self.taken)))]
-
-
-def middle(runs: list[Answers]) -> dict[str, float]:
-    return {
-        "answers_a_second": median(run.answered / run.seconds for run in runs),
-        "p50_milliseconds": median(run.milliseconds(0.5) for run in runs),
-        "p99_milliseconds": median(run.milliseconds(0.99) for run in runs),
-    }

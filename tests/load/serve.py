@@ -5,25 +5,45 @@
 Writes OUTPUT/serve/FIGURE.json and the page OUTPUT/serve.md made from them.
 """
 
+import hashlib
 import os
 import platform
+import random
+import subprocess
 import sys
 import tempfile
+import threading
+import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import httpx
+
+from darrm import PrivacyLedger, PrivacyParams
+from darrm.aggregator import load_release
 from darrm.commands.command_line import run
+from darrm.ledger.chain import Cost, EntryRow, State
+from darrm.ledger.ledger import StreamCursor
+from darrm.ledger.sqlite import SQLiteStore
+from darrm.ledger.transaction import Transaction
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.serve.client import ServeClient, ServerRefusedError
+from darrm.serve.clients import Client
+from darrm.serve.questions import End, Questions, VoteSchema
+from darrm.serve.requests import Question
+from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
-from tests.load import costs, kills, long_ledger
-from tests.load.speed import race, soak, speed
+from tests.load.processes import AS_INSTALLED, STORES, Load, Place, place, sync_milliseconds
 
 NAME = "serve"
 FIGURES = ("speed", "costs", "race", "long", "kills", "soak")
-FASTEST = {"SQLite": 500, "PostgreSQL": 1000}  # answers a second, the aim
-SLOWEST = 50.0  # milliseconds of 99 of 100 answers, the aim
+PORT = 8799
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--folder", type=Path, help="where ledgers lie: on the disk that is meant")
     parser.add_argument("--minutes", type=float, default=15.0, help="of the soak (default 15)")
-    parser.add_argument("--entries", type=int, default=long_ledger.BIG, help="of the long ledger (default 10⁷)")
+    parser.add_argument("--entries", type=int, default=10**7, help="of the long ledger (default 10⁷)")
     parser.add_argument("--kills", type=int, default=500, help="of each store (default 500)")
     options = parser.parse_args(arguments)
     folder = pages.data_folder(options, NAME)
@@ -50,18 +70,340 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(figure: str, folder: Path, options: Namespace) -> Row:
     quick = bool(options.quick)
     if figure == "race":
-        return race(folder, 1000 if quick else 100_000, 1)
+        return race(folder, 1000 if quick else 100_000)
     if figure == "long":
-        return long_ledger.measure(folder / "long", 10**5 if quick else options.entries)
+        return long(folder, 10**5 if quick else options.entries)
     if figure == "speed":
         stores = speed(folder, 2.0 if quick else 10.0)
     elif figure == "costs":
-        stores = costs.measure(folder)
+        stores = costs(folder)
     elif figure == "kills":
-        stores = kills.measure(folder, 10 if quick else options.kills)
+        stores = kills(folder, 10 if quick else options.kills)
     else:
         stores = soak(folder, 6.0 if quick else 60 * options.minutes)
     return {"stores": list(stores)}
+
+
+CLIENTS, RUNS, SERIES = 32, 3, 3
+
+
+def speed(folder: Path, seconds: float) -> Iterator[Row]:
+    """Yield for each store the series with the middle number of answers, and what all gave."""
+    several = []
+    for number in range(SERIES):
+        (folder / str(number)).mkdir(mode=0o755)
+        several.append([one_series(folder / str(number), store, seconds) for store in STORES])
+    for rows in zip(*several, strict=True):
+        ordered = sorted(rows, key=lambda row: row["answers_a_second"])
+        yield ordered[len(ordered) // 2] | {"series": [row["answers_a_second"] for row in rows]}
+
+
+def one_series(folder: Path, store: str, seconds: float) -> Row:
+    with place(folder / store, store, 10**6) as here:
+        server = here.serve(PORT)
+        Load(PORT, here.token, "warm", CLIENTS).run(1.0)
+        before, runs, loads = server.status()["processor_seconds"], [], []
+        for number in range(RUNS):
+            runs.append(Load(PORT, here.token, f"run{number}", CLIENTS).run(seconds))
+            loads.append(os.getloadavg()[0])
+        processor = server.status()["processor_seconds"] - before
+        alone = Load(PORT, here.token, "alone", 1).run(seconds / 2)
+        each = [run.answered / run.seconds for run in runs]
+        return {
+            "store": store,
+            "clients": CLIENTS,
+            "answers_a_second": median(each),
+            "p50_milliseconds": median(run.milliseconds(0.5) for run in runs),
+            "p99_milliseconds": median(run.milliseconds(0.99) for run in runs),
+            "each": each,
+            "alone_p50_milliseconds": alone.milliseconds(0.5),
+            "processor_milliseconds": 1000 * processor / sum(run.answered for run in runs),
+            "paid": here.paid(),
+            "debits": here.debits(),
+            "sync_milliseconds": sync_milliseconds(folder),
+            "loads": loads,
+        }
+
+
+FEW, MANY = 1, 256  # questions together
+_TIMES = 15
+
+
+def milliseconds(act: Callable[[int], object], clock: Callable[[], float] = time.thread_time) -> float:
+    """Return the median of several times: of this thread's processor, whatever else the machine does."""
+    taken = []
+    for number in range(_TIMES):
+        begin = clock()
+        act(number)
+        taken.append(clock() - begin)
+    return 1000 * median(taken)
+
+
+def costs(folder: Path) -> Iterator[Row]:
+    """Time the steps of each store's server; pairs are of one question and of many."""
+    for store in STORES:
+        with place(folder / f"costs{store}", store, 10**6) as here:
+            pairs: dict[str, list[float]] = {}
+            for most in (FEW, MANY):
+                for name, value in (payments(here, most) | questions(here.folder / f"costs{most}", most)).items():
+                    pairs.setdefault(name, []).append(value)
+            yield {"store": store, **pairs, "sync": sync_milliseconds(folder), "load": os.getloadavg()[0]}
+
+
+def payments(here: Place, most: int) -> dict[str, float]:
+    aggregator, ledger = load_release(here.folder / "table.json"), PrivacyLedger(here.ledger)
+    votes, charge = Votes.of_labels([[1, 1, 0]] * most), aggregator.privacy_cost(most)
+    labels, stream, last = aggregator.release(votes), StreamCursor.of(f"costs{most}").stream, 0
+
+    def debit(number: int) -> None:
+        nonlocal last
+        names = tuple(f"{most}-{number}-{place_}" for place_ in range(most))
+        last = ledger.debit(charge, labels=labels, cursor=StreamCursor(stream, last, names))
+
+    return {
+        "draw": milliseconds(lambda _: aggregator.release(votes)),
+        "debit": milliseconds(debit, time.perf_counter),
+        "debit_processor": milliseconds(lambda number: debit(number + _TIMES)),
+    }
+
+
+def questions(path: Path, most: int) -> dict[str, float]:
+    asker = Client("load", "0" * 64, questions=10**9)
+    file = Questions(path, VoteSchema(2**20, 2, "coin"))
+
+    def commit(act: Callable[[str], object], number: int) -> None:
+        with file.transaction():
+            for place_ in range(most):
+                act(f"{number}-{place_}")
+
+    def keep(name: str) -> None:
+        with file.step():
+            file.ask(Question(id=name, seconds=1e6), asker, 0)
+
+    def vote(name: str) -> None:
+        with file.step():
+            file.vote("0-0", 1 + hash(name) % 2**20, 1)
+
+    taken = {
+        "keep": milliseconds(lambda number: commit(keep, number)),
+        "vote": milliseconds(lambda number: commit(vote, number)),
+        "settle": milliseconds(lambda number: commit(lambda name: file.settle(End(name, "answered", 1)), number)),
+    }
+    file.close()
+    return taken
+
+
+SERVERS, RACERS = 4, 16
+
+
+def race(folder: Path, budget: int) -> Row:
+    """Ask twice the budget, one question a request; count the answered, refused and paid ones."""
+    requests = 2 * budget // SERVERS
+    with place(folder / "race", "PostgreSQL", budget) as here:
+        for number in range(SERVERS):
+            here.serve(PORT + number, f"server{number}")
+        begin = time.perf_counter()
+        with ProcessPoolExecutor(SERVERS) as pool:
+            several = [
+                pool.submit(Load(PORT + number, here.token, f"s{number}", RACERS).run, most=requests)
+                for number in range(SERVERS)
+            ]
+            answers = [one.result() for one in several]
+        return {
+            "budget": budget,
+            "asked": requests * SERVERS,
+            "together": 1,
+            "servers": SERVERS,
+            "answered": sum(one.answered for one in answers),
+            "refused": sum(one.refused for one in answers),
+            "paid": here.paid(),
+            "debits": here.debits(),
+            "seconds": time.perf_counter() - begin,
+            "load": os.getloadavg()[0],
+        }
+
+
+SMALL = 100  # entries
+QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("1e-9", 0))
+_DEBITS, _ROUNDS = 40, 3
+
+
+def _chained(entry: EntryRow, cost: Cost, most: int) -> Iterator[tuple[int, str]]:
+    """Yield number and entry hash of each entry from the second on; all say the same as the first one."""
+    rest = f"{entry.time}\x1f{cost.checksum}\x1f1\x1f\x1f\x1f\x1f\x1f-s\x1f".encode()
+    entry_hash = entry.entry_hash
+    for number in range(2, most + 1):
+        entry_hash = hashlib.sha256(b"%s\x1f%d\x1f%s" % (entry_hash.encode(), number, rest)).hexdigest()
+        yield number, entry_hash
+
+
+_WRITE = "INSERT INTO entries VALUES (?, ?, 1, 1, '', '', '', '', '-s', '', ?, '', '', NULL)"
+
+
+def build(path: Path, entries: int) -> None:
+    """Write a ledger of ``entries`` entries of one question: one debit by the ledger, the others chained to it."""
+    PrivacyLedger.create(path, PrivacyParams(1)).debit(QUERY)
+    with SQLiteStore(str(path), timeout=60.0).transaction(write=True) as database:
+        written = Transaction(database)
+        (cost,), first = written.cost_rows.values(), next(written.read_entries())
+        rows = ((number, first.time, entry_hash) for number, entry_hash in _chained(first, cost, entries))
+        database.connection.executemany(_WRITE, rows)
+        (last,) = written.read_entries(entries)
+        cost = cost._replace(total=entries)
+        written.put_cost(cost)
+        written.put_state(State(entries, "").computed(last.entry_hash, [cost]))
+
+
+def long(folder: Path, entries: int) -> Row:
+    """Debit from both ledgers in turn; the ratio is the median of those of three rounds."""
+    begin = time.perf_counter()
+    paths = [folder / "small.sqlite", folder / "big.sqlite"]
+    for path, most in zip(paths, (SMALL, entries), strict=True):
+        build(path, most)
+    built, begin = time.perf_counter() - begin, time.perf_counter()
+    ledgers = [PrivacyLedger(path) for path in paths]
+    opened, rounds = time.perf_counter() - begin, []
+    for _ in range(_ROUNDS):
+        taken: tuple[list[float], list[float]] = ([], [])
+        for _ in range(_DEBITS):
+            for ledger, times in zip(ledgers, taken, strict=True):
+                start = time.perf_counter()
+                ledger.debit(QUERY)
+                times.append(time.perf_counter() - start)
+        rounds.append([1000 * median(times) for times in taken])
+    return {
+        "small": SMALL,
+        "entries": entries,
+        "gigabytes": paths[1].stat().st_size / 1e9,
+        "built_seconds": built,
+        "opened_seconds": opened,
+        "small_milliseconds": median(pair[0] for pair in rounds),
+        "big_milliseconds": median(pair[1] for pair in rounds),
+        "ratio": median(pair[1] / pair[0] for pair in rounds),
+        "load": os.getloadavg()[0],
+    }
+
+
+ASKERS, SEED = 4, 20
+_LONGEST_LIFE = 0.25  # seconds
+_VICTIMS = {"SQLite": ("server", "client"), "PostgreSQL": ("server", "client", "PostgreSQL")}
+Labels = list[tuple[str, int]]  # ids and labels
+
+
+def kills(folder: Path, number: int) -> Iterator[Row]:
+    """Kill ``number`` processes of each store, in turn, and look at every id that was asked."""
+    for store in STORES:
+        with place(folder / f"kills{store}", store, 10**7) as here:
+            begin = time.perf_counter()
+            several, counted = _kill(here, store, number)
+            yield {"store": store, "kills": number, "victims": counted, **_look(here, several)} | {
+                "seconds": time.perf_counter() - begin,
+                "load": os.getloadavg()[0],
+            }
+
+
+def _kill(here: Place, store: str, most: int) -> tuple[list[tuple[int, Labels]], dict[str, int]]:
+    stop, dice, server = threading.Event(), random.Random(SEED), here.serve(PORT)  # noqa: S311 (repeated)
+    victims: list[str] = []
+    with ThreadPoolExecutor(ASKERS) as pool:
+        asking = [pool.submit(_ask, here.token, number, stop) for number in range(ASKERS)]
+        try:
+            for number in range(most):
+                victims.append(_VICTIMS[store][number % len(_VICTIMS[store])])
+                time.sleep(dice.uniform(0.02, _LONGEST_LIFE))
+                if victims[-1] == "server":
+                    server.kill()
+                    server.start()
+                elif victims[-1] == "client":
+                    _client_that_dies(here, f"dead{number}", dice.uniform(0.02, _LONGEST_LIFE))
+                elif here.postgres is not None:
+                    here.postgres.stop()
+                    here.postgres.start(AS_INSTALLED)
+        finally:
+            stop.set()
+        several = [one.result() for one in asking]
+    server.kill()
+    return several, dict(Counter(victims))
+
+
+def _ask(token: str, number: int, stop: threading.Event) -> tuple[int, Labels]:
+    """Ask question after question, each until it has its label, and old ones again; return all labels."""
+    dice, asked, labels = random.Random(SEED + number), 0, list[tuple[str, int]]()  # noqa: S311 (repeated)
+    with ServeClient(f"http://127.0.0.1:{PORT}", token, attempts=1, timeout=5.0) as client:
+        while not stop.is_set():
+            asked += 1
+            rows = [{"id": f"a{number}-{each}", "votes": [1, 1, 0]} for each in {asked, dice.randint(1, asked)}]
+            while not stop.is_set():
+                try:
+                    answers = client.ask(rows)
+                    labels += [(one["id"], one["label"]) for one in answers if one["state"] == "answered"]
+                    break
+                except (httpx.TransportError, ServerRefusedError):
+                    time.sleep(0.02)
+    return asked, labels
+
+
+def _client_that_dies(here: Place, name: str, seconds: float) -> None:
+    words = f"from tests.load.processes import Load; Load({PORT}, '{here.token}', '{name}', 4).run(60)"
+    with subprocess.Popen([sys.executable, "-c", words], stderr=subprocess.DEVNULL) as client:
+        time.sleep(0.5 + seconds)
+        client.kill()
+
+
+def _look(here: Place, several: Sequence[tuple[int, Labels]]) -> Row:
+    server = here.serve(PORT)
+    paid = Counter(name for entry in PrivacyLedger(here.ledger).entries() for name in entry.questions)
+    labels: dict[str, set[int]] = {}
+    for _, answers in several:
+        for name, label in answers:
+            labels.setdefault(name, set()).add(label)
+    lost = 0
+    with ServeClient(f"http://127.0.0.1:{server.port}", here.token) as client:
+        for name in paid:
+            row = client.read(name, wait=30)
+            lost += row["state"] != "answered"
+            labels.setdefault(name, set()).add(row.get("label", -1))
+    return {
+        "asked": sum(asked for asked, _ in several),
+        "answers": sum(len(answers) for _, answers in several),
+        "paid": len(paid),
+        "paid_twice": sum(times > 1 for times in paid.values()),
+        "two_labels": sum(len(each) > 1 for each in labels.values()),
+        "unpaid": sum(name not in paid for name in labels),
+        "lost": lost,
+    }
+
+
+PARTS = 12
+_RATE = {"SQLite": 250.0, "PostgreSQL": 400.0}  # questions a second
+
+
+def soak(folder: Path, seconds: float) -> Iterator[Row]:
+    """Ask at a fixed rate, and note the memory a dozen times: first after a minute, or what there is."""
+    for store in STORES:
+        with place(folder / f"soak{store}", store, 10**7) as here:
+            server, noted, answered = here.serve(PORT), [], 0
+            taken: list[float] = []
+            for part in range(PARTS + 1):
+                load = Load(PORT, here.token, f"part{part}", gap=1 / _RATE[store])
+                answers = load.run(seconds / PARTS)
+                noted.append(server.status()["megabytes"])
+                answered, taken = answered + answers.answered, taken + answers.taken
+            yield {
+                "store": store,
+                "minutes": seconds * (PARTS + 1) / PARTS / 60,
+                "rate": _RATE[store],
+                "answered": answered,
+                "p99_milliseconds": 1000 * sorted(taken)[int(0.99 * len(taken))],
+                "begin_megabytes": noted[0],
+                "end_megabytes": noted[-1],
+                "megabytes": noted,
+                "load": os.getloadavg()[0],
+            }
+
+
+FASTEST = {"SQLite": 500, "PostgreSQL": 1000}  # answers a second, the aim
+SLOWEST = 50.0  # milliseconds of 99 of 100 answers, the aim
 
 
 def page(data: dict[str, Any]) -> str:
@@ -87,7 +429,7 @@ def page(data: dict[str, Any]) -> str:
     }
     facts: Row = {name: sum(row[name] for row in killed) for name in ("kills", "asked")}
     facts |= {"faults": faults, "grown": ", ".join(f"{row['grown']:+.1%}" for row in data["soak"]["stores"])}
-    return pages.filled(NAME, {"found": facts, "holds": holds, "slowest": SLOWEST, "many": costs.MANY}, data)
+    return pages.filled(NAME, {"found": facts, "holds": holds, "slowest": SLOWEST, "many": MANY}, data)
 
 
 if __name__ == "__main__":

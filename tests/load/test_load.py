@@ -11,7 +11,7 @@ import pytest
 from darrm import PrivacyLedger
 from darrm.votes import Votes
 from experiments.pages import claims_on, read_json
-from tests.load import long_ledger, releases, scale
+from tests.load import releases, scale, serve
 from tests.load.commands import COMMANDS, run_once
 from tests.load.measuring import Taken
 from tests.load.simulation import Costs, Simulation
@@ -21,10 +21,10 @@ COSTS = Costs(request=1e-3, keep=1e-4, settle=1e-4, debit=0.008, question=1e-4, 
 
 
 def test_the_links_of_a_long_ledger_are_those_that_it_would_have_written(tmp_path: Path) -> None:
-    long_ledger.build(tmp_path / "l", 40)
+    serve.build(tmp_path / "l", 40)
     ledger = PrivacyLedger(tmp_path / "l")
     ledger.check()
-    assert ledger.debit(long_ledger.QUERY) == 41
+    assert ledger.debit(serve.QUERY) == 41
     ledger.check()
 
 
