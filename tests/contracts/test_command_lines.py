@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -34,10 +34,8 @@ class Door:
     def __str__(self) -> str:
         return self.name
 
-    @property
-    def main(self) -> Callable[[list[str]], int]:
-        found: Callable[[list[str]], int] = import_module(f"darrm.{self.name}.__main__").main
-        return found
+    def main(self, words: list[str]) -> int:
+        return int(import_module(f"darrm.{self.name}.__main__").main(words))
 
 
 WHO = ("--K", "--voters", "--epsilon", "--each-delta", "--overlap", "--models")
@@ -74,12 +72,7 @@ DOORS = (
         "account_report",
         shared=("--table", "--ledger", "--queries", "--models", "--overlap", "--plot", "--format", "--quiet"),
     ),
-    Door(
-        "verify",
-        "table.json ledger.sqlite",
-        "verify_report",
-        shared=("--classes", "--format", "--quiet"),
-    ),
+    Door("verify", "table.json ledger.sqlite", "verify_report", shared=("--classes", "--format", "--quiet")),
     Door(
         "pate",
         "counts.npy --sigma2 4 --delta 1e-5 --layout counts",
@@ -89,18 +82,7 @@ DOORS = (
     Door("show", "table.json", "show_report"),
 )
 
-SERVED = (
-    "ledger",
-    "ledger move",
-    "ledger key",
-    "serve start",
-    "serve client",
-    "serve ask",
-    "release stream",
-    "release recover",
-    "serve",
-    "release",
-)
+SERVED = "ledger,ledger move,ledger key,serve start,serve client,serve ask,release stream,release recover,serve,release"
 
 
 @pytest.fixture
@@ -114,10 +96,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save("counts.npy", np.array([[30, 2], [9, 23], [16, 16]]))
     PrivacyLedger.create("ledger.sqlite", PrivacyParams(2, "1e-3")).debit(Release(table).privacy_cost(4))
     return tmp_path
-
-
-def call(door: Door, *words: str) -> int:
-    return run(lambda: door.main(list(words)))
 
 
 def ended(door: Door, *words: str) -> object:
@@ -145,14 +123,14 @@ class TestEveryDoor:
     @pytest.mark.quick_cases(1)
     @pytest.mark.usefixtures("folder")
     def test_json_keeps_its_schema(self, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
-        assert call(door, *door.arguments.split(), "--format", "json") == 0
+        assert run(lambda: door.main([*door.arguments.split(), "--format", "json"])) == 0
         shown = capsys.readouterr()
         assert shown.err == ""
         validated(shown.out, door.schema)
 
     @pytest.mark.usefixtures("folder")
     def test_text_is_for_people_and_quiet_is_quiet(self, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
-        assert call(door, *door.arguments.split(), "--quiet") == 0
+        assert run(lambda: door.main([*door.arguments.split(), "--quiet"])) == 0
         assert capsys.readouterr() == ("", "")
 
     @pytest.mark.parametrize("words", [["--nonsense"], ["--format", "xml"], ["--K"], ["--delta", "much"]])
@@ -160,7 +138,7 @@ class TestEveryDoor:
     def test_bad_words_get_one_line_and_status_2(
         self, door: Door, words: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert call(door, *door.arguments.split(), *words) == 2
+        assert run(lambda: door.main([*door.arguments.split(), *words])) == 2
         one_error("", capsys)
 
     @pytest.mark.slow
@@ -186,7 +164,9 @@ def test_the_front_door_starts_all_without_a_warning() -> None:
 )
 def test_an_encoding_changes_words_and_no_status(encoding: str, folder: Path) -> None:
     """Of all commands, their help and their errors, in one interpreter; JSON stays the same data."""
-    calls = [[door.name, *door.job.split(), "--help"] for door in DOORS] + [[*one.split(), "--help"] for one in SERVED]
+    calls = [[door.name, *door.job.split(), "--help"] for door in DOORS] + [
+        [*one.split(), "--help"] for one in SERVED.split(",")
+    ]
     calls += [[door.name, *door.arguments.replace("OUT", "OUT --force").split()] for door in DOORS]
     calls += [["account", "--ledger", "ledger.sqlite"], ["optimize", "--K", "3", "--format", "json"]]
     code = """if True:
@@ -209,20 +189,20 @@ def test_an_encoding_changes_words_and_no_status(encoding: str, folder: Path) ->
     assert json.loads(out[out.rindex("\n{") :])
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), RuntimeError("two\nlines"), TypeError()])
-def test_what_nobody_expected_is_one_line_and_a_status_of_its_own(
-    error: Exception, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (KeyError("x"), 70, "KeyError"),
+        (RuntimeError("two\nlines"), 70, "Report it with its traceback"),
+        (json.JSONDecodeError("of another library", "{", 0), 70, "unexpected"),  # a ValueError, and no line of ours
+        (MemoryError(), 2, "error: out of memory: ask for less at once\n"),
+    ],
+)
+def test_an_error_that_is_not_ours_is_one_line(
+    error: Exception, status: int, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> int:
-        raise error
-
-    assert run(fail) == 70
-    assert type(error).__name__ in one_error("Report it with its traceback", capsys)
-
-
-def test_words_of_another_library_are_not_passed_on_as_ours(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: int(np.zeros(3).reshape(2, 2).size)) == 70 or run(lambda: json.loads("{")) == 70
-    assert "unexpected" in capsys.readouterr().err
+    assert run(Mock(side_effect=error)) == status
+    one_error(line, capsys)
 
 
 def test_help_needs_no_docstrings() -> None:
@@ -309,11 +289,7 @@ def test_an_interrupt_of_the_imports_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("end", "line"),
-    [
-        pytest.param(">&-", "standard output is closed", marks=pytest.mark.slow),
-        (">/dev/full", "No space left on device"),
-    ],
+    ("end", "line"), [(">&-", "standard output is closed"), (">/dev/full", "No space left on device")]
 )
 def test_an_output_that_takes_nothing_is_one_line(end: str, line: str) -> None:
     command = f"{sys.executable} -m darrm.optimize --K 3 {end}"
@@ -324,38 +300,21 @@ def test_an_output_that_takes_nothing_is_one_line(end: str, line: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_no_more_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    def full() -> int:
-        raise MemoryError
-
-    assert run(full) == 2
-    assert capsys.readouterr().err == "error: out of memory: ask for less at once\n"
-
-
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("words", "line"),
     [
         ("plan --K 1000000000 --non-private --total 1,1e-5", "K must be an integer of at most 1000000"),
         ("optimize --K 100000000 --time-limit 1", "K must be an integer of at most 1000000"),
-        (
-            "optimize --K 40000 --time-limit 1",
-            "whom one person reaches must be at most 1000000000",
-        ),
+        ("optimize --K 40000 --time-limit 1", "whom one person reaches must be at most 1000000000"),
         ("plan --K 1000000 --non-private --total 1,1e-5", "must be at most 1000000000, got 1000001000000"),
         ("optimize --K 300000 --non-private --overlap 1 --target 1,1e-5", "the rows for 300,000 voters needs"),
         ("optimize --K 11 --prior uniform --draws 2147483648", "176 GiB, more than the 0.25 GiB"),
         ("optimize --K 11 --epsilon 1e999999999", "epsilon must be a finite number"),
         ("optimize --K 11 --m 0.000029E999700001", "m must be a finite number"),
-        (
-            "plan --K 11 --non-private --queries 99999999999999999999 --total 1,1e-5",
-            "queries must be an integer of at most",
-        ),
+        ("plan --K 11 --non-private --queries 99999999999999999999 --total 1,1e-5", "queries must be an integer of at"),
         ("plan --K 11 --non-private --total 1e999999999,1e-5", "epsilon must be a finite number"),
-        (
-            "account --table table.json --queries 99999999999999999999 --delta 1e-5",
-            "whole numbers of at least 1 and at most",
-        ),
+        ("account --table table.json --queries 99999999999999999999 --delta 1e-5", "whole numbers of at least 1 and"),
         ("account --table table.json --queries 5 --delta 1e-999999999", "delta must be a finite number"),
         ("pate counts.npy --sigma2 4 --delta 1e-5 --sigma1 1e300 --threshold 9", "sigma must be in"),
         ("pate counts.npy --sigma2 1e200 --delta 1e-5", "sigma must be in"),
@@ -363,7 +322,7 @@ def test_no_more_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         ("pate counts.npy --gamma 1e-300 --delta 1e-5", "gamma must be in"),
         (
             "pate counts.npy --layout counts --sigma2 4 --delta 1e-5 --sigma1 9 --threshold 1e9",
-            "the number of voters, 32, and two deviations",
+            "of voters, 32, and two",
         ),
     ],
 )
@@ -385,10 +344,3 @@ def test_counts_and_noise_of_any_size_need_no_table(noise: list[str], capsys: py
     assert front.main(words) == 0
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # KiB
     assert json.loads(capsys.readouterr().out)["table_1"]["voters"] == 2147483647
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_ledger_keeps_its_schema_too(capsys: pytest.CaptureFixture[str]) -> None:
-    door = next(door for door in DOORS if door.name == "account")
-    assert call(door, "--ledger", "ledger.sqlite", "--format", "json") == 0
-    validated(capsys.readouterr().out, door.schema)

@@ -67,12 +67,6 @@ def _problem(at: Corner) -> Problem:
     return Problem.from_allowance(Voters(at[0], _pair(at)), at[3])
 
 
-def _spent(at: Corner) -> object:
-    account = PrivacyAccountant(Voters(at[0], _pair(at)))
-    account.add(Release(optimize_table(_problem(at))).privacy_cost(10))
-    return account.spent(float(at[2]) or 1e-6)
-
-
 def _of_charge(mechanism: Any, at: Corner) -> object:
     return PrivacyAccountant(charges=[mechanism(float(at[1])).privacy_cost(3)]).spent(float(at[2]))
 
@@ -93,7 +87,9 @@ FUNCTIONS: dict[str, Callable[[Corner], object]] = {
     "profile": lambda at: optimize_table(_problem(at)).profile,
     "Rényi curve": lambda at: optimize_table(_problem(at)).renyi,
     "charge": lambda at: Release(optimize_table(_problem(at))).privacy_cost(3),
-    "account": _spent,
+    "account": lambda at: PrivacyAccountant(
+        Voters(at[0], _pair(at)), charges=[Release(optimize_table(_problem(at))).privacy_cost(10)]
+    ).spent(float(at[2]) or 1e-6),
     "simple composition": lambda at: compose_simple(_pair(at), at[0]),
     "general composition": lambda at: compose_general(_pair(at), at[0], 1e-5),
     "optimal composition": lambda at: compose_optimal(_pair(at), at[0], min(0.9999999999, 2.0 * float(at[2]) + 1e-6)),
@@ -112,7 +108,15 @@ SLOW: dict[str, Callable[[Corner], object]] = {
 }
 
 
-def _check(function: Callable[[Corner], object], step: int = 1) -> None:
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        *((name, 3) for name in FUNCTIONS),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in (*FUNCTIONS, *SLOW)),
+    ],
+)
+def test_every_corner_has_a_result_or_a_line_of_ours(name: str, step: int) -> None:
+    function = (FUNCTIONS | SLOW)[name]
     for at in corners()[::step]:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
@@ -132,15 +136,3 @@ def _check(function: Callable[[Corner], object], step: int = 1) -> None:
         if isinstance(result, PrivacyParams):
             assert result.epsilon >= 0.0, at
             assert 0.0 <= result.delta <= 1.0, at
-
-
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_corner_has_a_result_or_a_line_of_ours(name: str, step: int) -> None:
-    _check(FUNCTIONS[name], step)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SLOW)
-def test_every_corner_has_a_plan_or_a_line_of_ours(name: str) -> None:
-    _check(SLOW[name])

@@ -32,6 +32,7 @@ from darrm.plurality.plurality_law import random_law
 from darrm.priors import Dirichlet, Independent
 from darrm.table.release import Release
 from tests.optimality import optimality_of
+from tests.planned import share
 
 TWO = certify(Problem.from_allowance(Voters(5, (0.5, 1e-5)), 3), NoiseFunction(5, [0.1, 0.4, 0.8]))
 THREE = certify(Problem(Voters.non_private(4, overlap=1), (1, "1e-5"), 3), random_law(4, 3))
@@ -166,7 +167,8 @@ def test_nothing_is_promised_by_default() -> None:
             release(votes, budget=(2, 1e-5), **call)
 
 
-def test_a_file_keeps_one_budget_over_calls(tmp_path: Path) -> None:
+def test_a_file_keeps_one_budget_over_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    share(monkeypatch)  # the three plans are one
     path = tmp_path / "ledger.sqlite"
     who: dict[str, Any] = {"budget": (1, "1e-5"), "non_private": True, "overlap": 1, "ledger": path}
     votes = np.ones((2, 3), dtype=int)
