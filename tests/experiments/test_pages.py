@@ -1,6 +1,7 @@
 """Every page under docs/reproduction is what its program writes from the committed JSON, and its claims can fail."""
 
 import json
+import math
 import random
 import re
 from collections.abc import Callable
@@ -13,9 +14,13 @@ import pytest
 from jinja2 import UndefinedError
 
 from darrm.commands.command_line import run
+from darrm.privacy import PrivacyParams
+from darrm.votes import Votes
+from experiments import example_votes
 from experiments.__main__ import MODULES
 from experiments.__main__ import main as run_experiment
 from experiments.aggregators import advice_page, plurality_page
+from experiments.drawings import corners_of
 from experiments.pages import claims_on, filled, read_json
 from tests.doors import one_error
 
@@ -101,10 +106,8 @@ def written(name: str, folder: Path, data: dict[str, Any]) -> str:
 def changed(data: Any, change: Callable[[Any], Any], names: set[str] | None = None) -> Any:
     """Change every number of plain data, or those somewhere under one of the names."""
     if isinstance(data, dict):
-        return {
-            name: changed(value, change, None if names is None or name in names else names)
-            for name, value in data.items()
-        }
+        inner = {name: None if names is None or name in names else names for name in data}
+        return {name: changed(value, change, inner[name]) for name, value in data.items()}
     if isinstance(data, list):
         return [changed(value, change, names) for value in data]
     return change(data) if names is None and isinstance(data, bool | int | float) else data
@@ -205,3 +208,28 @@ def test_every_claim_fails_for_some_numbers(name: str, tmp_path: Path) -> None:
         if claims <= failed:
             return
     assert claims - failed == set()
+
+
+def test_the_examples_are_what_their_program_writes_and_votes_of_all_voters(tmp_path: Path) -> None:
+    assert example_votes.main(["--output", str(tmp_path)]) == 0
+    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert made == {path.name: path.read_bytes() for path in (ROOT / "examples").glob("*.csv")}
+    for name, K, classes, queries in (
+        ("votes", example_votes.HOSPITALS, 2, example_votes.QUESTIONS),
+        ("teachers", example_votes.TEACHERS, example_votes.CLASSES, example_votes.IMAGES),
+    ):
+        votes = Votes.read(tmp_path / f"{name}.csv", voters=K, classes=classes)
+        assert votes.queries == queries
+        assert {int(row.argmax()) for row in votes.counts} == set(range(classes))
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "count"), [("0.7", "0.1", 8), ("1", "0", 4)])
+def test_every_corner_of_the_drawing_is_allowed_and_lies_on_two_borders(epsilon: str, delta: str, count: int) -> None:
+    corners = corners_of(PrivacyParams(epsilon, delta))
+    growth, slack = math.exp(float(epsilon)), float(delta)
+    assert len(corners) == count
+    for p, q in corners:
+        rooms = [growth * q + slack - p, growth * p + slack - q, growth * (1 - q) + slack - (1 - p)]
+        rooms += [growth * (1 - p) + slack - (1 - q), p, q, 1 - p, 1 - q]
+        assert min(rooms) > -1e-12
+        assert sum(abs(room) < 1e-12 for room in rooms) >= 2

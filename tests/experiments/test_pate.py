@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,43 +12,23 @@ import pytest
 
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.gnss import printed_cost
 from darrm.pate.theorem_6 import gaussian_renyi
-from darrm.util.progress import StatusLine
 from darrm.votes import ABSTAIN, Votes
 from experiments.pages import differences, read_json, write_json
+from experiments.pate import paper_votes
 from experiments.pate.__main__ import main
 from experiments.pate.accounting import account, by_label, costs
 from experiments.pate.page import page
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
-from experiments.pate.recorded import Recorded, load_counts
-from experiments.pate.settings import STUDIES, VoteSize, Way, pate_like_votes
-from experiments.pate.whole import Run
+from experiments.pate.recorded import load_counts
+from experiments.pate.settings import VoteSize, pate_like_votes
 
 PAGES = Path(__file__).parents[2] / "docs" / "reproduction"
-DELTA = 1e-5
-WAY = Way("Confident-GNMax", ConfidentGNMax(200, 150.0, 40.0), 60)
-
-
-def recorded() -> Recorded:
-    counts = pate_like_votes(VoteSize(120, 250, 10, (6.0, 1.0)))
-    truth = counts.argmax(axis=1)
-    truth[::10] = (truth[::10] + 1) % 10  # the plurality is wrong in a tenth of the queries
-    images = np.zeros((120, 1, 4, 4), dtype=np.float32)
-    return Recorded("mnist", Votes.of_counts(counts), images, truth, images[:5], truth[:5], 0.8, 1.0)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run(STUDIES["mnist"], recorded(), tmp_path / "kept", StatusLine(enabled=False))
 
 
 def test_the_committed_numbers_are_those_of_today() -> None:
-    found: dict[str, Any] = {
-        "table_2": table_2(),
-        "fixed_part": fixed_part(),
-        "table_4": table_4(),
-        "figure_10": figure_10(),
-    }
+    found: dict[str, Any] = {part.__name__: part() for part in (table_2, fixed_part, table_4, figure_10)}
     assert differences(found, read_json(PAGES / "pate" / "printed.json"), tolerance=1e-6) == []
     for row in found["figure_10"]:
         assert min(row["variances"]) >= row["best"]["variance"] * (1.0 - 1e-4)  # of a grid of steps of a half
@@ -113,10 +94,7 @@ def test_what_needs_no_votes_is_what_the_page_says(name: str) -> None:
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=path.stem) for path in sorted((PAGES / "pate").glob("*-counts.npz"))],
-)
+@pytest.mark.parametrize("path", sorted((PAGES / "pate").glob("*-counts.npz")), ids=lambda path: str(path.stem))
 def test_what_needs_votes_is_what_the_kept_counts_say(path: Path) -> None:
     """The exact costs, and Theorem 6, of labels that are drawn again from the page's seed."""
     result = read_json(PAGES / "pate" / f"{path.stem.removesuffix('-counts')}.json")
@@ -157,3 +135,31 @@ def test_a_figure_that_the_deposited_votes_do_not_give_is_found(
 def test_every_figure_of_the_deposited_votes_is_counted_again() -> None:
     assert sum(path.stat().st_size for path in (PAGES / "pate").glob("*-counts.npz")) < 1_000_000
     assert main(["--recount", "--quiet", "--output", str(PAGES)]) == 0
+
+
+ARCHIVE = replace(paper_votes.ARCHIVES[0], queries=60, laplace=((20, 2.0),))
+COUNTS = pate_like_votes(VoteSize(80, 250, 10, (6.0, 1.0)))
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mnist_250_teachers.npy"
+    np.save(path, COUNTS.astype(np.float64))
+    with pytest.raises(ValueError, match="not the file of the authors"):
+        paper_votes.read(tmp_path, ARCHIVE)
+    digest = sha256(path.read_bytes()).hexdigest()
+    assert np.array_equal(paper_votes.read(tmp_path, replace(ARCHIVE, digest=digest)).counts, COUNTS)
+
+
+@pytest.mark.slow
+def test_columns_are_ordered_and_the_page_has_them() -> None:
+    row = paper_votes.measure(Votes.of_counts(COUNTS), ARCHIVE)
+    assert 0.0 < row["exact"] < row["theorem_6"] < row["epsilon"]  # fewer bounds, and a looser conversion
+    assert row["exact"] < row["tested"]
+    assert row["exact"] < row["data_independent"]
+    (published,) = ARCHIVE.row.publications
+    price = printed_cost(ARCHIVE.row.order, published.smoothness, published.noise_scale)
+    assert row["sanitized"] == pytest.approx(row["epsilon"] + price)
+    assert row["deviation"] == pytest.approx(row["sensitivity"] * published.noise_scale)
+    (laplace,) = row["laplace"]
+    assert laplace["all_orders"] <= laplace["epsilon"]
+    assert f"| here | {row['answered']:,.1f} | {row['epsilon']:.3f} |" in paper_votes.page([row])
