@@ -2,18 +2,18 @@
 
 With F̃ and h of `noise_law`, Pr[c wins] = Σ_x ∫_0^1 h(x + v − n_c)·Π_j F̃(x + v − n_j) dv. A vote that moves from a to
 b multiplies the product by F̃(u − n_a + 1)/F̃(u − n_a) · F̃(u − n_b − 1)/F̃(u − n_b). All terms are positive, so sums have
-relative errors. Classes with equal counts have equal laws and are computed once.
+relative errors.
 
 - **The integral.** Π_j (1 + v·f_j/F_j) has coefficients in [0, H^k/k!], where H is the sum of the f_j/F_j at ⌊u⌋ and
-  below it. The Gauss-Legendre rule with m nodes is exact below degree 2m, and errs by at most 1/(2m + 1) of the rest.
-  The cost includes this error; where it is not tiny, more nodes are used.
+  below it. The Gauss-Legendre rule with m nodes is exact below degree 2m, and errs by at most 1/(2m + 1) of the rest:
+  the cost includes this error.
 - **Classes far behind**, each winning with probability at most e^{−36}, form one event. `NoiseDifference` bounds its
   contribution for Gaussian noise, a loss of at most 2γ for Laplace noise. If a or b is far behind, its factor lies
   between 1 and the factor of a class at the edge of "far", because F is log-concave. The worse end is charged.
 - **Moves between classes other than the top** are skipped for large histograms where `others_majorant` proves that they
   are not the worst at any order.
 
-Tests compare with all neighbors of small electorates (`tests/noisy_max/test_cost_given_votes.py`).
+(`tests/noisy_max/test_cost_given_votes.py`)
 """
 
 import math
@@ -60,13 +60,13 @@ class LabelCosts:
     which: Integers  # (Q,) the histogram of each query
 
     def times(self, weights: Array, queries: slice = slice(None)) -> Array:
-        """Sum the weights of the queries of each different histogram: (U,)."""
+        """Sum the weights of the queries of each histogram: (U,)."""
         times = np.bincount(self.which[queries], weights=weights[queries], minlength=len(self.missed))
         return times.astype(np.float64)
 
     @property
     def both(self) -> Array:
-        """(U, L) the larger of both directions."""
+        """(U, L) the larger direction."""
         return np.maximum(self.forward, self.reverse)
 
 
@@ -77,7 +77,7 @@ def exactly_charged(noise: object) -> bool:
 def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> LabelCosts:
     """Compute the cost of each label at its votes, against every neighbor that moves one vote.
 
-    (Q, C) vote counts and (L,) increasing orders above 1; `ValueError` if they are malformed, or the noise is too wide.
+    (Q, C) vote counts and (L,) increasing orders above 1; `ValueError` if malformed, or the noise is too wide.
 
     >>> costs = label_costs(DiscreteGaussian(40.0), [[240, 10, 0], [150, 60, 40]], [20.0])
     >>> costs.forward[costs.which].round(7).tolist(), costs.reverse[costs.which].round(7).tolist()
@@ -115,11 +115,7 @@ def missed_probabilities(noise: IntegerNoise, counts: Integers) -> Array:
 
 
 class _Tables:
-    """F̃ and h, and their changes by one vote, at the nodes, by the distance of a whole number from a count.
-
-    ``finer`` is a factor on the number of nodes. ``depth`` nats are added to the thresholds of "far behind" and of the
-    noise outside the tables.
-    """
+    """F̃ and h and their changes by one vote, by distance from a count; ``depth`` nats deepen all cuts."""
 
     def __init__(self, noise: IntegerNoise, classes: int, finer: int = 1, depth: float = 0.0) -> None:
         self.noise, self.classes, self.finer, self.depth = noise, classes, finer, depth
@@ -146,7 +142,7 @@ class _Tables:
 
     @cached_property
     def changes(self) -> list[Array]:
-        """Factors of F̃ after a vote is lost and gained, and of h likewise: (distances, nodes)."""
+        """Factors of F̃, then h, after a vote is lost and gained: (distances, nodes)."""
         factors = []
         for values in (self.log_F, self.log_h):
             lost = np.append(values[1:], values[-1:], axis=0) - values
@@ -155,7 +151,7 @@ class _Tables:
         return factors
 
     def _log_tails(self, masses: Array) -> Array:
-        """Bound log Pr[D ≥ g] of the difference of two noises, for g from 0 on."""
+        """Bound log Pr[D ≥ g] from g = 0 on."""
         if self.difference is not None:
             return self.difference.log_tails[-self.difference.first :]
         if isinstance(self.noise, DiscreteLaplace):
@@ -165,7 +161,7 @@ class _Tables:
         return np.log(tails + math.exp(_LOG_CUT))
 
     def at(self, table: Array, gap: int) -> Array:
-        """Read a table at all nodes for a class that is ``gap`` votes behind the top."""
+        """Read a table at all nodes for a class ``gap`` votes behind the top."""
         return table[gap + 2 : gap + 2 * self.reach + 3].reshape(-1)
 
     def event_sums(self, orders: Array) -> Array | None:
@@ -173,7 +169,7 @@ class _Tables:
         return None if law is None else np.array([law.log_sums(float(order), 1) for order in orders])
 
     def event(self, log_probability: float, orders: Array, sums: Array | None) -> tuple[Array, Array]:
-        """Bound the log of the contribution of an event of at most this probability, both ways: (L,) each."""
+        """Bound the log of the contribution of an unlikely event, both ways: (L,) each."""
         if sums is None or self.difference is None or log_probability == -math.inf:
             loss = 2.0 * self.noise.gamma if isinstance(self.noise, DiscreteLaplace) else 0.0
             return log_probability + loss * (orders - 1.0), log_probability + loss * orders
@@ -190,10 +186,7 @@ _Moves = tuple[Array, Array, Array, Array]
 
 
 class _Histogram:
-    """The law of one label, by groups of classes with equal counts; the top is the last group that is not far behind.
-
-    In a move the index `groups` stands for any class that is far behind.
-    """
+    """The law of one label by groups of equal counts, the top last; in a move, index `groups` is a class far behind."""
 
     def __init__(self, tables: _Tables, row: Integers) -> None:
         values, sizes = np.unique(row, return_counts=True)
@@ -233,7 +226,7 @@ class _Histogram:
         return exist
 
     def moves(self, wanted: NDArray[np.bool_]) -> _Moves:
-        """Compute the laws after the wanted moves, (losers, gainers): groups, then the loser, then the gainer."""
+        """Compute the laws after the wanted moves: groups, loser, gainer."""
         losers, gainers = np.nonzero(wanted)
         before = np.append(self.before, 0.0)
         laws = np.column_stack([np.tile(self.before, (losers.size, 1)), before[losers], before[gainers]])
@@ -246,7 +239,7 @@ class _Histogram:
         return laws, lowest, self._after(wanted, low=False) if far else lowest, classes
 
     def _after(self, wanted: NDArray[np.bool_], *, low: bool) -> Array:
-        """Compute the law after each move, with the lower or the higher factors of classes far behind."""
+        """Compute the law after each move, with the lower or higher factors of classes far behind."""
         groups, tables = self.groups, self.tables
         up, down, own_up, own_down = (self._rows(table) for table in tables.changes)
         ones = np.ones((1, self.weights.shape[1]))
@@ -321,7 +314,7 @@ def _skipped(noise: IntegerNoise, likely: Array, orders: Array, known: Array) ->
 
 
 def _worst_of(moves: _Moves, orders: Array, event: tuple[Array, Array], error: float) -> Array:
-    """Compute the largest divergences over the moves, forward and in reverse, rounded up: (2, L)."""
+    """Compute the largest divergences, forward and in reverse, rounded up: (2, L)."""
     worst = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         before, lowest, highest, classes = moves

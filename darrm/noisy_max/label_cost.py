@@ -11,12 +11,11 @@ order of (a, b, best other), random or not: a mixture of six orders. On whole nu
 shifts i or j by one, so all six are two tables over (i, j): ties between a and b go to a (z = 0) or to b (z = 1). The
 reverse direction is (j + 1, i − 1) → (j, i) with the names exchanged: the forward direction with the other z. ∎
 
-So two dimensions are enough, and one supremum covers both directions and every tie rule. Tests compare with all
-histograms of small electorates (`tests/noisy_max/test_label_cost.py`).
+So one supremum in two dimensions covers both directions and every tie rule (`tests/noisy_max/test_label_cost.py`).
 
 **More moves.** t moves are a chain: D_α(P‖R) ≤ (α − 1/p)/(α − 1)·D_{pα}(P‖Q) + D_{q(α − 1/p)}(Q‖R), 1/p + 1/q = 1
-[M17, Proposition 11], which is tight for curves linear in α. Between orders (α − 1)·D_α and (exp((α − 1)·D_α) −
-1)/(α(α − 1)) are convex in α (the second is ∫∫ of L²·e^{(u + αv)L} over a triangle), so chords bound them.
+[M17, Proposition 11], tight for curves linear in α. (α − 1)·D_α and (exp((α − 1)·D_α) − 1)/(α(α − 1)) are convex in α
+(the second is ∫∫ of L²·e^{(u + αv)L} over a triangle), so chords bound them.
 
 Permute-and-flip has one-sided noise: given the other counts its divergence is infinite, so its cost is pure ε.
 """
@@ -66,11 +65,10 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes
     """Bound the Rényi divergence of the label of a noisy maximum, for any number of classes and voters, any tie rule.
 
     The noise is independent for each class and log-concave, with tails as `label_supremum` requires. One person moves
-    ``moved`` ≥ 1 votes, with probability ``rate``: below 1 for voters that resample examples (Poisson), ignored for
-    several votes. ``votes`` is how many votes there are, used with a ``rate`` only: for narrow noise larger leads would
-    cost most.
+    ``moved`` ≥ 1 votes, with probability ``rate`` (ignored for several votes): below 1 for voters that resample
+    examples (Poisson), where ``votes`` bounds leads.
 
-    At order 8 the noisy counts of GNMax with σ = 40 cost 8/1600 = 0.005, the label 0.003204:
+    At order 8 the noisy counts of GNMax with σ = 40 cost 0.005, the label 0.003204:
 
     >>> curve = label_curve(DiscreteGaussian(40.0))
     >>> 0.003204 < float(curve.values[curve.orders == 8.0][0]) < 0.003236
@@ -96,7 +94,7 @@ def is_exact_of_two(noise: IntegerNoise, K: int) -> bool:
 def label_of_two(noise: IntegerNoise, K: int) -> Array:
     """Compute log Pr[the label of two classes is not the majority] for l = floor(K/2) + 1 … K votes, ties shared.
 
-    It takes about (K + 30 deviations)² operations, see `is_exact_of_two`.
+    It takes about (K + 30 deviations)² operations: see `is_exact_of_two`.
 
     >>> np.exp(label_of_two(DiscreteGaussian(1.0), 3)).round(4).tolist()
     [0.2491, 0.0206]
@@ -114,8 +112,6 @@ def label_of_two(noise: IntegerNoise, K: int) -> Array:
 def threshold_curve(noise: IntegerNoise) -> RenyiCurve:
     """Bound the Rényi divergence of one noisy comparison of a count with a threshold, if one vote moves.
 
-    It reveals one bit: for Gaussian noise about 2/π of the λ/(2σ²) of the noisy count.
-
     >>> curve = threshold_curve(DiscreteGaussian(150.0))
     >>> round(float(curve.values[curve.orders == 20.0][0]) / (20.0 / (2.0 * 150.0**2)), 3)
     0.637
@@ -131,7 +127,7 @@ def threshold_curve(noise: IntegerNoise) -> RenyiCurve:
 def _bound_between_knots(
     noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Measure], Array], rate: float = 1.0
 ) -> RenyiCurve:
-    """Bound a supremum at the knots among the orders, and by chords between them; ∞ beyond the last."""
+    """Bound a supremum at the knots and by chords between them; ∞ beyond the last."""
     scale = _scale(noise)
     deviation = min(noise.deviation, 1.5 * scale)
     computed = (largest_order(deviation) if rate == 1.0 else _SUBSAMPLED_ORDERS * deviation + 2.0) >= DEFAULT_ORDERS
@@ -160,7 +156,7 @@ def _scale(noise: IntegerNoise) -> float:
 
 
 def _depths(noise: IntegerNoise) -> tuple[float, ...]:
-    """Return −log of the tails to include: narrow asymmetric noise has steep tails, which matter at large orders."""
+    """Return −log of the tails to include: steep tails of narrow noise matter at large orders."""
     if not isinstance(noise, AsymmetricNoise) or noise.deviation > _FEW_VOTES:
         return (TINY,)
     # with smaller scales masses fall so fast that their products underflow
@@ -169,13 +165,13 @@ def _depths(noise: IntegerNoise) -> tuple[float, ...]:
 
 
 def label_estimate(noise: IntegerNoise, orders: ArrayLike) -> Array:
-    """Estimate the label's Rényi divergences from below, for searches: fast, and NOT a bound; (L,) → (L,)."""
+    """Estimate the label's Rényi divergences from below, for searches: NOT a bound; (L,) → (L,)."""
     grid = np.asarray(orders, dtype=np.float64)
     return np.asarray(np.log1p(estimate(TwoClasses(noise), Renyi(grid, noise.deviation), every=4)) / (grid - 1.0))
 
 
 def counts_curve(noise: IntegerNoise, moved: int = 1) -> RenyiCurve:
-    """Bound the label by the two noisy counts that change [CKS20, Proposition 5], [M17, Proposition 6]."""
+    """Bound the label by two noisy counts [CKS20, Proposition 5], [M17, Proposition 6]."""
     if isinstance(noise, DiscreteGaussian):
         return RenyiCurve.of(lambda orders: orders * (moved / noise.sigma) ** 2)
     if isinstance(noise, DiscreteLaplace):
@@ -207,7 +203,7 @@ def knots(orders: Array, deviation: float) -> Array:
 
 
 def _chain(first: RenyiCurve, a: int, second: RenyiCurve, b: int) -> RenyiCurve:
-    """Compose a moves and b moves, with the best p of a grid around that of curves linear in α."""
+    """Compose a and b moves, with the best p of a grid."""
 
     def value_at(orders: Array) -> Array:
         best = np.full(orders.shape, np.inf)
@@ -224,10 +220,10 @@ def _chain(first: RenyiCurve, a: int, second: RenyiCurve, b: int) -> RenyiCurve:
 
 @lru_cache(maxsize=64)
 def label_profile(noise: IntegerNoise, *, moved: int = 1) -> PrivacyProfile | None:
-    """Bound δ as a function of ε for the label of a noisy maximum, as `label_curve` does; None for wide noise.
+    """Bound δ as a function of ε for the label, as `label_curve` does; None for wide noise.
 
-    For Gaussian noise it is that of the noisy counts, because the best test between them, a half-space, is "a beats b".
-    Several moved votes, of the same two classes or not, are a group: δ_t(tε) ≤ δ(ε)·(1 + e^ε + … + e^{(t−1)ε}).
+    For Gaussian noise it is that of the noisy counts: the best test between them, a half-space, is "a beats b". Several
+    moved votes are a group: δ_t(tε) ≤ δ(ε)·(1 + e^ε + … + e^{(t−1)ε}).
 
     >>> profile = label_profile(DiscreteGaussian(10.0))
     >>> round(profile.delta_at(0.1), 3), round(profile.epsilon_at(1e-5), 2)
@@ -265,7 +261,7 @@ def _gaussian_profile(sigma: float) -> PrivacyProfile:
 
 
 def _group_profile(one: PrivacyProfile | None, moved: int) -> PrivacyProfile | None:
-    """Bound the profile of several moves by that of one; None if its ε exceed the largest exponent."""
+    """Bound the profile of several moves; None if its ε exceed the largest exponent."""
     if one is None:
         return None
     epsilons, deltas = (part[moved * one.arrays()[0] < LARGEST_EXPONENT] for part in one.arrays())

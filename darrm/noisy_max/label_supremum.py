@@ -59,10 +59,7 @@ _ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1, and all prob
 
 
 class TwoClasses:
-    """F, G and S of one noise.
-
-    ``tiny`` is −log of the mass beyond `left` and `right`; products of two masses have to be floats.
-    """
+    """F, G and S of one noise; ``tiny`` is −log of the mass beyond `left` and `right`: products have to be floats."""
 
     def __init__(self, noise: IntegerNoise, tiny: float = TINY) -> None:
         self.noise, self.tiny = noise, tiny
@@ -85,11 +82,11 @@ class TwoClasses:
         return np.asarray(self.noise.log_weights(points) - self._log_total)
 
     def log_G(self, points: Integers) -> Array:
-        """Log Pr[X ≤ t] elementwise: 0 above the support, −∞ below it."""
+        """Log Pr[X ≤ t] elementwise."""
         return np.asarray(self._logs_below[np.clip(points - self.support[0] + 1, 0, self.support.size + 1)])
 
     def log_F(self, points: Integers) -> Array:
-        """Log Pr[X ≥ −i] elementwise: 0 below the support, −∞ above it."""
+        """Log Pr[X ≥ −i] elementwise."""
         return np.asarray(self._logs_above[np.clip(-points - self.support[0] + 1, 0, self.support.size + 1)])
 
     def log_S(self, i: Integers, j: Integers) -> Array:
@@ -120,7 +117,7 @@ class TwoClasses:
             return np.asarray(np.log(sums))
 
     def moved(self, i: Integers, j: Integers, z: int) -> tuple[Array, Array, Array, Array]:
-        """Compute log Pr[a] before and after (i, j) → (i − 1, j + 1), then log Pr[b]; z = 1: ties go to b."""
+        """Compute log Pr[a] before and after a move, then log Pr[b]; z = 1: ties go to b."""
         one, other = (i, i - 1, j, j + 1), (j + z, j + 1 + z, i + 1 - z, i - z)  # many diagonals coincide
         p_a, q_a, p_b, q_b = np.split(self.log_S(np.concatenate(one), np.concatenate(other)), 4)
         return p_a, q_a, p_b, q_b
@@ -133,7 +130,7 @@ class Measure:
     most_summed: ClassVar[int] = 1 << 27  # numbers along diagonals for one size of blocks: bounds the time of a call
 
     def penalty(self, losses: Array, index: int) -> Array:
-        """Compute φ(L) of one of them; ∞ beyond the floats."""
+        """Compute φ(L); ∞ beyond the floats."""
         raise NotImplementedError
 
     def log_most(self, losses: Array, _index: int) -> Array:
@@ -141,11 +138,11 @@ class Measure:
         return losses
 
     def enough(self, values: Array) -> Array:
-        """Compute the bounds at which a block is finished, from the best known values."""
+        """Compute from the best known values the bounds at which a block is finished."""
         return np.asarray(np.expm1((1.0 + TOLERANCE) * np.log1p(values)))
 
     def outside(self, laws: TwoClasses, bits: Array) -> Array:
-        """Bound the contribution of every place outside the blocks, given the supremum ``bits`` of single bits."""
+        """Bound the contribution of places outside the blocks, given the supremum ``bits`` of single bits."""
         raise NotImplementedError
 
 
@@ -181,8 +178,8 @@ class SubsampledRenyi(Measure):
 
     Outside the blocks one outcome has all but e^{−39} of the probability, or two outcomes are one bit. Another outcome,
     of probabilities a and b, adds at most min(q, 2^{α−1}q^α) times its contribution for a certain move, plus 2^{α−1}a,
-    as f(1 − q + qr) ≤ q·f(r) and (1 + qr)^α ≤ 2^{α−1}(1 + (qr)^α). In the other direction it adds at most
-    (α − 1)qb + ((1 − q)^{1−α} − 1)a.
+    as f(1 − q + qr) ≤ q·f(r) and (1 + qr)^α ≤ 2^{α−1}(1 + (qr)^α); in the other direction at most (α − 1)qb + ((1 −
+    q)^{1−α} − 1)a.
     """
 
     def __init__(self, orders: Array, deviation: float, rate: float) -> None:
@@ -222,15 +219,15 @@ class HockeyStick(Measure):
         return (1.0 + DELTA_TOLERANCE) * values
 
     def outside(self, _laws: TwoClasses, _bits: Array) -> Array:
-        """Bound it by rounding: δ is a probability, and the tails are below e^{−39}."""
+        """Bound it by rounding: the tails are below e^{−39}."""
         return np.full(self.size, _ROUNDING)
 
 
 def supremum(laws: TwoClasses, measure: Measure, votes: int | None = None) -> Array:
-    """Bound sup Σ q·φ(L) over all (i, j, z), for each divergence of the measure.
+    """Bound sup Σ q·φ(L) over all (i, j, z), for each divergence.
 
-    With K votes a is at most K ahead of b before the move, and at most K behind after it; a tie with the others may add
-    one to i or to j. So 1 − K ≤ i − j ≤ K + 1.
+    With K ``votes`` a is at most K ahead of b before and K behind after the move, a tie with the others may add one to
+    i or j: 1 − K ≤ i − j ≤ K + 1.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # unknown values count as ∞
         bits = _one_bit(laws, measure)
@@ -243,17 +240,14 @@ def supremum(laws: TwoClasses, measure: Measure, votes: int | None = None) -> Ar
 
 
 def threshold_supremum(laws: TwoClasses, measure: Measure) -> Array:
-    """Bound sup Σ q·φ(L) of one count against a threshold, over all places, for each divergence of the measure."""
+    """Bound sup Σ q·φ(L) of one count against a threshold."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         bits = _one_bit(laws, measure)
         return np.asarray(bits + measure.outside(laws, bits))
 
 
 def estimate(laws: TwoClasses, measure: Measure, *, every: int = 1) -> Array:
-    """Compute the largest Σ q·φ(L) on a grid of places: about the supremum, from below.
-
-    With ``every`` = 4 first on every fourth line, then on all lines around the best places.
-    """
+    """Compute the largest Σ q·φ(L) on a grid, from below; ``every`` = 4 first on every fourth line."""
     step = max(1, laws.right // 60)
     first, last = -2 * laws.right // step // 5, (laws.near + laws.right) // step - 1
     places = np.indices((-(-(last + 1 - first) // every),) * 2).reshape(2, -1) * every + first
@@ -272,7 +266,7 @@ def estimate(laws: TwoClasses, measure: Measure, *, every: int = 1) -> Array:
 
 
 def _table(laws: TwoClasses, i: Integers, j: Integers, z: int) -> tuple[tuple[Array, Array], ...]:
-    """Compute the log-probabilities after the move, and the losses, of a, b and other: (n,) each."""
+    """Compute log-probabilities after the move, and losses, of a, b and other."""
     p_a, q_a, p_b, q_b = laws.moved(i, j, z)
     i, j = np.minimum(i, laws.left), np.minimum(j, laws.left)
     below_i, below_j = laws.log_G(-i), laws.log_G(-j - 2)
@@ -287,7 +281,7 @@ def _values(
 
 
 def _added(measure: Measure, index: int, log_after: Array, losses: Array) -> Array:
-    """Compute q·φ(L), or a bound of it if φ(L) overflows; NaN if q is too small for either."""
+    """Compute q·φ(L), or a bound if φ(L) overflows; NaN if q is too small."""
     penalty = measure.penalty(losses, index)
     added = np.exp(log_after) * penalty
     large = np.isinf(penalty)
@@ -298,10 +292,7 @@ def _added(measure: Measure, index: int, log_after: Array, losses: Array) -> Arr
 
 
 class _Blocks:
-    """Blocks of places by their first ones, shape (2, n), their numbers of i and j, and both z.
-
-    Losses of a and b fall from the corner `high` to the corner `low`, and exceed them by at most ``farther``.
-    """
+    """Blocks of places and both z; losses of a and b fall from the corner `high` to `low`, up to ``farther``."""
 
     def __init__(self, laws: TwoClasses, places: Integers, sides: tuple[int, int], farther: float) -> None:
         i, j = places
@@ -357,7 +348,7 @@ def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int,
 
 
 def _finish_blocks(blocks: _Blocks, measure: Measure, active: NDArray[np.bool_], best: Array, bound: Array) -> Array:
-    """Update the best values, move finished blocks from ``active`` to ``bound``, return the largest bounds left."""
+    """Update the best values, move finished blocks to ``bound``, return the largest bounds left."""
     left = np.zeros(measure.size)
     for index, here in enumerate(active):
         at = np.flatnonzero(here)
@@ -385,7 +376,7 @@ def _farther(laws: TwoClasses) -> float:
 
 
 def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
-    """Bound the supremum for one class against a threshold, if its count grows or falls by one: blocks of a line."""
+    """Bound the supremum for one class against a threshold, growing or falling by one."""
     step = max(1, int(laws.noise.deviation / 128.0))
     first = np.arange(-laws.right - 1, laws.left + 2, step)
     last = first + step - 1
@@ -408,7 +399,7 @@ def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
 
 
 def _tail(laws: TwoClasses, orders: Array, sign: int) -> Array:
-    """Bound T_r(right), or T_l(left), at several orders: a geometric sum; ∞ if it may not converge."""
+    """Bound T_r(right) or T_l(left), a geometric sum; ∞ if it may not converge."""
     start = laws.right if sign > 0 else laws.left
     logs = laws.log_masses(sign * np.arange(start, start + 3))
     v = -np.diff(logs)

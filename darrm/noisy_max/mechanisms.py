@@ -1,11 +1,10 @@
 """LNMax, GNMax and AsymmetricMax: the class with most votes after noise [P, Section 4.1], [P17, Section 2.1].
 
-A person who influences t voters changes two counts by up to t. For whole-number noise the cost is that of the label
-(`darrm.noisy_max.label_cost`), for continuous noise that of both noisy counts. Ties are broken uniformly, and the cost
-does not depend on the names of the classes.
+A person who influences t voters changes two counts by up to t. Whole-number noise costs what the label costs
+(`darrm.noisy_max.label_cost`), continuous noise what both noisy counts cost. Ties are broken uniformly.
 
 Asymmetric noise is more accurate for many classes: an error needs the largest of C − 1 noises, and at an equal cost of
-the label a short right and a long left tail have a smaller maximum. Noisy counts would reveal the left tail as well.
+the label a short right and a long left tail have a smaller maximum.
 """
 
 from collections.abc import Callable
@@ -48,24 +47,21 @@ def check_reached(reached: int) -> None:
 
 
 class LabelMechanism:
-    """Base of mechanisms that release one class for each query from its votes alone."""
+    """Base of mechanisms that release one class for each query from its votes."""
 
     reached: int  # how many votes one person may move
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, for any votes."""
+        """Return the cost of ``queries`` answers."""
         raise NotImplementedError
 
     def subsampled_cost(self, voters: Voters, classes: int, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, amplified if the voters resample their examples."""
+        """Return the cost, amplified if the voters resample their examples."""
         cost, sampling = self.privacy_cost(queries), voters.sampled
         return cost if sampling is None else self._amplify(cost, voters, classes, sampling)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release one class for each query, as `Aggregator.release`.
-
-        Arrays are refused with `ValueError`: labels taken for counts would void the guarantee.
-        """
+        """Release one class for each query; `ValueError` for arrays: labels taken for counts void the guarantee."""
         votes = require_votes(votes)
         return votes.labeled(self._draw_labels(votes, rng))
 
@@ -77,7 +73,7 @@ class LabelMechanism:
 
 
 class NoisyMax(LabelMechanism):
-    """Base of noisy maxima: the class with the largest count plus noise."""
+    """Base of noisy maxima."""
 
     noise: object  # "continuous" is for experiments
 
@@ -96,10 +92,7 @@ class NoisyMax(LabelMechanism):
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one label, for any votes and any number of classes.
-
-        With continuous noise it is that of both noisy counts, λt²/σ² [P, Proposition 8] or that of any (2γt, 0).
-        """
+        """The Rényi curve of one label; with continuous noise λt²/σ² [P, Proposition 8] or that of any (2γt, 0)."""
         curve = counts_curve if self.is_continuous else label_curve
         return curve(self.law, moved=self.reached)
 
@@ -217,7 +210,7 @@ class AsymmetricMax(NoisyMax):
 
 
 def noise_draws(law: IntegerNoise, rng: np.random.Generator | None, *, continuous: bool = False) -> Draw:
-    """Return a function that draws a number of noises: exact whole numbers, or continuous ones for experiments."""
+    """Return a function that draws noises: exact whole numbers, or continuous ones for experiments."""
     if continuous:
         if rng is None:
             raise ValueError(
@@ -237,7 +230,7 @@ def noise_draws(law: IntegerNoise, rng: np.random.Generator | None, *, continuou
 
 
 def noisy_argmax(counts: NDArray[np.int64], draw: Draw, rng: np.random.Generator | None) -> NDArray[np.int64]:
-    """Find the largest noisy count of each row, ties at random, a block of rows at a time."""
+    """Find the largest noisy count of each row, ties at random."""
     rows = max(1, DRAWS_AT_ONCE // counts.shape[1])
     below = uniform_below(rng)
     labels = np.empty(len(counts), dtype=np.int64)
@@ -248,10 +241,7 @@ def noisy_argmax(counts: NDArray[np.int64], draw: Draw, rng: np.random.Generator
 
 
 def noisy_answer(counts: NDArray[np.int64], below: UniformBelow, *, threshold: int, draw: Draw) -> NDArray[np.int64]:
-    """Find the largest noisy count of each row among positive counts, ties at random: (n, S + 1) → (n,).
-
-    If it is below the threshold the answer is the last place, whose count is 0.
-    """
+    """Find the largest noisy count among positive ones, ties at random, or the last place below the threshold: (n,)."""
     occurs = counts > 0
     noisy = np.full(counts.shape, _NEVER, dtype=np.int64)
     noisy[occurs] = counts[occurs] + draw(int(np.count_nonzero(occurs)))
@@ -262,7 +252,6 @@ def noisy_answer(counts: NDArray[np.int64], below: UniformBelow, *, threshold: i
 def _largest(
     noisy: NDArray[np.int64] | NDArray[np.float64], below: UniformBelow
 ) -> tuple[NDArray[np.int64], NDArray[np.int64] | NDArray[np.float64]]:
-    """Find the place and the size of the largest of each row, ties at random."""
     winners = noisy.argmax(axis=1)
     heights = noisy[np.arange(len(noisy)), winners]
     largest = noisy == heights[:, np.newaxis]

@@ -14,18 +14,18 @@ A monotone function with mean 1 − q is a mixture of thresholds. By joint conve
 pairs of levels, of E_a·E_b + R_a·R_b. Here E_a and E_b belong to the bits "a, or b, reaches its level", and R_a, R_b
 are the sums Σ f^α·f'^{1−α} over the noise beyond the levels. *Proof.* Given the noisy counts of all other classes, the
 best of them is a known level, and two independent bits tell whether a and b reach it. If at most one does, the bits
-determine the label; otherwise reveal both counts. The mean over the level of "a or b wins" is at most q. ∎ The second
-theorem also holds for every pair of classes with q = Pr[a] + Pr[b].
+determine the label; otherwise reveal both counts. The mean over the level of "a or b wins" is at most q. ∎ It also
+holds for every pair of classes with q = Pr[a] + Pr[b].
 
 One vote changes q = t(κ) to at most t(κ − 2), which bounds the change of the cost.
 
-**Theorem (any noise).** Let L be the loss of the two noisy counts of a move, a sum of two independent ones. An event of
-probability q before the move has probability at most N(q) after it, and its outcomes add at most A(q) to E, where N and
-A fill an event with the least and with the largest losses first (Neyman and Pearson). So E is at most
-(1 − q)^α·(1 − N(q))^{1−α} + A(q), and likewise in reverse. `MislabelBoundByLosses` reads these from the law of L,
-rounded to a grid in the safe direction. For Gaussian noise the first two theorems are tighter.
+**Theorem (any noise).** Let L be the loss of the two noisy counts of a move. An event of probability q before the move
+has probability at most N(q) after it, and its outcomes add at most A(q) to E, where N and A fill an event with the
+least and with the largest losses first (Neyman and Pearson). So E is at most (1 − q)^α·(1 − N(q))^{1−α} + A(q), and
+likewise in reverse. `MislabelBoundByLosses` reads these from the law of L, rounded to a grid in the safe direction. For
+Gaussian noise the first two theorems are tighter.
 
-The tests compare with all neighbors of small electorates (`tests/noisy_max/test_cost_given_votes.py`).
+(`tests/noisy_max/test_cost_given_votes.py`)
 """
 
 import math
@@ -63,12 +63,12 @@ class MislabelBound:
     order: float
 
     def cost(self, missed: Array) -> Array:
-        """Bound the cost of labels by their probabilities of missing the likeliest class, elementwise; increasing."""
+        """Bound the cost of labels by their q, elementwise; increasing."""
         costs = np.log1p(self.excess(missed)) / (self.order - 1.0)
         return np.asarray(np.minimum(costs, self.ceiling))
 
     def excess(self, missed: Array) -> Array:
-        """Bound E − 1, elementwise; ∞ where only the ceiling is known."""
+        """Bound E − 1; ∞ where only the ceiling is known."""
         raise NotImplementedError
 
     @cached_property
@@ -78,34 +78,29 @@ class MislabelBound:
 
     @property
     def places(self) -> tuple[Array, int]:
-        """Decreasing probabilities, and a shift: one vote changes each to at most the one ``shift`` places before."""
+        """Decreasing probabilities; one vote changes each to at most the one ``shift`` places before."""
         raise NotImplementedError
 
     @cached_property
     def after_one_vote(self) -> Curve:
-        """Bound the cost after one vote moved by the cost before: vertices of a concave increasing U with U(0) = 0.
-
-        As U(0) = 0, n·U(G/n) grows with n, and covers runs of fewer queries.
-        """
+        """Vertices of a concave increasing U, the cost after a vote by that before; U(0) = 0, for fewer queries."""
         low, high, shift = self.costs_at_places
         return majorant(np.append(0.0, low[shift + 1 :]), np.append(0.0, high[: -shift - 1]))
 
     @property
     def least(self) -> float:
-        """About the least cost of a label; smaller ones count as this."""
+        """About the least cost; smaller ones count as this."""
         return float(self.costs_at_places[0][-1])
 
     @cached_property
     def costs_at_places(self) -> tuple[Array, Array, int]:
-        """Bound the cost at each place from below and above, for computed q; and the shift of one vote."""
+        """Bounds on the cost at each place from below and above, and the shift."""
         q, shift = self.places
         return self.cost(q * (1.0 - _ARGUMENT)), self.cost(np.minimum(q * (1.0 + _ARGUMENT), 1.0)), shift
 
 
 class GaussianMislabelBound(MislabelBound):
-    """c(q) at one order for discrete Gaussian noise of σ votes on each count, two or more classes, any tie rule.
-
-    For orders beyond 8σ it is the ceiling.
+    """c(q) at one order for discrete Gaussian noise of σ votes, any tie rule; beyond order 8σ the ceiling.
 
     >>> bound = GaussianMislabelBound(40.0, 20.0)
     >>> bound.cost(np.array([1e-4, 0.03, 0.5])).round(6).tolist()
@@ -130,7 +125,7 @@ class GaussianMislabelBound(MislabelBound):
         return np.interp(where, np.arange(tails.size), tails), 2 * _SUBDIVISIONS
 
     def overtakes(self, gaps: NDArray[np.int64]) -> Array:
-        """Compute the probability that a class ``gap`` votes behind another has at least as many after the noise."""
+        """Compute the probability that a class ``gap`` votes behind draws level."""
         return np.asarray(np.exp(self._law.log_tails[np.minimum(gaps, self._law.last) - self._law.first]))
 
     @cached_property
@@ -180,7 +175,7 @@ class MislabelBoundByLosses(MislabelBound):
 
     @cached_property
     def places(self) -> tuple[Array, int]:
-        """Probabilities, each N of the one `_STEPS_A_VOTE` places later; all 1 for unresolved noise."""
+        """Probabilities, each N of the one `_STEPS_A_VOTE` later; all 1 for unresolved noise."""
         if not self._is_resolved:
             return np.ones(2 * _STEPS_A_VOTE + 2), _STEPS_A_VOTE
         grows, _, _ = self._sums
@@ -193,7 +188,7 @@ class MislabelBoundByLosses(MislabelBound):
 
     @cached_property
     def _excess(self) -> Curve:
-        """A concave increasing bound on E − 1 by q: on each cell of a grid every term is taken at its larger end."""
+        """A bound on E − 1 by q: on each cell of a grid every term is taken at its larger end."""
         if not self._is_resolved:
             return np.zeros(1), np.full(1, np.inf)
         grows, added, fallen = self._sums
@@ -210,7 +205,7 @@ class MislabelBoundByLosses(MislabelBound):
 
     @cached_property
     def _sums(self) -> tuple[Curve, tuple[Curve, Curve], Curve]:
-        """By q: N, the contribution of an event forward and in reverse, and its least probability after the move."""
+        """By q: N, the contributions of an event forward and in reverse, and its least probability after."""
         loss, step, masses = self._losses
         with np.errstate(over="ignore", divide="ignore"):
             logs = np.log(masses)
@@ -258,10 +253,7 @@ def tightest_mislabel_bound(noise: IntegerNoise, order: float) -> MislabelBound:
 
 @lru_cache(maxsize=256)
 def others_majorant(noise: IntegerNoise, order: float) -> Curve:
-    """Bound E − 1 of a move between two classes by the probability that one of them wins: a concave function of it.
-
-    A constant for orders far beyond the deviation.
-    """
+    """Bound E − 1 of a move of two classes by the probability that one of them wins; constant for large orders."""
     most = _excess_of(label_curve(noise).bound_at(order), order)
     beyond = int(_REACH * max(noise.deviation, 1.0) * 2.0 + order) + 4
     if beyond > _MOST_LEVELS * max(noise.deviation, 1.0):
@@ -293,7 +285,7 @@ def others_majorant(noise: IntegerNoise, order: float) -> Curve:
 def _moved_bit(
     logs: Array, tails: tuple[Array, Array], order: float, before: int, after: int, shift: int
 ) -> tuple[Array, Array, Array]:
-    """E − 1 of the bit X ≥ level, whose level moves, the share of 1 in it, and Σ f(x)^α·f(x + shift)^{1−α} in 1."""
+    """E − 1 of the bit X ≥ level, whose level moves, its share from 1, and Σ f(x)^α·f(x + shift)^{1−α} in 1."""
     here = np.arange(2, logs.size - 2) + before
     one, zero = (np.exp(tail[here] + (order - 1.0) * (tail[here] - tail[here + after - before])) for tail in tails)
     shifted = np.roll(logs, -shift)
@@ -308,7 +300,7 @@ def _excess_of(divergence: float, order: float) -> float:
 
 
 def majorant(places: Array, values: Array) -> tuple[Array, Array]:
-    """Return the vertices of the least concave increasing function above points with places of at least 0.
+    """Return the vertices of the least concave increasing function above points.
 
     >>> [part.tolist() for part in majorant(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 2.0, 1.0, 3.0]))]
     [[0.0, 1.0, 3.0], [0.0, 2.0, 3.0]]

@@ -30,25 +30,14 @@ probability of a wrong label:
 noise                       Pr[D ≥ g], or the bound in use
 ==========================  ==========================================================================================
 continuous Gaussian σ       ½ erfc(g/(2σ)), exact [P, Proposition 7]
-discrete Gaussian σ         at most c · ½ erfc((g − ½)/(2σ)) for g ≥ 1, c = 1 + 2.1·e^{−π²σ²} (proof below)
+discrete Gaussian σ         at most c · ½ erfc((g − ½)/(2σ)) for g ≥ 1, c = 1 + 2.1·e^{−π²σ²}
 continuous Laplace 1/γ      (2 + γg)/4 · e^{−γg}, exact [P17, Lemma 4]
 discrete Laplace 1/γ        exact geometric sums, see `laplace_log_tails`
 ==========================  ==========================================================================================
 
-**Theorem.** For σ ≥ ½ and g ≥ 1 the difference D of two discrete Gaussians has Pr[D ≥ g] ≤ c · ½ erfc((g − ½)/(2σ)).
-*Proof.* Let f(x) = e^{−x²/(4σ²)}. Completing the square, Pr[D = k] = f(k)·S_k/Z² with Z = Σ_j e^{−j²/(2σ²)} and
-S_k = Σ_j e^{−(j + k/2)²/σ²} ≤ S_0.
-
-1. d(k) = ∫_{k−½}^{k+½} f − f(k) is a Gaussian smoothing of a box minus a point mass. That difference changes sign
-   twice, and Gaussian smoothing adds no sign change (total positivity). So over k = 0, 1, … the sign of d is − then +.
-2. E(g) = Σ_{k≥g} d(k) therefore rises and then falls as g decreases. Its smallest value on g ≥ 1 is its limit 0 or
-   E(1) = ½(Σ_{k∈Z} d(k) − d(0)). By Poisson summation Σ_{k∈Z} d(k) > −2σ√π·2.1·e^{−4π²σ²}, and −d(0) ≥ 1/(24·2σ²) −
-   1/(1920·σ⁴·(4/3)) is larger for σ ≥ ½. So Σ_{k≥g} f(k) ≤ ∫_{g−½}^∞ f for every g ≥ 1.
-3. Poisson summation again: S_0/Z² ≤ (1 + 2.1·e^{−π²σ²})/(2σ√π) for σ ≥ ½. ∎ (`tests/noisy_max/test_noise_tails.py`)
-
 Ties count as reached, so the bound holds for every tie rule. At g = 0 the formula exceeds ½, and a q above ½ is never
-used. With f(x) = e^{−x²/(2σ²)} the same steps bound one discrete Gaussian: Pr[X ≥ k] ≤ ½ erfc((k − ½)/(√2σ)) for k ≥ 1
-and σ ≥ √½, as Z ≥ σ√(2π). A smaller σ makes the event less likely.
+used. One discrete Gaussian has Pr[X ≥ k] ≤ ½ erfc((k − ½)/(√2σ)) for k ≥ 1 and σ ≥ √½; a smaller σ makes the event less
+likely. `docs/theory/pate.md` proves the second and the last bound (`tests/noisy_max/test_noise_tails.py`).
 
 All arithmetic is on logarithms, for probabilities from 1e-300 to 1 − 1e-16.
 """
@@ -70,13 +59,13 @@ _LARGEST_ORDER = 8.0  # σ: the terms of A are largest near κ = 2(α − 1), wi
 
 
 def log_masses_of(noise: IntegerNoise, first: int, last: int) -> Array:
-    """Tabulate log Pr[X = x] for x from ``first`` to ``last``, normalized to 1 there."""
+    """Tabulate log Pr[X = x], normalized to 1 from ``first`` to ``last``."""
     logs = noise.log_weights(np.arange(first, last + 1))
     return np.asarray(logs - np.logaddexp.reduce(logs))
 
 
 def log_above(logs: Array) -> Array:
-    """Compute log Σ_{y ≥ x} along the last axis of a table of logarithms: log Pr[X ≥ x] for log-probabilities.
+    """Compute log Σ_{y ≥ x} of a table of logarithms along its last axis.
 
     >>> from darrm.numerics.integer_noise import DiscreteGaussian
     >>> np.exp(log_above(log_masses_of(DiscreteGaussian(2.0), -40, 40))[[40, 41]]).round(4).tolist()
@@ -86,15 +75,14 @@ def log_above(logs: Array) -> Array:
 
 
 def log_below(logs: Array) -> Array:
-    """Compute log Σ_{y < x} for a table of logarithms."""
+    """Compute log Σ_{y < x}."""
     return np.append(-np.inf, np.logaddexp.accumulate(logs)[:-1])
 
 
 def find_reach(noise: IntegerNoise, sign: int, exponent: float) -> int:
-    """Find the least r with w(±r) ≤ e^{−exponent}, relative to the mode, which is 0.
+    """Find the least r with w(±r) ≤ e^{−exponent}, relative to the mode 0.
 
-    By log-concavity weights fall geometrically from 0 to r and at least as fast beyond, so that Pr[X ≥ r] ≤ x/(1 − x)
-    for x = w(r).
+    By log-concavity Pr[X ≥ r] ≤ x/(1 − x) for x = w(r).
     """
     tried = np.concatenate([[0], 1 << np.arange(_DOUBLINGS)])
     while True:
@@ -105,13 +93,13 @@ def find_reach(noise: IntegerNoise, sign: int, exponent: float) -> int:
 
 
 def unit_rule(size: int) -> tuple[Array, Array]:
-    """Return the nodes and weights of the Gauss-Legendre rule on [0, 1], exact below degree 2·size."""
+    """Return the Gauss-Legendre nodes and weights on [0, 1], exact below degree 2·size."""
     nodes, weights = np.polynomial.legendre.leggauss(size)
     return (nodes + 1.0) / 2.0, weights / 2.0
 
 
 class NoiseDifference:
-    """The tails of D for discrete Gaussian noise of σ votes on each count, at whole κ from `first` to `last`.
+    """The tails of D for discrete Gaussian noise of σ votes, at whole κ from `first` to `last`.
 
     >>> law = NoiseDifference(40.0)
     >>> round(float(np.exp(law.log_tails[120 - law.first])), 4)
@@ -132,14 +120,14 @@ class NoiseDifference:
         return order <= _LARGEST_ORDER * max(self.sigma, 1.0)
 
     def log_sums(self, order: float, sign: int) -> Array:
-        """Compute log A(κ) for ``sign`` 1 and log B(κ) for −1 at the κ of the tables; ∞ beyond `covers`."""
+        """Compute log A(κ) for ``sign`` 1, log B(κ) for −1; ∞ beyond `covers`."""
         if not self.covers(order):
             return np.full(self.log_masses.shape, np.inf)
         # log f(k) − log f(k ± 2) = (1 ± k)/σ²
         return log_above(self.log_masses + (order - 1.0) * (1.0 + sign * self._points) / self.sigma**2)
 
     def index_of(self, log_probability: float) -> int:
-        """Return the place in the tables of the largest κ with t(κ) at least the probability."""
+        """Return the place of the largest κ with t(κ) at least the probability."""
         return max(int(np.searchsorted(-self.log_tails, -log_probability, side="right")) - 1, 0)
 
 
@@ -165,7 +153,7 @@ def log_tail_factor(sigma: float, noise: str) -> float:
 
 
 def gaussian_log_tails(gaps: ArrayLike, sigma: float, noise: str = "continuous") -> NDArray[np.float64]:
-    """Bound log Pr[D ≥ g] for Gaussian noise of σ votes on each count, elementwise for whole g ≥ 0, rounded up.
+    """Bound log Pr[D ≥ g] for Gaussian noise of σ votes, elementwise for whole g ≥ 0, rounded up.
 
     >>> np.exp(gaussian_log_tails([0, 1, 2], sigma=1.0)).round(4).tolist()
     [0.5, 0.2398, 0.0786]
@@ -176,7 +164,7 @@ def gaussian_log_tails(gaps: ArrayLike, sigma: float, noise: str = "continuous")
 
 
 def laplace_log_tails(gaps: ArrayLike, gamma: float, noise: str = "continuous") -> NDArray[np.float64]:
-    """Compute log Pr[D ≥ g] for Laplace noise of scale 1/γ on each count, elementwise for whole g ≥ 0, rounded up.
+    """Compute log Pr[D ≥ g] for Laplace noise of scale 1/γ, elementwise for whole g ≥ 0, rounded up.
 
     For the discrete law with a = e^{−γ}: Pr[D = k] = ((1 − a)/(1 + a))²·a^k·(k + b), b = (1 + a²)/(1 − a²), and
     Pr[D ≥ g] = ((1 − a)/(1 + a))²·a^g·((g + b)/(1 − a) + a/(1 − a)²).
@@ -196,10 +184,7 @@ def laplace_log_tails(gaps: ArrayLike, gamma: float, noise: str = "continuous") 
 
 
 def discrete_gaussian_log_survival(points: NDArray[np.int64], sigma: float) -> NDArray[np.float64]:
-    """Compute log Pr[X ≥ k] elementwise, where Pr[X = x] is proportional to e^{−x²/(2σ²)}.
-
-    The relative error is below 1e-12. For wide noise the smaller of Pr[X ≥ k] and Pr[X < k] is an upper bound.
-    """
+    """Compute log Pr[X ≥ k], to 1e-12; for wide noise the smaller of it and log Pr[X < k] is an upper bound."""
     checks.positive(sigma=sigma)
     last = int(np.abs(points).max()) + math.ceil(40.0 * sigma) + 1  # beyond: below e^-800 of the tails inside
     if last > MOST_SUMMED:
@@ -210,7 +195,7 @@ def discrete_gaussian_log_survival(points: NDArray[np.int64], sigma: float) -> N
 
 
 def sum_of_tails(gaps: NDArray[np.int64], log_tails: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute log Σ_i Pr[D ≥ gap_i] along the last axis, at most 0, without the winner, whose gap is −1."""
+    """Compute log Σ_i Pr[D ≥ gap_i] along the last axis, at most 0, without the winner (gap −1)."""
     logs = np.where(gaps < 0, -np.inf, log_tails)
     largest = logs.max(axis=-1)
     logs -= largest[..., np.newaxis]
@@ -221,7 +206,7 @@ def sum_of_tails(gaps: NDArray[np.int64], log_tails: NDArray[np.float64]) -> NDA
 
 
 def winner_gaps(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Compute by how many votes each class is behind the row's plurality class; −1 marks that class."""
+    """Compute the lag of each class behind the row's plurality class, which gets −1."""
     winners = counts.argmax(axis=1)
     rows = np.arange(counts.shape[0])
     gaps = counts[rows, winners][:, np.newaxis] - counts

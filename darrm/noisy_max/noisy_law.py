@@ -1,15 +1,13 @@
 """Pr[label = c | counts] for many histograms at once, for planning, and a search for the best asymmetric noise.
 
 This is the law of `noise_law` with few nodes, and approximate for wide noise; `cost_given_votes` bounds the same
-integral for costs. Of two classes the one that is M votes behind wins with ½(Pr[D ≥ M] + Pr[D ≥ M + 1]), where D is the
+integral. Of two classes the one that is M votes behind wins with ½(Pr[D ≥ M] + Pr[D ≥ M + 1]), where D is the
 difference of the noises.
 
-`best_shape` searches asymmetric noise whose label is most often correct at a given Rényi cost. Shapes are (p, ℓ/s, q):
-powers in quarters, the ratio of scales in powers of 2^¼; the scale follows from the budget. Hill climbing from the
-Gaussian shape (2, 1, 2) to a shape that is best among its neighbors, possibly a local optimum, compares shapes on one
-sample of histograms, drawn with a public seed. It uses estimates of the divergence, but the final scale is certified:
-the cost is a bound for any outcome. The gain grows with classes and noise: 5,000 voters on 150 classes rise from an
-accuracy of a seventh to a quarter, 250 voters on ten classes by 1.8 points, two and three classes by half a point.
+`best_shape` climbs over shapes (p, ℓ/s, q), from the Gaussian one (2, 1, 2) to one that is best among its neighbors, on
+histograms drawn with a public seed. It uses estimates of the divergence, but certifies the final scale. The gain grows
+with classes and noise: 5,000 voters on 150 classes rise from an accuracy of a seventh to a quarter, 250 voters on ten
+classes by 1.8 points, two and three classes by half a point.
 """
 
 import math
@@ -41,7 +39,7 @@ _ROWS_AT_ONCE = 2**18  # entries of the (histograms, nodes) arrays: two megabyte
 
 @dataclass(frozen=True)
 class WinningLaw:
-    """The law of a noisy maximum as a function of the histograms; `right` takes half the time.
+    """The law of a noisy maximum as a function of histograms; `right` takes half the time.
 
     >>> from darrm.numerics.integer_noise import DiscreteGaussian
     >>> law, tied = WinningLaw(DiscreteGaussian(9.0)), np.array([[5, 5, 1]])
@@ -55,7 +53,7 @@ class WinningLaw:
         return winning_probabilities(self.noise, counts)
 
     def right(self, counts: Integers) -> Array:
-        """Compute the probability that the answer is one of the classes with the most votes, (n, C) → (n,)."""
+        """Compute the probability that the answer has the most votes, (n, C) → (n,)."""
         leading = counts == counts.max(axis=1, keepdims=True)
         if counts.shape[1] == 2:
             return np.asarray(np.sum(_by_difference(self.noise, counts) * leading, axis=1))
@@ -65,8 +63,8 @@ class WinningLaw:
 def winning_probabilities(noise: IntegerNoise, counts: Integers) -> Array:
     """Compute the probability that each class has the largest noisy count, (n, C) counts → (n, C), ties shared.
 
-    For two classes, and for a deviation below 8 votes and up to 16 classes, the sums are exact up to rounding (1e-12).
-    Below 32 votes they err by at most 1e-6, beyond by 1e-4, or 2e-4 for noise with a corner, as Laplace noise has at 0.
+    For two classes, and for a deviation below 8 votes and up to 16 classes, exact up to rounding (1e-12). Below 32
+    votes errors are at most 1e-6, beyond 1e-4, or 2e-4 for noise with a corner, as Laplace noise at 0.
 
     >>> from darrm.numerics.integer_noise import DiscreteGaussian
     >>> winning_probabilities(DiscreteGaussian(40.0), np.array([[130, 120], [125, 125]])).round(4)
@@ -80,8 +78,7 @@ def winning_probabilities(noise: IntegerNoise, counts: Integers) -> Array:
 def answering_probabilities(noise: IntegerNoise, counts: Integers, threshold: int) -> Array:
     """Compute the probability that each string is the answer to an open question, (n, S) counts → (n, S), ties shared.
 
-    Entries with count 0 never win. The rest of the probability is that of no answer. Accurate as
-    `winning_probabilities`.
+    Entries with count 0 never win; the rest is the probability of no answer. Accurate as `winning_probabilities`.
 
     >>> from darrm.numerics.integer_noise import DiscreteGaussian
     >>> answering_probabilities(DiscreteGaussian(25.0), np.array([[150, 1, 0], [135, 60, 5]]), 135).round(4)
@@ -105,8 +102,7 @@ def answering_probabilities(noise: IntegerNoise, counts: Integers, threshold: in
 def chosen(place: Integers, log_below: Array, hazard: Array, weights: Array, *, of_leader: bool = False) -> Array:
     """Compute Σ over nodes of weight · h of a class · Π F̃ of all classes: (n, C) places in tables → (n, C).
 
-    The tables are (L, N) for L places and N nodes, weights (N,) or (n, N). With ``of_leader`` only the class at place 0
-    is computed: (n, 1).
+    Tables are (L, N) for L places and N nodes, weights (N,) or (n, N); ``of_leader`` computes place 0 only: (n, 1).
     """
     (size, nodes), classes = log_below.shape, place.shape[1]
     result = np.empty((len(place), 1 if of_leader else classes))
@@ -136,7 +132,7 @@ def chosen(place: Integers, log_below: Array, hazard: Array, weights: Array, *, 
 
 
 def lags_of(counts: Integers, most: int | None = None) -> tuple[Integers, Integers]:
-    """List the gaps between classes and the leaders of their histograms, and the index of each class in the list.
+    """List the gaps to the leaders, and the index of each class in the list.
 
     >>> lags_of(np.array([[5, 2, 2], [4, 4, 1]]))
     (array([0, 3]), array([[0, 1, 1],
@@ -202,7 +198,7 @@ class _Tables:
         return (starts[:, None] + inside).ravel(), np.tile(weights * self.stride, starts.size)
 
     def at(self, nodes: Array, lags: Integers) -> tuple[Array, Array]:
-        """Compute log F̃ and h of a class that is ``lags`` votes behind: (lags, nodes) each."""
+        """Compute log F̃ and h of a class ``lags`` behind: (lags, nodes) each."""
         first, mass = self.support[0], self.mass
         ends, total = np.arange(first, self.support[-1] + 2), np.append(0.0, np.cumsum(mass))
         log_below, hazard = np.empty((2, lags.size, nodes.size))
@@ -232,8 +228,6 @@ _Place = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class BestShape:
-    """The best shape, and its gain."""
-
     noise: AsymmetricNoise  # for `darrm.pate.AsymmetricMax`
     cost: float  # a certified bound on the label's Rényi divergence at the order, within the budget
     accuracy: float  # the share of labels that are a class with the most votes, over the sampled histograms
@@ -244,9 +238,9 @@ class BestShape:
 def best_shape(K: int, classes: int, prior: Prior | str | None = None, *, order: float, budget: float) -> BestShape:
     """Find the asymmetric noise with the most accurate labels within a Rényi budget for one query.
 
-    The default prior is uniform on histograms. ``budget`` is for one moved vote, at an ``order`` of
-    `darrm.loss.renyi.DEFAULT_ORDERS`; for t moved votes about 1/t² of it. `ValueError` if a number is out of its range,
-    `PlanError` if no scale of the noise is within the budget.
+    The default prior is uniform on histograms. ``budget`` is for one moved vote, at an ``order`` of `DEFAULT_ORDERS`;
+    for t moved votes about 1/t² of it. `ValueError` for numbers out of range, `PlanError` if no scale is within the
+    budget.
 
     >>> found = best_shape(100, 10, order=16.0, budget=0.05)
     >>> found.cost <= 0.05, found.gain > 0.005

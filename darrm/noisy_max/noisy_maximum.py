@@ -1,8 +1,7 @@
 """A noisy maximum for given voters and classes: the release that a plan writes to a file.
 
-The mechanisms do not know K and C, because the cost of a label depends only on the votes that one person moves. A file
-names the mechanism, its voters and the number of classes, and votes of other voters are refused. It contains no proof:
-the cost of a label is computed from the mechanism whenever it is charged.
+A file names the mechanism, its voters and the number of classes. It contains no proof: the cost of a label is computed
+from the mechanism whenever it is charged.
 
 **Open-set answers.** The mechanism adds noise X to the count of every string that occurs, and answers with the largest
 noisy count if it is at least T votes, else with "no answer". A person who moves t votes may be the only one with some
@@ -24,8 +23,8 @@ holds for D'. From N to N' some of t votes move between strings of both, or to o
 threshold T. Given the other noisy counts the label depends on those of the strings that a vote moves, and the third
 outcome of the theorem in `label_cost` is the best of the other strings and the threshold, a constant among the heights;
 if a vote only leaves or arrives, the other string has height −∞. Answers of several questions multiply:
-P ≥ Π(1 − v_i)·N, and P = (1 − V)·N + V·R for some R, so P − e^ε·P' ≤ V·R + (1 − V)·(N − e^ε·N'). ∎ The guarding test
-enumerates all neighbors of a few voters (`tests/noisy_max/test_vanishing.py`).
+P ≥ Π(1 − v_i)·N, and P = (1 − V)·N + V·R for some R, so P − e^ε·P' ≤ V·R + (1 − V)·(N − e^ε·N'). ∎
+(`tests/noisy_max/test_vanishing.py`)
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ _KINDS: dict[str, tuple[type[Mechanism], tuple[str, ...]]] = {
 class NoisyMaximum:
     """A mechanism that releases labels of given voters on a given number of classes.
 
-    `ValueError` if one person influences more of the voters than the mechanism is private for, if its noise is
-    continuous, or if a threshold is given for listed classes or missing for open-set answers.
+    `ValueError` if one person influences more voters than the mechanism is private for, if its noise is continuous, or
+    if a threshold is given for listed classes or missing for open-set answers.
 
     >>> teachers = Voters(50, PrivacyParams("inf"), overlap=1)
     >>> aggregator = NoisyMaximum(GNMax(40.0), teachers, classes=3)
@@ -120,7 +119,7 @@ class NoisyMaximum:
 
     @property
     def guarantee(self) -> PrivacyParams | RenyiCurve:
-        """The guarantee of one answer, for any votes; for open-set answers at about twice δ of the threshold."""
+        """The guarantee of one answer; for open-set answers at about twice δ of the threshold."""
         if self.threshold is None:
             return self.mechanism.guarantee
         cost = self.privacy_cost()
@@ -137,10 +136,7 @@ class NoisyMaximum:
         return checksum_of(self.to_json())
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, for any votes.
-
-        For private models it includes the cost for non-private voters, from which the accountant composes answers.
-        """
+        """Return the cost of ``queries`` answers; of private models also that for non-private voters, which compose."""
         cost = self.mechanism.subsampled_cost(self.voters, self.classes, queries)
         name = f"{cost.what} over {self.voters.K} voters"
         cost = replace(cost, what=name, voters=self.voters, table=self.digest)
@@ -154,10 +150,7 @@ class NoisyMaximum:
         return replace(cost, for_plain_voters=(replace(cost.kind, voters=plain, non_composable=False),))
 
     def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release one class for each query of K voters on C classes, as `Aggregator.release`.
-
-        Missing votes, if allowed, are imputed by fresh random ones.
-        """
+        """Release one class for each query of K voters; missing votes, if allowed, are imputed at random."""
         votes = of_classes(votes, self.classes).of_voters(self.voters.K)
         if self.threshold is not None and isinstance(self.mechanism, NoisyMax):
             places = partial(noisy_answer, threshold=self.threshold, draw=self.mechanism.draw(rng))
@@ -165,7 +158,7 @@ class NoisyMaximum:
         return self.mechanism.release(votes.impute_missing(rng=rng), rng=rng)
 
     def to_json(self) -> Document:
-        """Return plain data, parameters as decimals; ``darrm/schemas/release.json``."""
+        """Return the data of ``darrm/schemas/release.json``."""
         kind, holder = type(self.mechanism).__name__, getattr(self.mechanism, "noise", None)
         holder = holder if isinstance(holder, AsymmetricNoise) else self.mechanism
         parameters = {name: repr(float(getattr(holder, name))) for name in _KINDS[kind][1]}
@@ -180,7 +173,7 @@ class NoisyMaximum:
 
     @classmethod
     def from_json(cls, data: Json) -> NoisyMaximum:
-        """Read the data of `to_json`; `TableError` if a field is missing, malformed, or unknown."""
+        """Read the data of `to_json`; `TableError` if it is malformed."""
         with reading("file"):
             stored = data["mechanism"]
             kind, names = _KINDS[stored["kind"]]
@@ -194,12 +187,12 @@ class NoisyMaximum:
         return maximum
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, replacing an old one in one step."""
+        """Write it to a file in one step."""
         write_document(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> NoisyMaximum:
-        """Read it from a file; `TableError` if that holds none, `OSError` if it cannot be read."""
+        """Read it from a file; `TableError` or `OSError` if that fails."""
         return cls.from_json(read_document(path))
 
 
@@ -211,7 +204,7 @@ def _parameter(stored: Json, name: str) -> float:
 
 
 def vanishing(noise: IntegerNoise, threshold: int, *, moved: int = 1) -> float:
-    """Bound the probability that the label is a string that the neighboring data set lacks.
+    """Bound the probability that the label is a string that the neighbor lacks.
 
     >>> from darrm.numerics.integer_noise import DiscreteGaussian
     >>> round(vanishing(DiscreteGaussian(25.0), 135), 10)  # Pr[X ≥ 134]
@@ -231,7 +224,7 @@ def check_width(noise: IntegerNoise) -> None:
 
 
 def least_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> int:
-    """Find the least threshold with `vanishing` at most ``allowed``; `ValueError` if that is below its minimum.
+    """Find the least threshold with `vanishing` at most ``allowed``; `ValueError` if there is none.
 
     >>> from darrm.numerics.integer_noise import DiscreteGaussian
     >>> least_threshold(DiscreteGaussian(25.0), 5e-8)

@@ -1,15 +1,14 @@
 """The exponential mechanism and permute-and-flip: exact selection of a class by its votes, and the cost of the label.
 
-A person who influences t voters moves t votes from one class to another: the difference of two counts changes by up to
-2t. With e_c = exp(−ε(max − n_c)/(2t)) both are (ε, 0)-private, for any number of classes:
+A person who influences t voters changes the difference of two counts by up to 2t. With e_c = exp(−ε(max − n_c)/(2t))
+both are (ε, 0)-private, for any number of classes:
 
 * the exponential mechanism [MT07] answers c with probability e_c/Σe. It draws a class uniformly, keeps it with
   probability e_c, and repeats until one is kept;
 * permute-and-flip [MS20] goes through the classes in random order and answers the first whose coin of probability e_c
-  shows heads; the leader's coin always does. It is at least as useful as the exponential mechanism. Its cost is that of
-  a pure ε mechanism, which is loose over many answers (``docs/sharp-edges.md``).
+  shows heads. It is at least as useful; its cost is that of pure ε, loose over many answers (``docs/sharp-edges.md``).
 
-The exponents are rational, the coins those of [CKS20, Algorithm 1], and classes with equal counts are equally likely.
+The exponents are rational, the coins those of [CKS20, Algorithm 1].
 
 **Theorem (exponential mechanism, Rényi).** D_α of the label is at most its value for two classes, with
 u = Pr[r = e^{−ε/2}] = (1/(1 − e^{−ε}) − (α − 1)/(e^{(α−1)ε} − 1))/α. *Proof.* A moved vote changes the weights of a and
@@ -17,7 +16,7 @@ b by e^{∓ε/2}: Pr[after] = Pr[before]·r/E r, with r one of e^{−ε/2}, 1 an
 E[r^{1−α}]·(E r)^{α−1}. Moving the mass at r = 1 to the other two values at equal E r raises E[r^{1−α}], as it does for
 every convex function: two classes are the worst. The logarithm is concave in u, with its maximum at the u above. ∎
 The same holds for the hockey stick E[max(0, 1 − e^x·r/E r)], whose maximum over u is (1 − e^{(x − ε)/2})²/(1 − e^{−ε}).
-t moves are one move with tε. (`tests/noisy_max/test_label_cost.py` tries all weights of three classes.)
+t moves are one move with tε. (`tests/noisy_max/test_label_cost.py`)
 """
 
 from collections.abc import Callable
@@ -48,9 +47,9 @@ Coins = Callable[[NDArray[np.int64]], NDArray[np.bool_]]  # toss one coin of pro
 
 
 def exponential_label_curve(epsilon: float, *, rate: float = 1.0) -> RenyiCurve:
-    """Compute the Rényi curve of the exponential mechanism whose answers are (ε, 0)-private.
+    """Compute the Rényi curve of an (ε, 0)-private exponential mechanism whose votes move with probability ``rate``.
 
-    With a ``rate`` below 1 the votes move with that probability only. At order 2, and for randomized response:
+    At order 2, and for randomized response:
 
     >>> at_two = RenyiCurve.of_pure(1.0).orders == 2.0
     >>> [float(curve.values[at_two][0].round(4)) for curve in (exponential_label_curve(1.0), RenyiCurve.of_pure(1.0))]
@@ -77,7 +76,7 @@ def exponential_label_curve(epsilon: float, *, rate: float = 1.0) -> RenyiCurve:
 
 
 def _subsampled_curve(epsilon: float, rate: float) -> RenyiCurve:
-    """Bound the label of two classes, a with probability u and losing a vote, at the worse end of each cell of u."""
+    """Bound the label of two classes, a with probability u losing a vote, at the worse end of each cell of u."""
     tails = np.geomspace(1e-6, 0.5, _CELLS)
     u = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
     with np.errstate(divide="ignore"):  # e^{−ε} may underflow
@@ -96,9 +95,9 @@ def _subsampled_curve(epsilon: float, rate: float) -> RenyiCurve:
 
 
 def exponential_label_profile(epsilon: float) -> PrivacyProfile:
-    """Compute the privacy profile of the exponential mechanism whose answers are (ε, 0)-private.
+    """Compute the privacy profile of an (ε, 0)-private exponential mechanism.
 
-    At x = 0, and for randomized response, the worst (ε, 0)-private mechanism:
+    At x = 0, and for randomized response:
 
     >>> round(exponential_label_profile(1.0).deltas[0], 4), round(float(np.tanh(0.5)), 4)
     (0.2449, 0.4621)
@@ -113,7 +112,7 @@ def exponential_label_profile(epsilon: float) -> PrivacyProfile:
 
 @dataclass(frozen=True)
 class _Selection(LabelMechanism):
-    """Propose classes one after the other, and answer the first whose coin shows heads."""
+    """Propose classes and answer the first whose coin shows heads."""
 
     epsilon: float  # ε in (0, 700], the pure privacy of one answer
     reached: int = 1  # t, how many votes one person may move
