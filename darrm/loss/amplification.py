@@ -1,9 +1,8 @@
 """Privacy amplification by subsampling: the cost for a person who takes part in a query with probability q.
 
 `darrm.subsampling` has the theorem. The profile h of a label is a chain of chords in e^x, and e^y = 1 + (e^x − 1)/q is
-affine in e^x: chords of h become chords, point by point. In the other direction h at w = e^z becomes
-q·h/(q + (1 − q)w) at u = e^x = w/(q + (1 − q)w), and (1 − (1 − q)u)·(a − b·w) = a − (a(1 − q) + b·q)·u is affine in u:
-chords become chords again. Only rounding is lost.
+affine in e^x: chords stay chords. In the other direction h at w = e^z becomes q·h/(q + (1 − q)w) at
+u = e^x = w/(q + (1 − q)w), and (1 − (1 − q)u)·(a − b·w) = a − (a(1 − q) + b·q)·u is affine in u: chords again.
 
 For a divergence Σ q_o·f(p_o/q_o) with convex f and f(1) = 0, such as exp((α − 1)·D_α) − 1, the divergence of
 (1 − q)A + qB and A is that of B and A with f(1 − q + q·r) for f(r): convex as well, and at most q·f(r).
@@ -35,8 +34,8 @@ def rate_of(sampling: Subsampling) -> float:
 def amplified_profile(profile: PrivacyProfile, sampling: Subsampling) -> PrivacyProfile:
     """Return the profile of a query, from that for a person who certainly takes part.
 
-    Randomized response with ε = log 3 and q = 1/10: either way the distance is q/2, and the largest ratios are
-    1 + q(3 − 1) = 1.2 and 3/(q + (1 − q)3) = 1.07.
+    Randomized response with ε = log 3 and q = 1/10: the distance is q/2, the largest ratios 1.2 and
+    3/(q + (1 − q)3) = 1.07.
 
     >>> rare = amplified_profile(PrivacyProfile((0.0, float(np.log(3.0))), (0.5, 0.0)), Subsampling("0.1"))
     >>> np.exp(rare.epsilons).round(6).tolist(), [round(delta, 9) for delta in rare.reverse]
@@ -58,9 +57,9 @@ def amplified_profile(profile: PrivacyProfile, sampling: Subsampling) -> Privacy
 
 
 def amplified(cost: PrivacyCost, sampling: Subsampling, curve: RenyiCurve | None) -> PrivacyCost:
-    """Return the cost for a person who takes part with probability q, from that for one who certainly takes part.
+    """Return the cost for a person who takes part with probability q, from that for one who certainly does.
 
-    ``curve`` is its Rényi curve under Poisson sampling; for (ε, 0)-private labels only, it follows from ``cost``.
+    ``curve`` is its Rényi curve under Poisson sampling; None derives that of (ε, 0)-private labels.
     """
     guarantee, profile = cost.guarantee, cost.profile
     if profile is None and guarantee is not None and guarantee.epsilon <= LARGEST_EXPONENT:
@@ -86,10 +85,10 @@ def amplified_pure(epsilon: float, rate: float) -> float:
 
 
 def subsampled_penalties(log_ratio: Array, order: Array | float, rate: float) -> tuple[Array, Array]:
-    """Compute the contribution of an outcome to exp((α − 1)·D_α) − 1, over its probability under A, both directions.
+    """Compute an outcome's contribution to exp((α − 1)·D_α) − 1, over its probability under A, both directions.
 
-    With t = q(r − 1) for the ratio r of B to A, of mean 0, the mixture from A has (1 + t)^α − 1 − αt, and A from the
-    mixture (1 + t)^{1−α} − 1 + (α − 1)t: both are convex in r.
+    With t = q(r − 1) for the ratio r of B to A, of mean 0: (1 + t)^α − 1 − αt and (1 + t)^{1−α} − 1 + (α − 1)t, both
+    convex in r.
 
     >>> [round(float(part), 6) for part in subsampled_penalties(np.log(3.0), 2.0, 0.5)]
     [1.0, 0.5]
@@ -106,9 +105,7 @@ def _penalties(t: Array, grown: Array, order: Array | float) -> tuple[Array, Arr
 
 
 def subsampled_curve(present: Array, absent: Array, rate: float) -> RenyiCurve:
-    """Compute the Rényi curve for a person who takes part with probability q, from log-probabilities of outcomes.
-
-    Both directions, rounded up. ``present`` and ``absent`` hold a law in each row: shape (…, outcomes).
+    """Compute the Rényi curve under Poisson sampling from log-probabilities (…, outcomes): both directions, rounded up.
 
     >>> some = np.log([0.75, 0.25])  # the ratios for q = ½ are 2 and 2/3
     >>> curve = subsampled_curve(some, some[::-1], 0.5)
@@ -145,7 +142,7 @@ def _amplified_pair(target: PrivacyParams, sampling: Subsampling) -> PrivacyPara
 
 
 def _profile(grid: Array, deltas: Array, reverse: Array | None = None) -> PrivacyProfile:
-    """Return the profile of computed points; the first of equal rounded points bounds all of them."""
+    """Return the profile of computed points; the first of equal points bounds all."""
     grid, first = np.unique(grid, return_index=True)
     parts = [deltas] if reverse is None else [deltas, np.minimum(reverse, deltas)]
     falling = [np.minimum(1.0, np.maximum.accumulate((part[first] * _UP)[::-1])[::-1]) for part in parts]

@@ -1,7 +1,7 @@
 """Composition of (ε, δ) guarantees over k queries: simple, general and optimal.
 
-Results are valid guarantees: floating-point results are rounded up by a bound on the error. Queries may be adaptive:
-they may depend on earlier answers, but the pair (ε, δ) of each query may not.
+Floating-point results are rounded up by a bound on the error. Queries may depend on earlier answers, but the pair
+(ε, δ) of each query may not.
 
 =================  ==========================  ===============================================================
 here               source                      statement
@@ -11,10 +11,9 @@ compose_general    [D, Theorem 2.3]            [KOV15, Theorem 3.4], closed form
 compose_optimal    [KOV15, Theorem 3.3]        the smallest ε at a given δ for all (ε, δ) mechanisms
 =================  ==========================  ===============================================================
 
-The optimal one follows from the privacy loss of randomized responses, `LossDistribution`. For k queries with ε each it
-is ε(2l − k) with l ~ Binomial(k, e^ε/(1 + e^ε)), and the losses of several kinds add up independently. The hockey-stick
-divergence at ε is Σ weight · max(0, 1 − e^{ε − loss}). All weights are logarithms, so every δ down to the smallest
-float works, and every sum includes a bound on its rounding.
+The optimal one follows from the privacy loss of randomized responses, `LossDistribution`: for k queries with ε each
+ε(2l − k) with l ~ Binomial(k, e^ε/(1 + e^ε)); losses of several kinds add up independently. The hockey-stick divergence
+at ε is Σ weight · max(0, 1 − e^{ε − loss}). Weights are logarithms, and every sum includes a bound on its rounding.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class TooManyKindsError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """Atoms of the total privacy loss with their log weights, and bounds on the absolute error of both."""
+    """Atoms of the total privacy loss, and bounds on their absolute errors."""
 
     losses: NDArray[np.float64]  # shape (n,), non-decreasing, in nats
     log_weights: NDArray[np.float64]  # shape (n,): log of the probability under the first of the two data sets
@@ -94,7 +93,7 @@ class LossDistribution:
         return total + self.weight_rounding + 4.0 * _UNIT * terms.size * (1.0 + abs(total))
 
     def smallest_epsilon(self, log_delta: float, *, to_beat: float = math.inf) -> float:
-        """Find the smallest ε ≥ 0 whose bounded divergence is at most e^{log_delta}; ∞ if it is above ``to_beat``."""
+        """Find the smallest ε ≥ 0 whose bounded divergence is at most e^{log_delta}; ∞ above ``to_beat``."""
         is_heavy = self.log_weights > log_delta + math.log(_NEGLIGIBLE / self.losses.size) - self.weight_rounding
         if not is_heavy.any():
             return 0.0
@@ -113,9 +112,7 @@ class LossDistribution:
 
 
 def compose_simple(params: PrivacyPair, k: int) -> PrivacyParams:
-    """Add the guarantees of k queries: (kε, kδ) [D, Theorem 2.2].
-
-    `ValueError` if k is no positive integer, or kδ reaches 1.
+    """Add the guarantees of k ≥ 1 queries: (kε, kδ) [D, Theorem 2.2]; `ValueError` if kδ reaches 1.
 
     >>> compose_simple(PrivacyParams(0.1, 1e-5), 3)
     PrivacyParams(epsilon=0.3, delta=0.00003)
@@ -131,9 +128,7 @@ def compose_general(params: PrivacyPair, k: int, delta_prime: float) -> PrivacyP
     """Compose k ≥ 1 queries by the closed form with a slack δ′ in (0, 1) [D, Theorem 2.3], [KOV15, Theorem 3.4].
 
     ε_k = min{kε, A + ε√(2k log(e + √(kε²)/δ′)), A + ε√(2k log(1/δ′))} with A = kε(e^ε − 1)/(e^ε + 1), and
-    δ_k = 1 − (1 − δ)^k (1 − δ′). `ValueError` if an argument is out of its range.
-
-    The last row of the first block of [D, Table 2]:
+    δ_k = 1 − (1 − δ)^k (1 − δ′). The last row of the first block of [D, Table 2]:
 
     >>> total = compose_general(PrivacyParams(0.2676, 0.0003), 100, delta_prime=1e-4)
     >>> f"({total.epsilon:.3f}, {total.delta:.3f})"
@@ -149,9 +144,8 @@ def compose_general(params: PrivacyPair, k: int, delta_prime: float) -> PrivacyP
 def compose_optimal(params: PrivacyPair, k: int, delta: float) -> PrivacyParams:
     """Find the smallest ε at which k ≥ 1 queries are (ε, δ)-private for all mechanisms [KOV15, Theorem 3.3].
 
-    δ_k(ε_k) = 1 − (1 − δ)^k (1 − Σ_l C(k, l) max(0, e^{lε} − e^{ε_k + (k−l)ε})/(1 + e^ε)^k), inverted by bisection in
-    log space and rounded up. No bound that ignores the mechanism is smaller. 10⁵ queries take about a second.
-    `ValueError` if an argument is out of its range, or ``delta`` below 1 − (1 − δ_query)^k.
+    δ_k(ε_k) = 1 − (1 − δ)^k (1 − Σ_l C(k, l) max(0, e^{lε} − e^{ε_k + (k−l)ε})/(1 + e^ε)^k), inverted and rounded up.
+    `ValueError` if ``delta`` is below 1 − (1 − δ_query)^k.
 
     >>> query = PrivacyParams(0.2676, 0.0003)
     >>> [round(compose_optimal(query, k, compose_general(query, k, 1e-4).delta).epsilon, 3) for k in (20, 50, 100)]
@@ -189,9 +183,8 @@ def general_epsilon(groups: Sequence[Group], delta_prime: float) -> float:
 def optimal_epsilon(groups: Sequence[Group], delta: float, *, to_beat: float = math.inf) -> float:
     """Find the optimal ε for queries of several kinds, rounded up; ∞ if there is none [MV16, Theorem 1.5].
 
-    The search ends at ``to_beat``: a larger ε is returned as any number above it. The worst mechanism is randomized
-    response that reveals everything with probability δ_i, so the total privacy loss has at most Π(k_i + 1) values and
-    the sum over them is exact.
+    An ε above ``to_beat`` is returned as any number above it. The worst mechanism is randomized response that reveals
+    everything with probability δ_i: the total loss has at most Π(k_i + 1) values.
     """
     simple = sum((count * params.exact_epsilon for params, count in groups), Fraction(0))
     simple_delta = sum((count * params.exact_delta for params, count in groups), Fraction(0))

@@ -8,8 +8,7 @@ here                  source              noise
 `concentrated_sigma`  [CKS20]             the least by concentrated differential privacy, discrete noise included
 ====================  ==================  =============================================================================
 
-Two counts change by 1, so GNMax's noisy histogram is a Gaussian mechanism of sensitivity √2, and its argmax costs at
-most as much.
+GNMax's noisy histogram has sensitivity √2, and its argmax costs at most as much.
 
 >>> target = PrivacyParams("0.2676", "0.0003")
 >>> print(renyi_sigma(target))
@@ -57,9 +56,8 @@ def renyi_sigma(target: PrivacyPair, queries: int = 1) -> Calibration:
     """Find σ in votes for Q GNMax answers as in [D, Section D.2.1]: the least over a grid of orders.
 
     Qλ/σ² + log(1/δ)/(λ−1) = ε gives σ², for λ from log(1/δ)/ε + 1 to 500 in steps of 0.5. This reproduces the σ of [D,
-    Table 4], 21.46 and 22.46, but not its λ (34.31 and 35.74): those give σ = 37.7 and 40.2, and the minimum is at
-    62.31 and 64.74. The target covers all answers; the settings contain λ. `ValueError` if ε or δ is 0, or too small
-    for the grid.
+    Table 4], 21.46 and 22.46, at λ = 62.31 and 64.74, not its λ (34.31 and 35.74). `ValueError` if ε or δ is 0, or too
+    small for the grid.
 
     >>> renyi_sigma(PrivacyParams("0.2556", "0.0003")).value.__round__(2)
     22.46
@@ -84,10 +82,9 @@ def renyi_sigma(target: PrivacyPair, queries: int = 1) -> Calibration:
 
 
 def analytic_sigma(target: PrivacyPair, *, sensitivity: float = SENSITIVITY) -> Calibration:
-    """Find the least σ for which a Gaussian mechanism is (ε, δ)-private: analytic calibration [BW18, Theorem 8].
+    """Find the least σ for which a Gaussian mechanism is (ε, δ)-private, for one answer [BW18, Theorem 8].
 
-    The exact condition for sensitivity s is Φ(a − b) − e^ε·Φ(−a − b) ≤ δ with a = s/(2σ) and b = εσ/s, for one answer.
-    s is √2 for GNMax, 1 for a noisy threshold check; ε, δ and s are positive.
+    The exact condition for sensitivity s is Φ(a − b) − e^ε·Φ(−a − b) ≤ δ with a = s/(2σ) and b = εσ/s; ε, δ, s > 0.
 
     >>> round(analytic_sigma(PrivacyParams(1, 1e-5), sensitivity=1.0).value, 4)
     3.7306
@@ -109,7 +106,7 @@ def analytic_sigma(target: PrivacyPair, *, sensitivity: float = SENSITIVITY) -> 
 
 
 def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
-    """Compute Φ(a − b) − e^ε·Φ(−a − b), the exact δ of a Gaussian mechanism [BW18, Theorem 8]."""
+    """Compute Φ(a − b) − e^ε·Φ(−a − b)."""
     a, b = sensitivity / (2.0 * sigma), epsilon * sigma / sensitivity
     return float(ndtr(a - b) - math.exp(min(epsilon + float(log_ndtr(-a - b)), 0.0)))
 
@@ -119,10 +116,10 @@ def concentrated_sigma(target: PrivacyPair) -> Calibration:
 
     σ² = Δ²/(2ρ), and ρ-concentrated DP implies (ε, δ) for every order α > 1 with
 
-        δ = exp((α − 1)(α ρ − ε)) / (α − 1) · (1 − 1/α)^α                                  [CKS20]
+        δ = exp((α − 1)(α ρ − ε)) / (α − 1) · (1 − 1/α)^α                                  [CKS20].
 
-    of which the best of a fine grid is used. (Corollary 12 of [S], σ² > 2 Δ² log(1.25/δ)/ε², is wrong for ε > 1.) The
-    settings contain ρ, rounded down, from which exact draws start. `ValueError` if ε or δ is 0, or δ too small for ε.
+    (Corollary 12 of [S], σ² > 2 Δ² log(1.25/δ)/ε², is wrong for ε > 1.) The settings contain ρ, rounded down, from
+    which exact draws start. `ValueError` if ε or δ is 0, or δ too small for ε.
 
     >>> calibrated = concentrated_sigma(PrivacyParams(1, 1e-5))
     >>> round(calibrated.value, 4), round(math.sqrt(2 * math.log(1.25e5)), 4)    # σ/Δ here and in Corollary 12

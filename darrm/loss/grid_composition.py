@@ -1,27 +1,27 @@
 """Composition of privacy losses on a grid by fast Fourier transform, with bounds on all rounding.
 
 A query of kind g has loss c·h with probability m_g(c), for integers c and a common step h, and an infinite loss with
-probability i_g. The losses of k_g queries of each kind add up, so their distribution v is the convolution of all, and
+probability i_g. The losses of k_g queries of each kind add up to the convolution v of all, and
 
     δ(ε) = 1 − Π (1 − i_g)^{k_g} + Σ_{ch > ε} v(c)·(1 − e^{ε − ch}).
 
 The error of a transform is relative to the largest value, but the relevant values are small. So it is applied to the
-tilted masses w_g(c) = m_g(c)·e^{λch}/M_g, whose convolution is largest near the relevant ε, and
-v(c) = e^{K − λch}·(w_1 * w_2 * …)(c) with K = Σ k_g·log M_g, for any M_g. With M_g(λ) = Σ m_g(c)·e^{λch} the right side
-never exceeds e^{K − λch}, the Chernoff bound, and ε_δ(λ) = (K − log δ)/λ is safe for every λ > 0.
+tilted masses w_g(c) = m_g(c)·e^{λch}/M_g, whose convolution is largest near the relevant ε, and v(c) = e^{K − λch}·(w_1
+* w_2 * …)(c) with K = Σ k_g·log M_g. With M_g(λ) = Σ m_g(c)·e^{λch} the right side never exceeds e^{K − λch}, the
+Chernoff bound, and ε_δ(λ) = (K − log δ)/λ is safe for every λ > 0.
 
 **Why the result is a bound.** All terms of δ(ε) are non-negative, so larger terms are safe.
 
-* *Window.* The transform has n cells, fewer than the support of the sum. Losses outside wrap around to another cell,
-  where they only add mass; if that mass may matter, a second, longer window is used. A loss is missing from its place
-  only above the window. The Chernoff bound at another λ limits that mass, which is added as an infinite loss.
-* *Transform.* n is a power of two. Every output is the sum of n inputs, each multiplied by twiddle factors on log₂ n
-  levels; a level's complex product (3u [H02, Lemma 3.5]), sum (u) and twiddle factor (u) change a partial sum by less
-  than 8u of the sum of its inputs' moduli. So no output errs by more than e = 8u·log₂ n·Σ|w| (1 + 0.01).
+* *Window.* The transform has n cells, fewer than the sum's support. Losses outside wrap around to another cell, where
+  they only add mass; if that may matter, a longer window is used. A loss is missing only above the window. The Chernoff
+  bound at another λ limits that mass, which is added as an infinite loss.
+* *Transform.* n is a power of two. Every output sums n inputs, each multiplied by twiddle factors on log₂ n levels; a
+  level's complex product (3u [H02, Lemma 3.5]), sum (u) and twiddle factor (u) change a partial sum by less than 8u of
+  the sum of its inputs' moduli. So no output errs by more than e = 8u·log₂ n·Σ|w| (1 + 0.01).
 * *Power.* Repeated squaring changes F^k by less than 3uk of itself, and the errors of the k factors change it by
-  k·e·(|F| + e)^{k−1}. The inverse transform averages: no cell errs by more than the mean of these over all
-  frequencies, plus e.
-* *The rest*, exponentials and sums, has relative errors of a few u times the size of the exponents.
+  k·e·(|F| + e)^{k−1}. The inverse transform averages: no cell errs by more than their mean over all frequencies, plus
+  e.
+* *The rest* has relative errors of a few u times the size of the exponents.
 
 (`tests/loss/test_grid_composition.py`)
 """
@@ -161,7 +161,7 @@ class GridComposition:
         return float(tilts[rises - 1])
 
     def _lengths(self, tilt: float, top: int) -> tuple[int, int, list[int]]:
-        """Return the first cell of windows, the last of the sum, and log₂ of two lengths: to ``top``, to the last."""
+        """Return the first cell of windows, the last of the sum, and log₂ of two lengths."""
         # losses above a window wrap around to its bottom and may count too much; a longer one rounds more
         logs, lowest = self._log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
         reach = max(
@@ -174,7 +174,7 @@ class GridComposition:
         return bottom, ends[1], [levels for levels in sorted(lengths) if levels <= _MOST_LEVELS]
 
     def _window(self, tilt: float, bottom: int, levels: int) -> tuple[Array, Array, float] | None:
-        """Bound v(c) for the c ≥ 0 of a window of 2^levels cells; None if its rounding is too large."""
+        """Bound v(c) for the c ≥ 0 of a window; None if it rounds too much."""
         # Returns losses, masses and their remaining relative rounding.
         logs, lowest = self._log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
         n = 2**levels

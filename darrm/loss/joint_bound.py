@@ -1,10 +1,10 @@
 """The privacy of labels of private models: a joint bound of model privacy and release privacy.
 
 The data of one person influence t models, trained independently, each (ε, Δ)-private, and many labels are released from
-the answers of all models. Condition on everything that the person does not influence. Then the labels are a kernel κ:
-given the values w of the t models they have the law κ_w. As for non-private voters, any two of these laws are close:
-H_{e^y}(κ_w ‖ κ_w') ≤ h(y), where H_c(P ‖ P') = sup_S P(S) − c·P'(S) and h is the profile of the whole release for a
-person who influences t non-private voters.
+the answers of all models. Given everything that the person does not influence, the labels are a kernel κ: given the
+values w of the t models they have the law κ_w. As for non-private voters, H_{e^y}(κ_w ‖ κ_w') ≤ h(y), where
+H_c(P ‖ P') = sup_S P(S) − c·P'(S) and h is the profile of the whole release for a person who influences t non-private
+voters.
 
 **Theorem.** Let R = H_{e^x}(W ‖ W') for the laws W, W' of the t models on two neighboring data sets. The labels have
 
@@ -17,9 +17,8 @@ value has A(S) > B(S), it does not fall as R grows. Averaging over the condition
 (`tests/loss/test_joint_bound.py`)
 
 R is at most the divergence of t randomized responses that reveal everything with probability Δ [KOV15, Theorem 3.3], of
-the t largest ε and the t largest Δ if models differ. For t = 1 and x ≤ ε it is hi − e^x·lo with the hi and lo of
-`darrm.majority.corners`; for Δ = 0 and an (ε', 0)-private release, tanh(x/2) = tanh(ε/2)·tanh(ε'/2). As h ≤ 1 and
-R ≤ 1, the joint bound never exceeds that of the models alone (R) or of the release alone (h(x)).
+the t largest ε and the t largest Δ if models differ. As h ≤ 1 and R ≤ 1, the joint bound never exceeds that of the
+models alone (R) or of the release alone (h(x)).
 
 **One model after another.** If the release is known only for a person who influences one voter, exchange the t models
 one at a time: each step is the theorem with t = 1, and t steps of (x, d) are (t·x, d·(1 + e^x + … + e^{(t−1)x})).
@@ -78,8 +77,8 @@ class _Models:
 def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = False) -> PrivacyParams | None:
     """Find the largest (ε', δ') of a release for non-private voters such that all labels are ``whole``-private.
 
-    (ε', δ') is for a person who influences as many voters as models, or one voter if ``one_by_one``. None if every
-    release is fine because the models that a person influences satisfy ``whole`` themselves.
+    (ε', δ') is for a person who influences as many voters as models, or one voter if ``one_by_one``. None if the models
+    that a person influences satisfy ``whole`` themselves.
 
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
     >>> release = release_within(models, PrivacyParams("0.434"))
@@ -99,11 +98,10 @@ def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = F
 def smallest_whole(
     voters: Voters, delta: float, release_epsilon: Callable[[float], float], *, one_by_one: bool = False
 ) -> float:
-    """Find an ε at which all labels are (ε, delta)-private, nearly the smallest; ∞ if the theorem gives no bound.
+    """Find nearly the smallest ε at which all labels are (ε, delta)-private; ∞ if the theorem gives no bound.
 
-    ``delta`` is in [0, 1), and ``release_epsilon`` maps a δ' to the ε' at which the release for non-private voters is
-    (ε', δ')-private, or to ∞. ``one_by_one`` is as for `release_within`. Models with ε = 1 on disjoint shards, and a
-    release with ε' = 1:
+    ``delta`` is in [0, 1), and ``release_epsilon`` maps δ' to the ε' of the release for non-private voters, or ∞;
+    ``one_by_one`` is as for `release_within`. Models with ε = 1 on disjoint shards, and a release with ε' = 1:
 
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
     >>> round(smallest_whole(models, 0.0, lambda delta: 1.0), 3)

@@ -1,9 +1,9 @@
 """The privacy cost of a query: every known bound on it, for whom it holds, and the number of queries.
 
 A cost for private voters holds if they use fresh randomness for every query. For private *models* it holds for one
-query only, because their answers share the randomness of training. Several queries start from the cost of the same
-release for non-private voters: given the models that a person does not influence, all queries are about votes of which
-the person moves at most t, and every query has independent coins, so these costs compose.
+query only, because answers share the randomness of training. Several queries start from the cost of the same release
+for non-private voters: given the models that a person does not influence, the person moves at most t votes of each
+query, whose coins are independent, so these costs compose.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from darrm.util.files import Document, Json
 
 @dataclass(frozen=True)
 class Sample:
-    """A label that uses a random sample of the voters, drawn independently of the votes; see `darrm.table.release`."""
+    """A label of a random sample of the voters, drawn independently of the votes."""
 
     voters: int  # the size of the sample
     distance: float  # total variation from the label of a sample of this size, whatever the votes
@@ -38,44 +38,42 @@ ESTIMATED_TOTAL = "the total is an estimate about the data at hand"
 
 @dataclass(frozen=True)
 class PrivacyCost:
-    """The privacy cost of ``count`` queries of one kind.
-
-    All descriptions hold at once; the accountant uses the one with the smallest total.
+    """The privacy cost of ``count`` queries of one kind; all descriptions hold at once.
 
     Parameters
     ----------
     what
         The mechanism, for reports; it does not distinguish kinds.
     guarantee, renyi, profile
-        (ε, δ), Rényi curve, and δ as a function of ε, of one query; at least one of them.
+        (ε, δ), Rényi curve, and δ as a function of ε, of one query; at least one.
     count
         The number of queries, at least 1.
     data_dependent
-        Whether the cost was computed from private data, and so is no guarantee: `PrivacyAccountant.add` needs
-        ``consent``, and a ledger keeps it only after publication.
+        Whether the cost was computed from private data: `PrivacyAccountant.add` needs ``consent``, and a ledger keeps
+        it only after publication.
     failure_probability
-        Of a data-dependent cost published with noise: the largest probability that the figure is too small, 1 if
-        unknown; None if it was not published and is private data itself.
+        The largest probability that a figure published with noise is too small, 1 if unknown; None for unpublished
+        ones, which are private data.
     consent
-        `PRIVATE_TOTAL`, or `ESTIMATED_TOTAL` for a published figure, from the caller who adds a data-dependent cost.
+        To a data-dependent cost: `PRIVATE_TOTAL`, or `ESTIMATED_TOTAL` if published.
     voters
-        The voters of the proof; None if unknown, or if it holds for all voters and an overlap of ``reached``.
+        The voters of the proof; None if unknown, or for all voters and an overlap of ``reached``.
     reached
-        The largest number of voters that a person may influence: that of ``voters`` if given; None if unknown.
+        The largest number of voters that a person may influence, as in ``voters``; None if unknown.
     for_plain_voters
         The same query for non-private voters, for each overlap: the basis of several answers of private models.
     sample
-        The voters that each label samples, if few: another bound on several answers of private models.
+        The voters that each label samples: another bound on several answers of private models.
     non_composable
         Whether the proof covers one query only: always for private models.
     labels
-        The largest number of labels that one query pays for: above 1 for a run with one cost.
+        The largest number of labels that one query pays for.
     table
-        The digest of the proven table or of a mechanism's file; empty without one.
+        The digest of the proven table or of a mechanism's file, or empty.
     sampling
-        The subsampling of a person's examples, if voters resample them for each query: that of ``voters`` if given.
-        Such costs are about other neighbors and never added to others. ``Subsampling.of(1)`` is for costs about adding
-        or removing a person, None for neighbors that change one person's answers.
+        The subsampling of a person's examples, as in ``voters``, if voters resample them for each query: other
+        neighbors, never added to other costs. ``Subsampling.of(1)`` is for adding or removing a person, None for
+        changed answers.
     vanishing
         A bound on the probability that a label is a string that only one of two neighboring data sets contains
         (`darrm.noisy_max.noisy_maximum`), taken from δ; the other descriptions cover the rest.
@@ -149,7 +147,7 @@ class PrivacyCost:
 
     @property
     def kind(self) -> PrivacyCost:
-        """The same cost for one query; the account adds up the counts of costs of one kind."""
+        """The same cost for one query."""
         return replace(self, count=1)
 
     def repeated(self, times: int) -> PrivacyCost:
@@ -159,19 +157,19 @@ class PrivacyCost:
 
     @property
     def neighbors(self) -> str:
-        """The difference between neighboring data sets, in words; costs with different ones never add up."""
+        """The difference between neighboring data sets; costs with different ones never add up."""
         return neighbors_of(self.sampling)
 
     @property
     def consent_needed(self) -> str:
-        """The consent that an account needs; empty for a guarantee."""
+        """The consent that an account needs, or ""."""
         if not self.data_dependent:
             return ""
         return PRIVATE_TOTAL if self.failure_probability is None else ESTIMATED_TOTAL
 
     @property
     def least_delta(self) -> float:
-        """The smallest δ at which one query has a bound, without ``vanishing``."""
+        """The smallest δ with a bound for one query, without ``vanishing``."""
         known = [] if self.renyi is None else [0.0]
         known += [] if self.guarantee is None else [self.guarantee.delta]
         known += [] if self.profile is None else [self.profile.deltas[-1]]
@@ -183,7 +181,7 @@ class PrivacyCost:
         return self.voters is None or self.voters.are_non_private, self.reached or 0
 
     def as_for_plain_voters(self, overlap: int) -> PrivacyCost | None:
-        """Return the cost of the same queries for non-private voters and a given overlap; None if unknown."""
+        """Return the cost for non-private voters and an overlap; None if unknown."""
         of_any_voters = self.voters is None or self.voters.are_non_private
         is_for_votes = of_any_voters and not self.non_composable and self.sampling is None
         known = ((self,) if is_for_votes else ()) + self.for_plain_voters
@@ -194,11 +192,11 @@ class PrivacyCost:
         return closest if closest is self else closest.repeated(self.count)
 
     def to_text(self) -> str:
-        """Return the cost of one query, without ``what``, as canonical JSON: equal costs, equal texts."""
+        """Return canonical JSON of one query, without ``what``."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
     def to_json(self) -> Document:
-        """Return the cost of one query, without ``what``, as plain data."""
+        """Return the cost of one query, without ``what``."""
         params, curve, profile = self.guarantee, self.renyi, self.profile
         document: Document = {
             "guarantee": None if params is None else [params.epsilon_text, params.delta_text],

@@ -16,8 +16,8 @@ from darrm.util import checks
 class PrivacyProfile:
     """Upper bounds on δ at increasing ε: the query is (ε_j, δ_j)-private for every j.
 
-    The true profile x ↦ δ(log x) is convex in x = e^ε, so the chord between two points bounds it. Beyond the last point
-    the last δ is the bound.
+    x ↦ δ(log x) is convex in x = e^ε, so the chord between two points bounds it. Beyond the last point the last δ
+    holds.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class PrivacyProfile:
 
     @classmethod
     def of_pair(cls, params: PrivacyParams) -> PrivacyProfile:
-        """Return the profile of the worst (ε, δ)-private mechanism: it reveals all with probability δ."""
+        """Return the profile of the worst (ε, δ)-private mechanism."""
         epsilon, delta = params.epsilon, params.delta
         if epsilon == 0.0:
             return cls((0.0,), (delta,))
@@ -80,7 +80,7 @@ class PrivacyProfile:
 
     @property
     def sides(self) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
-        """Pairs (δ forward, δ reverse) for both orders of the data sets; one pair if they are equal."""
+        """(δ forward, δ reverse) for both orders of the data sets; one pair if equal."""
         back = self.deltas if self.reverse is None else self.reverse
         return ((self.deltas, back),) if self.reverse is None else ((self.deltas, back), (back, self.deltas))
 
@@ -89,7 +89,7 @@ class PrivacyProfile:
         return np.array(self.epsilons), np.array(self.deltas)
 
     def delta_at(self, epsilon: float) -> float:
-        """Bound δ at ε ≥ 0 by the chord in e^ε between the neighboring points."""
+        """Bound δ at ε ≥ 0 by a chord."""
         checks.non_negative(epsilon=epsilon)
         return float(self.deltas_at(np.array([epsilon], dtype=np.float64))[0])
 
@@ -99,7 +99,7 @@ class PrivacyProfile:
         return np.asarray(np.interp(np.exp(np.minimum(epsilons, grid[-1])), np.exp(grid), bounds))
 
     def epsilon_at(self, delta: float) -> float:
-        """Find the smallest ε ≥ 0 whose bound is at most ``delta``; ∞ if there is none."""
+        """Find the smallest ε ≥ 0 whose bound is at most ``delta``, or ∞."""
         checks.probability(delta=delta)
         grid, bounds = self.arrays()
         if delta < bounds[-1]:

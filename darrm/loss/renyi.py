@@ -1,11 +1,4 @@
-"""Rényi differential privacy as a curve over orders: add, repeat, convert to (ε, δ).
-
-======================  ================  ==================================================================
-here                    [P]               meaning
-======================  ================  ==================================================================
-``orders``              λ                 orders of the Rényi divergence, each above 1
-``values``              ε(λ)              bound on the divergence at each order, in nats
-======================  ================  ==================================================================
+"""Rényi differential privacy as a curve over orders λ > 1, values ε(λ) in nats: add, repeat, convert to (ε, δ).
 
 Composition adds values order by order, also when the mechanisms are chosen adaptively [M17, Proposition 1].
 """
@@ -39,16 +32,16 @@ _TERMS_AT_ONCE = 1 << 17  # of sums over outcomes: they fit into the processor's
 
 
 class RenyiGridWarning(UserWarning):
-    """The best order is the first or the last of the grid: another grid may give a smaller ε."""
+    """The best order is the first or the last: another grid may give a smaller ε."""
 
 
 def _classic(orders: Array, values: Array, delta: float) -> Array:
-    """Compute ε = value + log(1/δ)/(order − 1) for every order [M17, Proposition 3], [P, Theorem 5]."""
+    """[M17, Proposition 3], [P, Theorem 5]."""
     return values - math.log(delta) / (orders - 1.0)
 
 
 def _tight(orders: Array, values: Array, delta: float) -> Array:
-    """Compute ε = value + log(1 − 1/order) − (log δ + log order)/(order − 1) [CKS20, Proposition 12]."""
+    """[CKS20, Proposition 12]."""
     return values + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1.0)
 
 
@@ -119,9 +112,9 @@ class RenyiCurve:
 
     @classmethod
     def of_pure(cls, epsilon: float, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
-        """Bound every (ε, 0)-private mechanism: the curve of randomized response [M17, Proposition 6].
+        """Bound every (ε, 0)-private mechanism, by randomized response [M17, Proposition 6], rounded up.
 
-        value(a) = log((e^{aε} + e^{(1−a)ε})/(1 + e^ε))/(a − 1), rounded up by a few units in the last place.
+        value(a) = log((e^{aε} + e^{(1−a)ε})/(1 + e^ε))/(a − 1).
 
         >>> RenyiCurve.of_pure(1.0, orders=[2.0]).values.round(6)
         array([0.735326])
@@ -161,7 +154,7 @@ class RenyiCurve:
         return RenyiCurve(self.orders, count * self.values)
 
     def bounds_at(self, orders: Array) -> Array:
-        """Bound the divergence at orders above 1: (order − 1)·value is convex, and values increase with the order.
+        """Bound the divergence at orders above 1: (order − 1)·value is convex, and values increase.
 
         >>> RenyiCurve.of(lambda order: order / 200.0, orders=[2.0, 4.0]).bounds_at(np.array([1.5, 3.0, 5.0])).round(6)
         array([0.01  , 0.0175,    inf])
@@ -178,7 +171,7 @@ class RenyiCurve:
         return float(self.bounds_at(np.array([order]))[0])
 
     def best(self, delta: float, *, conversion: str = "tight") -> RenyiConversion:
-        """Find the smallest ε over the orders, as `convert` without its warning."""
+        """Find the smallest ε over the orders, without the warning of `convert`."""
         checks.open_probability(delta=delta)
         checks.one_of(CONVERSIONS, conversion=conversion)
         if not np.any(self.values):
@@ -197,7 +190,7 @@ class RenyiCurve:
         """Convert to (ε, δ) at the order with the smallest ε, for δ in (0, 1).
 
         ``conversion`` is ``"tight"`` [CKS20, Proposition 12] or ``"classic"`` [M17, Proposition 3], that of [P].
-        `RenyiGridWarning` if the best order is the first or the last of the grid.
+        `RenyiGridWarning` if the best order is at the edge of the grid.
         """
         best = self.best(delta, conversion=conversion)
         if best.at_edge:
@@ -221,7 +214,7 @@ class RenyiCurve:
 def log_renyi_sums(log_p: Array, log_q: Array, orders: Array) -> Array:
     """Compute log Σ_o p_o^α·q_o^{1−α}, (α − 1) times the Rényi divergence, for pairs of laws: (n, o) → (L, n).
 
-    An outcome with p = 0 adds nothing, one with q = 0 < p gives ∞. The sums are as accurate as the logarithms.
+    p = 0 adds nothing, q = 0 < p gives ∞. The sums are as accurate as the logarithms.
 
     >>> float(log_renyi_sums(np.log([[0.75, 0.25]]), np.log([[0.5, 0.5]]), np.array([2.0]))[0, 0].round(6))
     0.223144

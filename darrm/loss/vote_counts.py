@@ -4,10 +4,9 @@
 neighbors is one of K + 1 pairs of vote counts: each l with the l' within t that has the largest h. *Proof.* The person
 moves the number of ones from l to some l' with |l − l'| ≤ t, and every such pair occurs. By joint convexity of the
 divergences no pair of laws on the votes is worse than a pair of numbers. The divergence of two bits grows with their
-distance, so for every l the worst l' has the largest h, once for each answer. ∎
+distance, so for every l the worst l' has the largest h, once for each answer. ∎ (`tests/loss/test_amplification.py`)
 
 So the privacy profile is the maximum of K + 1 straight lines in e^ε, and its corners describe it exactly.
-(`tests/loss/test_amplification.py`)
 """
 
 import math
@@ -31,8 +30,7 @@ def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> Re
     """Compute the Rényi curve of a bit that depends on the number of ones, if a person moves up to ``moved`` votes.
 
     ``log_lies`` is log Pr[the answer is not the majority] for l = floor(K/2) + 1 … K; a tie is a fair coin. With a
-    ``rate`` below 1 the votes move with that probability only, independently for each query. Randomized response with
-    ε = 1:
+    ``rate`` below 1 the votes move with that probability, independently for each query. Randomized response with ε = 1:
 
     >>> lie = np.log([1.0 / (1.0 + math.e)])
     >>> bool(np.allclose(curve_of_votes(lie, 1, 1).values, RenyiCurve.of_pure(1.0).values))
@@ -51,9 +49,8 @@ def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> Re
 
 
 def profile_of_votes(log_lies: Array, K: int, moved: int) -> PrivacyProfile | None:
-    """Compute the privacy profile of such a bit at all its corners, rounded up: δ(ε) = max of 0 and p − e^ε·q.
+    """Compute the privacy profile of such a bit at all its corners, rounded up; None if δ = 1.
 
-    None if δ = 1. If the largest privacy loss is finite the last point has δ = 0.
     Randomized response with ε = log 3 has total variation distance 1/2:
 
     >>> profile = profile_of_votes(np.log([0.25]), 1, 1)
@@ -69,9 +66,9 @@ def profile_of_votes(log_lies: Array, K: int, moved: int) -> PrivacyProfile | No
 
 
 def profile_of_lines(p: Array, q: Array, *, largest: float, certain: float) -> PrivacyProfile | None:
-    """Compute the profile that is the largest of 0 and the lines p − e^ε·q, at its corners and rounded up.
+    """Compute the largest of 0 and the lines p − e^ε·q at its corners, rounded up; None if δ = 1.
 
-    ``largest`` is the largest finite privacy loss; from there on δ(ε) = ``certain``. None if δ = 1.
+    ``largest`` is the largest finite privacy loss; from there on δ(ε) = ``certain``.
     """
     top = max(0.0, largest) + ROUNDING * (1.0 + max(0.0, largest))
     if certain + ROUNDING >= 1.0 or top > LARGEST_EXPONENT:
@@ -87,7 +84,7 @@ def profile_of_lines(p: Array, q: Array, *, largest: float, certain: float) -> P
 
 
 def undominated(p: Array, q: Array) -> NDArray[np.int64]:
-    """Return the places of the lines p − e^ε·q that no line dominates everywhere, in the order of q.
+    """Return the places of the lines p − e^ε·q that no line dominates, in the order of q.
 
     >>> undominated(np.array([0.5, 0.7, 0.6]), np.array([0.2, 0.3, 0.3])).tolist()
     [0, 1]
@@ -98,7 +95,7 @@ def undominated(p: Array, q: Array) -> NDArray[np.int64]:
 
 
 def _neighbors(log_lies: Array, K: int, moved: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """List log (Pr[answer | l'], Pr[answer | l]) of the answers 1 and 0 for all l and the worst l': (K + 1,) each."""
+    """List log (Pr[answer | l'], Pr[answer | l]) of the answers 1 and 0 for all l and the worst l'."""
     log_zero = np.full(K + 1, math.log(0.5))
     log_zero[K // 2 + 1 :] = log_lies
     with np.errstate(divide="ignore"):
