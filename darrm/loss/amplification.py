@@ -67,7 +67,8 @@ def amplified(cost: PrivacyCost, sampling: Subsampling, curve: RenyiCurve | None
     if sampling.scheme != "poisson":
         curve = None
     if guarantee is not None:
-        guarantee = _amplified_pair(guarantee, sampling)
+        epsilon = float(_round_up(np.array([amplified_pure(guarantee.epsilon, rate_of(sampling))]))[0])
+        guarantee = PrivacyParams(epsilon, guarantee.exact_delta * sampling.rate)
         if curve is None and guarantee.exact_delta == 0:
             curve = RenyiCurve.of_pure(guarantee.epsilon)
     return replace(
@@ -134,11 +135,6 @@ def subsampled_curve(present: Array, absent: Array, rate: float) -> RenyiCurve:
         return np.asarray(np.log1p(worst * (1.0 + 1e-9) + 1e-15) / (orders - 1.0))
 
     return RenyiCurve.of(value_at)
-
-
-def _amplified_pair(target: PrivacyParams, sampling: Subsampling) -> PrivacyParams:
-    epsilon = float(_round_up(np.array([amplified_pure(target.epsilon, rate_of(sampling))]))[0])
-    return PrivacyParams(epsilon, target.exact_delta * sampling.rate)
 
 
 def _profile(grid: Array, deltas: Array, reverse: Array | None = None) -> PrivacyProfile:

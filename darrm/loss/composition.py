@@ -106,9 +106,11 @@ class LossDistribution:
             if heavy.log_divergence(to_beat) > room:
                 return math.inf
             largest = to_beat
-        return bisect_safe(
-            lambda epsilon: heavy.log_divergence(epsilon) <= room, inside=largest, outside=0.0, steps=_BISECTIONS
-        )
+
+        def allowed(epsilon: float) -> bool:
+            return heavy.log_divergence(epsilon) <= room
+
+        return bisect_safe(allowed, inside=largest, outside=0.0, steps=_BISECTIONS)
 
 
 def compose_simple(params: PrivacyPair, k: int) -> PrivacyParams:

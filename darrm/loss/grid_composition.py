@@ -153,12 +153,10 @@ class GridComposition:
         return (self._log_moments(tilt) - math.log(delta)) / tilt
 
     def _best_tilt(self, tilts: Array, delta: float) -> float:
-        rises = last_allowed_integer(
-            lambda place: self._chernoff(tilts[place - 1], delta) < self._chernoff(tilts[place], delta),
-            inside=tilts.size,
-            outside=0,
-        )
-        return float(tilts[rises - 1])
+        def rises(place: int) -> bool:
+            return self._chernoff(tilts[place - 1], delta) < self._chernoff(tilts[place], delta)
+
+        return float(tilts[last_allowed_integer(rises, inside=tilts.size, outside=0) - 1])
 
     def _lengths(self, tilt: float, top: int) -> tuple[int, int, list[int]]:
         """Return the first cell of windows, the last of the sum, and log₂ of two lengths."""

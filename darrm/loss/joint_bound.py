@@ -165,4 +165,8 @@ def _smallest_step(models: _Models, epsilon: float) -> float:
     most = epsilon * (1.0 + 10.0 * _ROUNDING)
     if not 0.0 < most <= LARGEST_EXPONENT:
         return most if most == 0.0 else math.inf
-    return bisect_safe(lambda x: _epsilon_for_release(models, x) >= epsilon, most, 0.0, tolerance=_ROUNDING)
+
+    def reaches(x: float) -> bool:
+        return _epsilon_for_release(models, x) >= epsilon
+
+    return bisect_safe(reaches, most, 0.0, tolerance=_ROUNDING)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
@@ -188,7 +189,7 @@ class PrivacyCost:
         fitting = [charge for charge in known if charge.reached is not None and charge.reached >= overlap]
         if not fitting:
             return None
-        closest = min(fitting, key=lambda charge: charge.reached or 0)
+        closest = min(fitting, key=attrgetter("reached"))
         return closest if closest is self else closest.repeated(self.count)
 
     def to_text(self) -> str:

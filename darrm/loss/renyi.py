@@ -133,7 +133,7 @@ class RenyiCurve:
     @classmethod
     def unknown(cls) -> RenyiCurve:
         """Return ∞ at every order."""
-        return cls.of(lambda orders: np.full(orders.shape, np.inf))
+        return cls(DEFAULT_ORDERS, np.full(DEFAULT_ORDERS.shape, np.inf))
 
     def minimum(self, other: RenyiCurve) -> RenyiCurve:
         """Return the smaller of two bounds at each order."""

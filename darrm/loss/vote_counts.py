@@ -121,8 +121,8 @@ def _hull(p: Array, q: Array) -> list[tuple[float, float]]:
     """Return the lines among p − x·q and 0 that are the largest somewhere, in the order of x."""
     hull: list[tuple[float, float]] = []
     # from the steepest: to the right the flatter line wins, and of equal slopes the highest
-    lines = sorted({*zip(p.tolist(), q.tolist(), strict=True), (0.0, 0.0)}, key=lambda line: (-line[1], line[0]))
-    for line in lines:
+    for slope, height in sorted({*zip((-q).tolist(), p.tolist(), strict=True), (0.0, 0.0)}):
+        line = height, -slope
         if hull and hull[-1][1] == line[1]:
             hull.pop()
         while len(hull) > 1 and _crossing(hull[-1], line) <= _crossing(*hull[-2:]):

@@ -118,7 +118,7 @@ def threshold_curve(noise: IntegerNoise) -> RenyiCurve:
     """
     by_count = RenyiCurve.unknown()
     if isinstance(noise, DiscreteGaussian):
-        by_count = RenyiCurve.of(lambda orders: orders / (2.0 * noise.sigma**2))
+        by_count = RenyiCurve(DEFAULT_ORDERS, DEFAULT_ORDERS / (2.0 * noise.sigma**2))
     if noise.deviation > _LARGEST_DEVIATION:
         return by_count
     return _bound_between_knots(noise, threshold_supremum).minimum(by_count)
@@ -173,7 +173,7 @@ def label_estimate(noise: IntegerNoise, orders: ArrayLike) -> Array:
 def counts_curve(noise: IntegerNoise, moved: int = 1) -> RenyiCurve:
     """Bound the label by two noisy counts [CKS20, Proposition 5], [M17, Proposition 6]."""
     if isinstance(noise, DiscreteGaussian):
-        return RenyiCurve.of(lambda orders: orders * (moved / noise.sigma) ** 2)
+        return RenyiCurve(DEFAULT_ORDERS, DEFAULT_ORDERS * (moved / noise.sigma) ** 2)
     if isinstance(noise, DiscreteLaplace):
         return RenyiCurve.of_pure(2.0 * moved * noise.gamma)
     if moved > 1:

@@ -217,10 +217,13 @@ def noise_draws(law: IntegerNoise, rng: np.random.Generator | None, *, continuou
                 "continuous noise needs rng=: floating-point noise is inexact and for experiments only. "
                 'Use noise="discrete" for a release'
             )
-        generator = rng
-        if isinstance(law, DiscreteLaplace):
-            return lambda size: generator.laplace(scale=1.0 / law.gamma, size=size)
-        return lambda size: generator.normal(scale=law.deviation, size=size)
+
+        def draw(size: int) -> NDArray[np.float64]:
+            if isinstance(law, DiscreteLaplace):
+                return rng.laplace(scale=1.0 / law.gamma, size=size)
+            return rng.normal(scale=law.deviation, size=size)
+
+        return draw
     if law.deviation <= WIDEST:
         return partial(ExactInversion(law).draw, source=bytes_from(rng))
     below = uniform_below(rng)

@@ -47,7 +47,11 @@ def system_uniform_below(limits: Integers) -> Integers:
     """Draw a uniform whole number below each limit, int64 or Python's, from the operating system by rejection."""
     if limits.dtype == object:
         return np.array([secrets.randbelow(int(n)) for n in limits], dtype=object)
-    return _uniform_below_64(limits, lambda size: np.frombuffer(os.urandom(8 * size), dtype=np.uint64))
+    return _uniform_below_64(limits, _system_words)
+
+
+def _system_words(size: int) -> NDArray[np.uint64]:
+    return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
 
 
 def require_generator(rng: object) -> None:
@@ -62,10 +66,13 @@ def uniform_below(rng: np.random.Generator | None) -> UniformBelow:
         return system_uniform_below
     require_generator(rng)
 
+    def words(size: int) -> NDArray[np.uint64]:
+        return rng.integers(0, 2**64, size, dtype=np.uint64)
+
     def below(limits: Integers) -> Integers:
         if limits.dtype == object:
             return np.array([_unbounded_below(int(n), rng) for n in limits], dtype=object)
-        return _uniform_below_64(limits, lambda size: rng.integers(0, 2**64, size, dtype=np.uint64))
+        return _uniform_below_64(limits, words)
 
     return below
 

@@ -8,11 +8,13 @@ from darrm.numerics import Array
 
 
 def _when_called(name: str) -> Callable[..., Array]:
-    known = cache(lambda: getattr(import_module("scipy.special"), name))
+    @cache
+    def load() -> Callable[..., Array]:
+        function: Callable[..., Array] = getattr(import_module("scipy.special"), name)
+        return function
 
     def called(*arguments: object, **options: object) -> Array:
-        value: Array = known()(*arguments, **options)
-        return value
+        return load()(*arguments, **options)
 
     return called
 

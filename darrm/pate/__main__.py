@@ -5,6 +5,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +240,7 @@ def pate(
     document = {"warning": WARNING, **rows}
     if output.path is not None:
         write_text(output.path, json.dumps(document, indent=1) + "\n", private=True)
-    output.print(text=str, document=lambda: document)  # the text is printed already
+    output.print(text=str, document=partial(dict, document))  # the text is printed already
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -250,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _print(output: Output, line: StatusLine, part: object) -> None:
     if output.format == "text" and not output.quiet:
         line.wipe()
-        output.print(text=lambda: str(part), document=dict)
+        output.print(text=partial(str, part), document=dict)
         sys.stdout.flush()
 
 

@@ -124,8 +124,9 @@ class Analysis:
     @property
     def cost(self) -> Evidence:
         """The bound with the smaller ε."""
-        known = [self.theorem_6] if self.exact is None else [self.exact, self.theorem_6]
-        return min(known, key=lambda evidence: self.epsilon_of(evidence.curve))
+        if self.exact is None or self.epsilon_of(self.theorem_6.curve) < self.epsilon_of(self.exact.curve):
+            return self.theorem_6
+        return self.exact
 
     @property
     def charged(self) -> str:
