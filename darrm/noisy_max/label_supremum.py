@@ -1,8 +1,7 @@
 """The supremum of a label's divergence when only two classes matter, bounded from above by branch and bound.
 
-**Three outcomes.** Classes a and b have noisy counts, and the best of the other classes has a known one. Let i be the
-votes of a above the least count that beats the others, and j the same for b; a tie with the others enters through i
-and j. With independent noises X_a and X_b, A = i + X_a and B = j + X_b, the label is
+**Three outcomes.** Let i be the votes of class a above the least count that beats the others, and j the same for b; a
+tie with the others enters through i and j. With independent noises, A = i + X_a and B = j + X_b, the label is
 
     a  if A ≥ 0 and A > B,    b  if B ≥ 0 and B > A,    another class if A < 0 and B < 0,
 
@@ -12,8 +11,7 @@ and a tie A = B ≥ 0 goes to a (z = 0) or to b (z = 1). Three functions of the 
 
     Pr[a] = S(i, j + z),    Pr[b] = S(j, i + 1 − z),    Pr[other] = G(−i − 1)·G(−j − 1).
 
-S is a sum of positive numbers along a diagonal i − j, so its rounding is relative. One vote from a to b moves (i, j) to
-(i − 1, j + 1). `TwoClasses` computes the laws before and after.
+S is a sum of positive numbers, so its rounding is relative. One vote from a to b moves (i, j) to (i − 1, j + 1).
 
 **Theorem (monotone losses).** Let the noise be log-concave and L_o = log Pr[o | before]/Pr[o | after] for o = a, b,
 other. All three are non-increasing in i and non-decreasing in j and z. Pr[a] grows in i and falls in j and z, Pr[b] the
@@ -22,17 +20,16 @@ other way round, and Pr[other] falls in both.
 **Branch and bound.** For q_o = Pr[o | after] both Σ q_o = 1 and Σ q_o·e^{L_o} = 1. With
 φ(L) = e^{αL} − 1 − α(e^L − 1) ≥ 0, which falls for L < 0 and rises for L > 0, exp((α − 1)·D_α) = 1 + Σ q_o·φ(L_o); the
 hockey stick is Σ q_o·φ(L_o) with φ(L) = max(0, e^L − e^ε). On a block of (i, j) and both z each q_o and each φ(L_o) is
-largest at a corner, which bounds all points of the block. A block is finished when its bound exceeds the best known
-value by less than the tolerance; other blocks are halved, down to single (i, j), whose two corners are its two points.
-Whenever the search ends, the largest bound of a finished or remaining block is valid.
+largest at a corner, which bounds all points. A block is finished when its bound exceeds the best known value by less
+than the tolerance; others are halved, down to single (i, j), whose two corners are its two points. Whenever the search
+ends, the largest bound of a finished or remaining block is valid.
 
 `docs/theory/plurality.md` proves the theorem, and bounds places outside the blocks: beyond −`left` and `right`, where
 f is tiny, and for i and j above `near`, where the third outcome nearly vanishes and blocks of a line are enough. **The
 noise must have tails in which v(w + 1)/v(w) does not grow**, v(w) = log f(w)/f(w + 1), on both sides beyond `left` and
 `right`: true for e^{−|x/s|^p} with p ≥ 1, and for linear log f.
 
-Tests compare blocks with all their points, and suprema with small electorates (`tests/noisy_max/test_label_cost.py`,
-`test_subsampled_supremum.py`).
+(`tests/noisy_max/test_label_cost.py`, `test_subsampled_supremum.py`)
 """
 
 import math

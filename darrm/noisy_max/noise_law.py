@@ -7,13 +7,12 @@ distribution function F̃(u) = F(⌊u⌋ − 1) + (u − ⌊u⌋)·f(⌊u⌋). W
     Pr[c wins] = ∫ h(u − n_c)·Π_j F̃(u − n_j) du.
 
 Between whole numbers the integrand is a polynomial of degree C − 1, for which the Gauss-Legendre rule with C/2 nodes is
-exact. `noisy_law` sums floats over many histograms at once, for planning; `cost_given_votes` adds logarithms for one,
-and charges the error of the rule and of the rounding: one integrator for both would plan 8 to 27 times slower.
+exact. `noisy_law` sums floats over many histograms, for planning; `cost_given_votes` adds logarithms for one, and
+charges errors: one integrator for both would plan 8 to 27 times slower.
 
 **The difference of two Gaussian noises.** D = X_a − X_b has Pr[D = k] = f(k) ∝ e^{−k²/(4σ²)}·Σ_j e^{−(j + k/2)²/σ²},
-where the sum over j depends on the parity of k only. Noisy counts before and after a move differ only through D, which
-has the probability f(k + 2) at k after the move. A label is drawn from D by the same kernel before and after, so every
-bound for tests between f(k) and f(k + 2) holds for labels (`NoiseDifference`):
+where the sum depends on the parity of k only. A label is drawn from D by the same kernel before and after a move, which
+only changes f(k) to f(k + 2), so every bound for tests between the two holds for labels (`NoiseDifference`):
 
 - *How far an event moves.* Let t(κ) = Pr[D ≥ κ], linear between whole κ. An event of probability t(κ) has a probability
   in [t(κ + 2), t(κ − 2)] after the move (Neyman and Pearson).
@@ -30,7 +29,7 @@ probability of a wrong label:
 noise                       Pr[D ≥ g], or the bound in use
 ==========================  ==========================================================================================
 continuous Gaussian σ       ½ erfc(g/(2σ)), exact [P, Proposition 7]
-discrete Gaussian σ         at most c · ½ erfc((g − ½)/(2σ)) for g ≥ 1, c = 1 + 2.1·e^{−π²σ²}
+discrete Gaussian σ ≥ ½     at most c · ½ erfc((g − ½)/(2σ)) for g ≥ 1, c = 1 + 2.1·e^{−π²σ²}
 continuous Laplace 1/γ      (2 + γg)/4 · e^{−γg}, exact [P17, Lemma 4]
 discrete Laplace 1/γ        exact geometric sums, see `laplace_log_tails`
 ==========================  ==========================================================================================
@@ -38,8 +37,6 @@ discrete Laplace 1/γ        exact geometric sums, see `laplace_log_tails`
 Ties count as reached, so the bound holds for every tie rule. At g = 0 the formula exceeds ½, and a q above ½ is never
 used. One discrete Gaussian has Pr[X ≥ k] ≤ ½ erfc((k − ½)/(√2σ)) for k ≥ 1 and σ ≥ √½; a smaller σ makes the event less
 likely. `docs/theory/pate.md` proves the second and the last bound (`tests/noisy_max/test_noise_tails.py`).
-
-All arithmetic is on logarithms, for probabilities from 1e-300 to 1 − 1e-16.
 """
 
 import math

@@ -16,13 +16,12 @@ divergences at e^x of R at cost C_v, and of P; of nothing δ_P(x) = max(0, 1 −
 
     p_v·δ_u(ε + log(p_w/p_v)) + (1 − p_v)·δ_P(ε + log((1 − p_w)/(1 − p_v))) ≤ δ.
 
-*Proof.* Let D and D′ be neighbors of levels v and w. Passing and failing are disjoint events, so the hockey-stick
-divergence is the sum of sup_S p_v·R(S) − e^ε·p_w·R′(S) = p_v·H(R ‖ R′) at e^ε·p_w/p_v and of the same for P and 1 − p.
-One of D and D′ has level u, and C_u bounds both directions of the pair. ∎ (`tests/pate/test_tested.py`)
+*Proof.* Let D and D′ be neighbors of levels v and w. Passing and failing are disjoint, so the hockey-stick divergence
+is the sum of sup_S p_v·R(S) − e^ε·p_w·R′(S) = p_v·H(R ‖ R′) at e^ε·p_w/p_v and of the same for P and 1 − p. One of D
+and D′ has level u, and C_u bounds both directions. ∎ (`tests/pate/test_tested.py`)
 
-The condition is necessary if R attains δ_u at some pair of such levels and P attains δ_P. This is generalized
-propose-test-release [RZW23] with a coin, which reveals one bit, in place of a noisy level with a margin. From the top
-level down, each chance is the largest that the one above admits.
+From the top level down, each chance is the largest that the one above admits. `docs/theory/pate.md` compares with
+generalized propose-test-release [RZW23].
 
 δ_u(x) = min over λ ≤ α of e^{(λ − 1)(C_u − x)}·(1 − 1/λ)^{λ − 1}/λ [CKS20, Proposition 12], for every real x, since D_λ
 grows with λ. Chances are floats, hence exact fractions; the condition is checked for these with room for rounding.

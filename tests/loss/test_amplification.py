@@ -483,7 +483,7 @@ def test_a_plurality_is_charged_for_who_is_drawn() -> None:
     assert most == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "q", "queries"), [(4.0, "0.02", 400), (3.0, "0.005", 2000)])
 def test_counts_cost_what_the_sampled_gaussian_costs(sigma: float, q: str, queries: int) -> None:
     dp_accounting = pytest.importorskip("dp_accounting")
