@@ -96,7 +96,8 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
     # a class behind by Laplace noise loses at most this many nats at each order, so "far" has to be deeper
     depth = 2.0 * noise.gamma * float(grid[-1]) if isinstance(noise, DiscreteLaplace) else 0.0
     tables = _tables_of(noise, rows.shape[1], depth=depth)
-    sums = tables.event_sums(grid)
+    law = tables.difference
+    sums = None if law is None else np.array([law.log_sums(order, 1) for order in grid.tolist()])
     many = rows.size * rows.shape[1] >= _MANY
     costs = [_costs(tables, row, grid, sums, many=many) for row in rows]
     forward, reverse, missed = (np.array(part) for part in zip(*costs, strict=True))
@@ -163,10 +164,6 @@ class _Tables:
     def at(self, table: Array, gap: int) -> Array:
         """Read a table at all nodes for a class ``gap`` votes behind the top."""
         return table[gap + 2 : gap + 2 * self.reach + 3].reshape(-1)
-
-    def event_sums(self, orders: Array) -> Array | None:
-        law = self.difference
-        return None if law is None else np.array([law.log_sums(float(order), 1) for order in orders])
 
     def event(self, log_probability: float, orders: Array, sums: Array | None) -> tuple[Array, Array]:
         """Bound the log of the contribution of an unlikely event, both ways: (L,) each."""

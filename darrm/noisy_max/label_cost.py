@@ -128,7 +128,10 @@ def _bound_between_knots(
     noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Measure], Array], rate: float = 1.0
 ) -> RenyiCurve:
     """Bound a supremum at the knots and by chords between them; ∞ beyond the last."""
-    scale = _scale(noise)
+    masses, scale = TwoClasses(noise).masses, noise.deviation
+    if scale > _FEW_VOTES:  # of divergences, in votes: less than the deviation if one tail is long
+        shorter = 1.0 / math.sqrt(float(np.sum(np.diff(masses) ** 2 / np.maximum(masses[:-1], 1e-300))))
+        scale = shorter if shorter < _LONG_TAILED * scale else scale
     deviation = min(noise.deviation, 1.5 * scale)
     computed = (largest_order(deviation) if rate == 1.0 else _SUBSAMPLED_ORDERS * deviation + 2.0) >= DEFAULT_ORDERS
     orders = DEFAULT_ORDERS[computed]
@@ -145,14 +148,6 @@ def _bound_between_knots(
     full = np.full(DEFAULT_ORDERS.size, np.inf)
     full[computed] = np.where(np.isnan(values), np.inf, values * (1.0 + 1e-12))
     return RenyiCurve(DEFAULT_ORDERS, full)
-
-
-def _scale(noise: IntegerNoise) -> float:
-    """Return the scale of divergences in votes: the deviation, or less if one tail is long."""
-    masses = TwoClasses(noise).masses
-    scale = 1.0 / math.sqrt(float(np.sum(np.diff(masses) ** 2 / np.maximum(masses[:-1], 1e-300))))
-    has_long_tail = noise.deviation > _FEW_VOTES and scale < _LONG_TAILED * noise.deviation
-    return scale if has_long_tail else noise.deviation
 
 
 def _depths(noise: IntegerNoise) -> tuple[float, ...]:
