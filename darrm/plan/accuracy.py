@@ -1,9 +1,8 @@
 """The accuracy of a release: how often its answer is one of the classes with the most votes, under a prior.
 
 A law that treats all classes alike is known by its values on sorted histograms, the partitions of K into at most C
-parts. Where these are few, the accuracy is a sum over all of them; else it is the mean of exact probabilities over
-histograms that are drawn from the prior with a fixed public seed. All releases are measured with the same histograms,
-so differences are known better than the standard error says.
+parts. The accuracy is a sum over all of them or, if they are too many, a mean over histograms drawn from the prior with
+a fixed public seed, the same for all releases: differences are known better than the standard error says.
 """
 
 import math
@@ -32,7 +31,7 @@ from darrm.priors import (
     reference_priors,
     weights_of,
 )
-from darrm.problem import OPEN, Workload, is_open
+from darrm.problem import Workload, is_open
 from darrm.util import checks
 
 # a release's law: (n, C) histograms, the largest count first → (n, C) probabilities of the answers, ties shared
@@ -50,8 +49,6 @@ SEED, SEED_OF_DICE = 20_250_101, 20_250_102  # public: the same numbers for ever
 
 @dataclass(frozen=True)
 class Accuracy:
-    """An accuracy, in [1/C, 1] for any sensible release."""
-
     value: float
     standard_error: float = 0.0  # of drawn histograms; 0 for a sum over all
 
@@ -66,9 +63,8 @@ class Accuracy:
 class Sample:
     """The histograms that an accuracy is a mean over, each with all rolls of the dice for missing votes.
 
-    A release of K votes with r missing gives each missing vote to a class by a fair die, and the answer is compared
-    with the votes that are present. Dice are independent of the data, so the guarantee is that for K votes. The
-    histograms of `Spread` are three samples, in turn.
+    A fair die, independent of the data, gives each missing vote to a class, so the guarantee is that for K votes. The
+    answer is compared with the votes that are present. `Spread` has three samples, in turn.
     """
 
     asked: NDArray[np.int64]  # (m, C) different histograms of K votes, the largest count first
@@ -82,8 +78,6 @@ class Sample:
     @classmethod
     def rolled(cls, counts: NDArray[np.int64], counts_as: NDArray[np.bool_], missing: int, drawn: int = 0) -> "Sample":
         """List all rolls with their chances, or draw some for each histogram.
-
-        Of three votes two are there and agree; the third is as likely for each of three classes:
 
         >>> sample = Sample.rolled(np.array([[2, 0, 0]]), np.array([[True, False, False]]), 1)
         >>> sample.asked.tolist(), sample.right(lambda counts: counts / 3.0).round(4)
@@ -105,7 +99,7 @@ class Sample:
         return cls(asked, place.reshape(-1), chosen, chances, drawn)
 
     def right(self, law: Law) -> Array:
-        """Compute how often the answer is right for each histogram: (n,)."""
+        """Compute how often the answer is right: (n,)."""
         if isinstance(law, WinningLaw) and self.chances.size == 1 and not self.drawn:  # no dice
             return np.asarray(law.right(self.asked)[self.place])
         told = np.sum(law(self.asked)[self.place] * self.counts_as, axis=1)
@@ -139,14 +133,14 @@ def number_of_rolls(missing: int, classes: int) -> int:
 
 
 def coin(counts: NDArray[np.int64]) -> Array:
-    """Answer any class with the same probability: random guessing."""
+    """Guess at random."""
     return np.full(counts.shape, 1.0 / counts.shape[1])
 
 
 def accuracy_of_majorities(curve: Array, K: int, prior: Prior) -> Accuracy | None:
     """Compute the accuracy for two classes; None if the prior has no law of the votes.
 
-    ``curve`` is Pr[the answer is the majority | l votes for it] for l = floor(K/2) + 1 … K; at a tie both are right.
+    ``curve`` is Pr[the answer is the majority | l votes for it], l = floor(K/2) + 1 … K; at a tie both are right.
 
     >>> from darrm.priors import Dirichlet
     >>> print(accuracy_of_majorities(np.array([0.5, 0.5]), 4, Dirichlet()))
@@ -170,7 +164,7 @@ def _weights_of_majorities(prior: Prior, K: int) -> tuple[Array, float] | None:
 
 @lru_cache(maxsize=16)
 def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[np.int64], Array | None]:
-    """List sorted histograms with their probabilities, or draw some."""
+    """List sorted histograms with their probabilities, or draw some, which have none."""
     checks.integer_at_least(1, K=K)
     if isinstance(prior, Spread):
         first, *others = reference_priors(classes).values()
@@ -197,7 +191,7 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
 
 @dataclass(frozen=True)
 class CertainVotes(Prior):
-    """The law of the votes of a prior, whose expected error is 1 − accuracy: the optima of two classes minimize it."""
+    """The law of the votes of a prior: its expected error is 1 − accuracy, which the optima of two classes minimize."""
 
     prior: Prior
 
@@ -218,13 +212,8 @@ class CertainVotes(Prior):
 class Measure:
     """Compares the releases of a workload under a prior, by default `Spread`, the mean of three reference priors.
 
-    The ``objective`` is "accuracy", or for two classes "error": the expected error [D, Definition 2.4], also where a
-    prior has no law of the votes. `ValueError` for a prior of other classes, or voters that cannot be planned for.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> measure = Measure(Workload(Voters(5, PrivacyParams("inf")), 1, PrivacyParams(1)), Dirichlet())
-    >>> measure.name, measure.levels.tolist(), round(measure.wrong(coin), 3)
-    ('accuracy', [3, 4, 5], 0.5)
+    For two classes the objective may be the expected error [D, Definition 2.4]; it is where a prior has no law of the
+    votes. `ValueError` for a prior of other classes, or voters that cannot be planned for.
     """
 
     def __init__(self, workload: Workload, prior: Prior | str | None, objective: str = "accuracy") -> None:
@@ -257,11 +246,10 @@ class Measure:
 
     @property
     def linear_prior(self) -> Prior:
-        """The prior of two classes whose expected error is the objective."""
         return self.prior if self.is_error else CertainVotes(self.prior)
 
     def curve(self, law: Law) -> Array:
-        """Compute Pr[the answer is the winner] at `levels`, the other classes sharing the rest."""
+        """Return Pr[the answer is the winner] at `levels`; the other classes share the rest of the votes."""
         if not self.missing:
             right = law.right(self.counts) if isinstance(law, WinningLaw) else law(self.counts)[:, 0]
             return np.clip(right, 0.0, 1.0)
@@ -274,20 +262,20 @@ class Measure:
         return Sample.rolled(self.counts, winner, self.missing, 0 if are_few else MOST_DRAWN).right(law)
 
     def wrong(self, law: Law) -> float:
-        """Compute the objective as a number to minimize: 1 − accuracy, or the expected error."""
+        """Return 1 − accuracy, or the expected error."""
         if self.is_error:
             return self._error(law)
         accuracy = self.accuracy(law)
         return math.inf if accuracy is None else 1.0 - accuracy.value
 
     def accuracy(self, law: Law) -> Accuracy | None:
-        """Compute the accuracy under the prior; None without a law of the votes."""
+        """Return the accuracy under the prior; None without a law of the votes."""
         if self.is_binary:
             return accuracy_of_majorities(self.curve(law), self.K, self.prior)
         return self._sample(self.prior).mean(self._right_of(law, self.prior))
 
     def expected_error(self, law: Law) -> float | None:
-        """Compute the expected error; None for more than two classes, and for a prior without weights."""
+        """Return the expected error; None for more than two classes, and for a prior without weights."""
         return self._error(law) if self.is_binary and self.prior.has_closed_form else None
 
     def consensus(self, law: Law) -> dict[str, Accuracy]:
@@ -311,11 +299,10 @@ class Measure:
 
     @property
     def guessing(self) -> Accuracy | None:
-        """The accuracy of random guessing; that of open answers is 0."""
         return Accuracy(0.0) if is_open(self.classes) else self.accuracy(coin)
 
     def share_answered(self, law: Law) -> float | None:
-        """Compute how often an open question is answered; None where classes are listed."""
+        """Return how often an open question is answered; None where classes are listed."""
         if not is_open(self.classes):
             return None
         counts, weights = histograms(self.prior, self.K, self.classes, MOST_LISTED)
@@ -335,39 +322,20 @@ class Measure:
         return self._right[law, prior]
 
 
-def without_silent_classes(workload: Workload, prior: Prior | str | None) -> tuple[Workload, Prior | None, int]:
-    """Plan a list of more classes than `MOST_PLANNED` like open answers, so that classes without votes cost nothing.
-
-    Dirichlet's law with concentration α in each of C classes becomes Ewens' with θ = αC, the limit for C → ∞. The third
-    value is C, or 0 for a list that is planned as it is.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> work = Workload(Voters(9, PrivacyParams("inf")), 1, PrivacyParams(1, 1e-5), classes=50_000)
-    >>> planned, belief, listed = without_silent_classes(work, Dirichlet(0.001))
-    >>> planned.classes, belief, listed
-    (open, Ewens(theta=50.0), 50000)
-    """
-    prior = None if prior is None else priors.checked(prior, workload.classes)
-    if workload.classes <= MOST_PLANNED or not workload.voters.are_non_private or workload.missing:
-        return workload, prior, 0
-    belief = Ewens(prior.concentration * workload.classes) if isinstance(prior, Dirichlet) else prior
-    return replace(workload, classes=OPEN), belief, workload.classes
-
-
 def _majorities(K: int) -> NDArray[np.int64]:
     winning = np.arange(K // 2 + 1, K + 1)
     return np.column_stack([winning, K - winning])
 
 
 def _alone(K: int) -> NDArray[np.int64]:
-    """List partitions in which one string leads and the others were said once each."""
+    """List partitions in which each string but one was said once."""
     levels = 1 + np.arange(K)[spread(K, MOST_LEVELS)]
     others = np.arange(K) <= K - levels[:, None]
     return np.where(np.arange(K) == 0, levels[:, None], others.astype(np.int64))
 
 
 def _leading(K: int, classes: int) -> NDArray[np.int64]:
-    """List histograms in which one class leads and the others share the rest as evenly as they can."""
+    """List histograms in which one class leads and the others share the rest evenly."""
     others = classes - 1
     levels = np.arange(K // classes + 1, K + 1)
     levels = levels[levels > -(-(K - levels) // others)]

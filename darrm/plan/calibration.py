@@ -1,8 +1,7 @@
-"""The only search of a plan: the largest rate of a mechanism whose Q queries stay within the budget.
+"""The only search of a plan: the largest rate of a mechanism whose Q queries the accountant admits.
 
-log ε(rate), the accountant's ε for all queries, is nearly linear in log rate, so the search takes secants, and bisects
-if they fail. A cost or an optimal law may take seconds. So the search starts at the rate that an estimate of the cost
-admits, and first tries the smallest rate that beats the best mechanism so far. The accountant admits the result itself.
+The logarithm of the accountant's ε is nearly linear in log rate, so the search takes secants, and bisects if they fail.
+As a cost may take seconds, it starts at the rate that an estimate admits.
 """
 
 import math
@@ -56,7 +55,7 @@ class CalibratedMechanism:
     rough: "_Calibration | None" = field(default=None, repr=False)  # may use more of the budget; None once finished
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave out the law and the search, which are code: another process gets the result."""
+        """Leave out the law and the search, which are code."""
         return {**self.__dict__, "law": None, "rough": None}
 
     @property
@@ -91,10 +90,9 @@ def calibrate(
 ) -> CalibratedMechanism:
     """Find the most accurate parameter of a mechanism within the budget of a workload.
 
-    The default ``measure`` has no prior. The search may end early unless the objective can be smaller than ``to_beat``,
-    that of the best mechanism so far. Without ``is_fine`` it may leave a part of the budget where a cost takes long;
-    `CalibratedMechanism.refined` uses it. `PlanError` if no parameter is within the budget or beats ``to_beat``, or the
-    mechanism does not apply.
+    The default ``measure`` has no prior. The search may end early if the objective cannot be smaller than ``to_beat``.
+    Without ``is_fine`` it may leave a part of the budget, which `CalibratedMechanism.refined` uses. `PlanError` if no
+    parameter is within the budget or beats ``to_beat``, or the mechanism does not apply.
 
     >>> from darrm import PrivacyParams, Voters
     >>> from darrm.plan import named
@@ -113,13 +111,7 @@ def calibrate(
 def largest_rate(
     workload: Workload, cost: Callable[[float], PrivacyCost], start: float, most: float = math.inf
 ) -> float:
-    """Find the largest rate whose Q queries the accountant admits; `PlanError` if there is none.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> work = Workload(Voters(5, PrivacyParams("inf"), overlap=1), 20, PrivacyParams(2))
-    >>> round(largest_rate(work, lambda rate: PrivacyCost("one", guarantee=PrivacyParams(rate)), 1.0), 5)
-    0.1
-    """
+    """Find the largest rate whose Q queries the accountant admits; `PlanError` if there is none."""
 
     def excess(rate: float) -> float:
         return _excess(workload, cost(rate))
@@ -131,7 +123,7 @@ def largest_rate(
 
 
 class _Calibration:
-    """The search of a mechanism over its instances: the most accurate ones are followed to their largest rates."""
+    """The search over the instances of a mechanism: the most accurate ones go to their largest rates."""
 
     def __init__(self, search: Search, mechanism: type[Mechanism]) -> None:
         self.search, self.mechanism = search, mechanism
@@ -186,8 +178,6 @@ class _Calibration:
 
 
 class _Trial:
-    """The search of one instance of a mechanism: it starts at the rate that an estimate of the cost admits."""
-
     def __init__(self, mechanism: Mechanism) -> None:
         self.mechanism, self.search, self.workload = mechanism, mechanism.search, mechanism.workload
         self.at = cache(mechanism.at)
@@ -211,7 +201,7 @@ class _Trial:
         return math.inf if cost is None else _excess(self.workload, cost)
 
     def excess(self, rate: float) -> float:
-        """Compute log(ε of all queries/total ε), at most 0 if they are admitted."""
+        """Return log(ε of all queries/total ε), at most 0 if they are admitted."""
         value = self.mechanism.value(rate)
         if value not in self._excesses:
             try:
@@ -226,7 +216,6 @@ class _Trial:
         return not self.is_refused and self.excess(self.rate) <= 0.0
 
     def _admits(self, proposal: Proposal) -> bool:
-        """Ask the accountant, first with the cost that takes no time."""
         if proposal.total is not None:
             return True
         quick, total = proposal.quick_cost(), self.workload.total
@@ -234,7 +223,6 @@ class _Trial:
         return is_cheap or account_of(self.workload, proposal.cost).admits(total)
 
     def wrong(self, rate: float | None = None) -> float:
-        """Compute the objective at a rate, by default the present one: infinity without a proposal."""
         value = self.mechanism.value(self.rate if rate is None else rate)
         if value not in self._wrong:
             try:
@@ -244,7 +232,6 @@ class _Trial:
         return self._wrong[value]
 
     def turn_up(self, to_beat: float = math.inf, *, is_fine: bool = True) -> None:
-        """Go from the start to the largest admitted rate, unless that cannot beat the best so far."""
         mechanism, self.rate = self.mechanism, self.start
         if self.rate < mechanism.limits[1] and not self._may_beat(to_beat):
             return
@@ -261,7 +248,7 @@ class _Trial:
         self.rate = rate or self.rate
 
     def _may_beat(self, to_beat: float) -> bool:
-        """Return whether the budget may admit a smaller objective; if so, the search goes on from its rate."""
+        """Return whether the budget may admit a smaller objective; if so, the search continues from `rate`."""
         mechanism, goal = self.mechanism, self.mechanism.goal
         if to_beat == math.inf or not self._has_estimate or mechanism.is_refined:
             return True
@@ -290,7 +277,6 @@ class _Trial:
         return f"{measure.name} is {wrong if measure.is_error else 1.0 - wrong:.4f}"
 
     def proved(self) -> Proposal:
-        """Return the proposal with its last digits, for the voters of the workload that was asked about."""
         search, value = self.search, self.mechanism.value(self.rate)
         proposal, finished = self.at(value), self.mechanism.finish(value)
         if finished is not None and _excess(self.workload, finished.cost) <= 0.0:
@@ -328,9 +314,9 @@ def _last_below(
     narrow: float = NARROW,
     slope: float = SLOPE,
 ) -> float:
-    """Find the last rate at which an excess that grows with it is at most 0; 0 if there is none.
+    """Find the last rate at which a growing excess is at most 0, a rate that was tried; 0 if there is none.
 
-    A rate that is returned was tried. The search aims at an excess of −``aim``/2, by default −``unused``/2.
+    The search aims at an excess of −``aim``/2, by default −``unused``/2.
     """
     least, most = max(limits[0], LEAST_RATE), limits[1]
     inside, value_inside, outside, value_outside = 0.0, -math.inf, math.inf, math.inf

@@ -1,11 +1,7 @@
-"""Mechanisms with one parameter, each value of which gives a law of the answers and a cost; the cost of all queries.
+"""Mechanisms with one parameter: each value gives a law of the answers and a cost that grows with the rate.
 
-Costs grow with the rate of a search. A mechanism converts a rate to its parameter, `Mechanism.at` makes a `Proposal`,
-and `darrm.plan.calibration.calibrate` finds the largest rate within a budget.
-
-The answers of private *models* to several queries share the randomness of their training, so their costs do not add
-up. `counted` plans for non-private voters instead, whose queries do, within the larger budget that the joint bound
-leaves for the release (`darrm.loss.joint_bound`).
+The answers of private *models* share the randomness of their training, so their costs do not add up. `counted` plans
+for non-private voters instead, within the larger budget that `darrm.loss.joint_bound` leaves for the release.
 """
 
 import math
@@ -28,18 +24,13 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload, is_open
 from darrm.util.figures import GRAY
 
-DIGITS = 6  # of a calibrated parameter
-
 
 def account_of(workload: Workload, query: PrivacyCost) -> PrivacyAccountant:
     return PrivacyAccountant(workload.voters, [query.repeated(workload.queries)])
 
 
 def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
-    """Return the workload whose queries add up: that of non-private voters for several answers of private models.
-
-    A person reaches as many plain voters as models, or one with ``one_by_one``. The total is unchanged where the models
-    are private enough for any release.
+    """Replace private models by non-private voters; a person reaches as many of them, or one with ``one_by_one``.
 
     >>> from darrm import PrivacyParams, Voters
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
@@ -58,7 +49,6 @@ def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
 
 
 def releases_of(workload: Workload) -> list[Workload]:
-    """List `counted`, and for overlapping models also that of one model at a time."""
     release = counted(workload)
     if release == workload or workload.voters.reached == 1:
         return [release]
@@ -66,7 +56,6 @@ def releases_of(workload: Workload) -> list[Workload]:
 
 
 def needs_no_noise(workload: Workload) -> bool:
-    """Return whether the models that one person reaches stay within the budget, and so any number of answers."""
     if workload.queries == 1 or not workload.voters.are_private_models:
         return False
     cap = models_bound(workload.voters, workload.total.delta)
@@ -74,23 +63,15 @@ def needs_no_noise(workload: Workload) -> bool:
 
 
 def rounded(value: Fraction | float, rounding: str = ROUND_FLOOR) -> Fraction:
-    """Round to `DIGITS` significant digits, by default down.
-
-    >>> from decimal import ROUND_CEILING
-    >>> [float(rounded(value)) for value in (0.1234567, Fraction(2, 3), 0.0)], float(rounded(0.1234561, ROUND_CEILING))
-    ([0.123456, 0.666666, 0.0], 0.123457)
-    """
+    """Round to six significant digits, by default down."""
     exact = Fraction(value)
-    context = Context(prec=DIGITS, rounding=rounding)
+    context = Context(prec=6, rounding=rounding)
     return Fraction(context.divide(Decimal(exact.numerator), Decimal(exact.denominator)))
 
 
 @contextmanager
 def as_plan_error() -> Iterator[None]:
-    """Turn the `ValueError` of a check into a `PlanError`, so that a plan leaves the mechanism out.
-
-    Use it for checks of ranges and sizes only: any other error has to end the plan.
-    """
+    """Let a failed check of a range or a size leave the mechanism out; any other error has to end the plan."""
     try:
         yield
     except ValueError as error:
@@ -103,7 +84,7 @@ def no_report(_: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The task of a calibration: workload, measure, and the objective to beat (smaller is better)."""
+    """The task of a calibration; a smaller objective than ``to_beat`` is better than the best so far."""
 
     workload: Workload
     measure: Measure
@@ -114,9 +95,8 @@ class Search:
 class Proposal:
     """A mechanism at one value of its parameter.
 
-    ``law`` maps histograms with the largest count first to the probabilities of the answers; ``settings`` are the
-    parameters by name. ``cost`` is that of one query, by default that of the aggregator; ``total`` is that of all
-    queries, where a theorem states it. A subclass may compute the cost and the aggregator when asked.
+    ``law`` maps (n, C) histograms with the largest count first to the (n, C) probabilities of the answers. ``cost`` is
+    that of one query, by default the aggregator's; ``total`` is that of all queries, where a theorem states it.
     """
 
     def __init__(
@@ -144,24 +124,24 @@ class Proposal:
         return self._cost
 
     def quick_cost(self) -> PrivacyCost | None:
-        """Return an upper bound on the cost that takes no time, or None."""
+        """Return an upper bound on the cost without a search, if there is one."""
 
     def proved_law(self) -> Law:
-        """Return the law after its proof, which may change the last digits."""
+        """Return the law after its proof; its last digits may differ."""
         return self.law
 
     def release(self) -> Aggregator | None:
-        """Return the aggregator, or None."""
+        """Make the aggregator that releases."""
         return self._aggregator
 
     def shrinking(self, search: Search) -> "Mechanism | None":
-        """Return less accurate versions of this law for the private models of a search, or None."""
+        """Return the mixtures of this law with random guessing, for the private models of a search."""
 
 
 class Mechanism:
-    """A mechanism with one parameter. A subclass defines `at`; an instance belongs to one workload.
+    """A mechanism with one parameter, for one workload: a subclass defines `at`.
 
-    A plan leaves out a mechanism that raises `PlanError`, with its message; any other error ends the plan.
+    `PlanError` leaves it out of a plan, with the message as the reason; any other error ends the plan.
     """
 
     slug: ClassVar[str] = ""  # the name in commands and files
@@ -191,41 +171,41 @@ class Mechanism:
 
     @classmethod
     def releases(cls, workload: Workload) -> Sequence[Workload]:
-        """List the workloads to calibrate for: those whose queries add up."""
+        """List the workloads to calibrate for."""
         return releases_of(workload) if cls.is_table else [counted(workload)]
 
     @classmethod
     def instances(cls, search: Search, release: Workload) -> "Sequence[Mechanism]":
-        """Return the instances to calibrate for a release; `PlanError` if the mechanism does not apply."""
+        """Make the instances to calibrate; `PlanError` if the mechanism does not apply."""
         return [cls(search, release)]
 
     @classmethod
     def applies_to(cls, workload: Workload) -> bool:  # noqa: ARG003 (overridden)
-        """Return whether a plan for the workload mentions the mechanism."""
+        """Whether a plan mentions the mechanism."""
         return True
 
     @classmethod
     def answers(cls, classes: int) -> bool:
-        """Return whether it answers questions with this number of classes."""
+        """Whether it answers questions with this number of classes."""
         return cls.is_open_set if is_open(classes) else cls.classes[0] <= classes <= cls.classes[1]
 
     def at(self, parameter: float) -> Proposal:
-        """Make the proposal with a value of the parameter; `PlanError` if there is none."""
+        """Make the proposal; `PlanError` if there is none."""
         raise NotImplementedError
 
     def value(self, rate: float) -> float:
-        """Return the parameter at a rate, rounded to the cheaper side."""
+        """Convert a rate to the parameter, rounded to the cheaper side."""
         return rate if self.is_exact else min(max(float(rounded(rate)), self.limits[0]), self.limits[1])
 
     def estimate(self, parameter: float) -> PrivacyCost | None:
-        """Estimate the cost of a query quickly, which is no bound; None without an estimate."""
+        """Estimate the cost of a query, which is no bound."""
 
     def finish(self, parameter: float) -> Proposal | None:
-        """Make the same proposal with the last digits, or None."""
+        """Make the proposal once more with its last digits, if that differs."""
 
 
 class FixedMechanism(Mechanism):
-    """A mechanism without a free parameter: the budget admits its only proposal, or not."""
+    """A mechanism without a free parameter: the budget admits its only proposal or refuses it."""
 
     limits = (1.0, 1.0)
     rough = 0.0

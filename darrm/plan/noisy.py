@@ -1,14 +1,12 @@
 """Noisy maxima, charged for the label that they release; only compared, for their noisy counts; or tested first.
 
 A person who may change t voters moves t votes, whether the voters are private or not. The mechanisms that are only
-compared charge for the noisy counts, which are never published. A moved vote changes two counts by t, in opposite
-directions: sensitivity √2·t for Gaussian noise, and 2γt for Laplace noise of scale 1/γ.
+compared charge for the noisy counts, which are never published: t moved votes change two counts by t, in opposite
+directions, a sensitivity of √2·t for Gaussian noise and 2γt for Laplace noise of scale 1/γ.
 
-Propose-test-release takes the least noise with which votes like public ones, recorded or of a prior, pass a private
-test of the whole run (`darrm.pate.tested`). The guarantee holds for any private votes. If they differ from the public
-ones, the test probably fails, and the budget is spent on nothing, or on labels with noise that is enough for any votes.
-The plan draws runs of Q queries from the public votes with a public seed. The chance of a run is the mean of its test's
-chances. Order, threshold and the ratio of both noises are the best of a few; the noise is found by bisection.
+Propose-test-release takes the least noise with which votes like public ones pass a private test of the whole run
+(`darrm.pate.tested`). The guarantee holds for any private votes; if they differ from the public ones, the test probably
+fails. The chance of passing is a mean over runs drawn from the public votes with a public seed.
 """
 
 import math
@@ -79,8 +77,6 @@ WANTED = 0.99  # chance that a tested run passes
 
 
 class NoisyProposal(Proposal):
-    """A noisy maximum, or a selection mechanism, which comes with its law."""
-
     def __init__(self, workload: Workload, drawn: Drawn, settings: Mapping[str, float], law: Law | None = None) -> None:
         threshold = None
         if law is None:
@@ -125,7 +121,7 @@ class NoisyMechanism(Mechanism):
             self.lost = delta_of_threshold(search.workload)
 
     def value(self, rate: float) -> float:
-        """Return the scale 1/rate, rounded up to six digits; or the rate."""
+        """Return the scale 1/rate, rounded up; or the rate, rounded down."""
         least, most = self.limits
         if not self.is_scale:
             return super().value(rate)
@@ -135,7 +131,7 @@ class NoisyMechanism(Mechanism):
         return None if self.search.workload.voters.sampled is not None else self.share(parameter)
 
     def share(self, parameter: float) -> PrivacyCost:
-        """Estimate the cost of a label by its usual share of the counts' cost, if voters keep their examples."""
+        """Estimate the cost of a label by its usual share of the cost of the counts."""
         raise NotImplementedError
 
 
@@ -167,9 +163,9 @@ class LNMax(NoisyMechanism):
 
 
 class AsymmetricNoiseMax(NoisyMechanism):
-    """Turn down the scale of the noise that is most accurate at the cost of the Gaussian within the budget.
+    """The shape of noise that is most accurate at the cost of the Gaussian.
 
-    For open answers turn down noise with a short right tail: the answer of a single voter is below a low threshold.
+    For open answers it has a short right tail, so that a low threshold hides the answers of single voters.
     """
 
     slug, name, color = "asymmetric", "asymmetric noise", VERMILION
@@ -234,7 +230,7 @@ class AsymmetricNoiseMax(NoisyMechanism):
 
 
 class ByCounts(Mechanism):
-    """A mechanism that is only compared: a person's votes may move on every question."""
+    """It is only compared."""
 
     only_compared = "its labels cost less than its noisy counts"
 
@@ -257,7 +253,7 @@ class PaperGNMax(ByCounts, FixedMechanism):
 
 
 class AnalyticGNMax(ByCounts, FixedMechanism):
-    """All Q answers are one Gaussian mechanism of sensitivity √(2Q)·t, whose (ε, δ) is exact [BW18, Theorem 8]."""
+    """All Q answers are one Gaussian mechanism of sensitivity √(2Q)·t, with an exact (ε, δ) [BW18, Theorem 8]."""
 
     slug, name, color = "gnmax-analytic", "GNMax, analytic σ", BLUE
     only_compared = "it is charged for the noisy counts, which are not released"
@@ -295,7 +291,6 @@ class LNMaxByCounts(ByCounts):
 
 
 def _gaussian_law(sigma: float) -> Law:
-    """Return the law of the largest count with Gaussian noise; `PlanError` where σ is too large to compute with."""
     if sigma > 3e5:  # more noise takes gigabytes
         raise PlanError(f"its noise would have sigma = {sigma:.3g} votes: nothing is left to be computed")
     return WinningLaw(DiscreteGaussian(max(LEAST_SIGMA, sigma)))
@@ -307,7 +302,7 @@ def _check_delta(workload: Workload) -> None:
 
 
 def first_rate(workload: Workload) -> float:
-    """Return the rate of many queries up to a factor: the start of a search."""
+    """Return a rate to start a search with."""
     release = counted(workload)
     once = release.total.epsilon / (2.0 * math.sqrt(release.queries) * release.voters.reached)
     sampled = release.voters.sampled
@@ -315,7 +310,7 @@ def first_rate(workload: Workload) -> float:
 
 
 def delta_of_threshold(workload: Workload) -> float:
-    """Return the δ of a query for the answer of a single voter: half of its share; `PlanError` if there is none."""
+    """Return half of a query's share of δ, rounded down; `PlanError` if there is none."""
     share = float(workload.total.exact_delta / (2 * workload.queries)) * (1.0 - 2.0**-50)
     if not share > LEAST_DELTA:
         raise PlanError("a threshold hides the answers of single voters only with a delta, and the total has none")
@@ -343,8 +338,6 @@ _STEPS, _MORE_STEPS = 4, 6  # of a bisection for every test, and for the best on
 
 
 class TestedMechanism(FixedMechanism):
-    """A run that is released if a private test passes; its noise is chosen for public votes."""
-
     about = "the least noise with which votes like the public ones pass a private test within the whole budget."
     has_check: ClassVar[bool] = False
     otherwise: ClassVar[type[Mechanism] | None] = None  # answers where the test fails
@@ -399,8 +392,6 @@ class TestedGNMax(TestedMechanism):
 
 
 class TestedGNMaxElse(TestedMechanism):
-    """Where the test fails, GNMax with more noise answers."""
-
     slug, name, color, linewidth = "gnmax-tested-else", "GNMax, tested, else GNMax", BLUE, 1.6
     otherwise = GNMax
 
@@ -438,7 +429,7 @@ class _PublicVotes:
 def _tested_run(
     work: Workload, test: tuple[float, int | None, float], otherwise: NoisyMaximum | None, sigma: float
 ) -> TestedRun:
-    """Make a run of a test: an order, a threshold, and the ratio of both noises."""
+    # the order, the threshold, and the ratio of both noises
     order, threshold, ratio = test
     sigma = float(rounded(sigma, ROUND_CEILING))
     check = None if threshold is None else NoisyCheck(float(threshold), float(rounded(ratio * sigma)))

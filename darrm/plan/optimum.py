@@ -1,12 +1,10 @@
 """Optima: the best release of one query, and the best under a Rényi budget, each turned up to a budget of many.
 
-* **optimal**: the (ε, δ)-optimal law of one query. δ is split between the queries' own failures and composition in
-  several proportions; ε is the largest that the accountant admits, first by the optimal bound [KOV15, Theorem 3.3],
-  then by all of its bounds, with the exact privacy profile of the law;
+* **optimal**: the (ε, δ)-optimal law of one query. The queries' own failures get several shares of δ, composition the
+  rest; ε is the largest that the accountant admits, first by the optimal bound [KOV15, Theorem 3.3], then by the exact
+  privacy profile of the law, too;
 * **rdp-optimal**: the best law of a query whose divergence of an order α is at most ρ(α), with Q·ρ(α) +
   log(1 − 1/α) − (log δ + log α)/(α − 1) = ε [CKS20, Proposition 12], and the best of the accountant's orders.
-
-A law of more than two classes is a solution of a program, which is solved some twenty times.
 """
 
 import math
@@ -102,8 +100,6 @@ class Optimal(Mechanism):
 
 
 class _OptimalOfOne(Mechanism):
-    """Turn up the ε of a query with a δ; of one query, spend the whole budget."""
-
     hope = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
     goal = 1e-3  # smaller gains over the best so far are not looked for
     unused, rough = 2e-6, 0.0  # a solution takes long
@@ -126,8 +122,6 @@ class _OptimalOfOne(Mechanism):
 
 
 class _OptimalLaw(_OptimalOfOne):
-    """For more than two classes."""
-
     def __init__(self, search: Search, workload: Workload) -> None:
         _check_solvable(search, workload)
         once = workload.queries == 1
@@ -146,7 +140,7 @@ class _OptimalLaw(_OptimalOfOne):
 
 
 class _OptimalGamma(_OptimalOfOne):
-    """For two classes, a δ of one query and a shape of γ: a free γ errs less, a monotone one has a Rényi curve."""
+    """A free γ errs less, a monotone one has a Rényi curve."""
 
     is_exact = True
 
@@ -209,8 +203,6 @@ def _deltas(workload: Workload) -> list[Fraction]:
 
 
 class RDPOptimal(Mechanism):
-    """Find the order with the most accurate optimal law; scale or mix it until the accountant admits it."""
-
     slug, name, color, linewidth = "rdp-optimal", "RDP-optimal", BLACK, 2.4
     about = "the best under a Rényi budget of one order, the best of the accountant's orders."
     is_slow = is_table = True
@@ -223,8 +215,6 @@ class RDPOptimal(Mechanism):
 
 
 class _UnderRenyi(Shrunk):
-    """Mix the best law under a Rényi budget with random guessing, certified for one target."""
-
     unused, rough = Mechanism.unused, 0.0
 
     _problem: Problem | None = None
@@ -237,7 +227,6 @@ class _UnderRenyi(Shrunk):
 
 
 def _best_gamma(search: Search, workload: Workload) -> Mechanism:
-    """Search the accountant's orders; those that err more than the best so far are left early."""
     voters, prior, budgets = workload.voters, search.measure.linear_prior, budgets_of(workload)
     least, solved = search.to_beat, dict[float, RenyiOptimum]()
 
@@ -283,7 +272,7 @@ def _best_law(search: Search, workload: Workload) -> Mechanism:
 
 
 class _ResampledOrder(Mechanism):
-    """Turn up the Rényi budget of an order for voters that resample: their queries cost less together."""
+    """For voters that resample, whose queries cost less together."""
 
     unused, rough = 1e-3, 0.0
     limits = (0.0, 1e3)
@@ -318,10 +307,7 @@ def _resampled_orders(search: Search) -> Sequence[Mechanism]:
 
 
 def budgets_of(workload: Workload) -> dict[float, float]:
-    """Compute ρ(α) for the accountant's orders, see the module, where rounding does not decide the law.
-
-    `PlanError` if there is no such order.
-    """
+    """Compute the ρ(α) of the module that exceed rounding errors; `PlanError` if there is none."""
     orders, total = DEFAULT_ORDERS, workload.total
     if total.exact_delta == 0:
         raise PlanError("a Rényi budget needs delta > 0")
@@ -334,10 +320,7 @@ def budgets_of(workload: Workload) -> dict[float, float]:
 
 
 def best_order(budgets: dict[float, float], error: Callable[[float], float]) -> float:
-    """Find the order with the smallest error, in steps that grow while they help and else are halved.
-
-    It starts at the largest ρ(α)/α, which is best for divergences that grow as their order: those of Gaussian noise.
-    """
+    """Find the order with the smallest error, from the best order for Gaussian noise, the largest ρ(α)/α, on."""
     orders = list(budgets)
     place, step = int(np.argmax([budgets[order] / order for order in orders])), 2
     while step:
@@ -349,7 +332,6 @@ def best_order(budgets: dict[float, float], error: Callable[[float], float]) -> 
 
 
 def _check_solvable(search: Search, work: Workload) -> None:
-    """Raise `PlanError` unless the program of one query can be solved, and its voters' own privacy be afforded."""
     voters, prior = work.voters, search.measure.prior
     if is_open(work.classes):
         if work.queries > 1 or voters.K > MOST_PLANNED:
@@ -377,7 +359,6 @@ def _check_known(prior: Prior, work: Workload) -> None:
 
 
 def _check_terms(workload: Workload) -> None:
-    """Raise `PlanError` if a program for more than two classes is too large for a search."""
     voters = workload.voters
     with as_plan_error():
         check_size(voters, workload.classes)

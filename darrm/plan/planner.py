@@ -20,13 +20,14 @@ from functools import partial
 from operator import attrgetter
 from typing import TypedDict, Unpack
 
+from darrm import priors
 from darrm.commands.command_line import numbered
 from darrm.errors import CertificationError, PlanError
 from darrm.loss.composition import TooManyKindsError
 from darrm.majority.closed_form import has_closed_form
 from darrm.numerics.bisection import bisect_safe
 from darrm.optimize.request import check_size, default_shape
-from darrm.plan.accuracy import Measure, without_silent_classes
+from darrm.plan.accuracy import MOST_PLANNED, Measure
 from darrm.plan.calibration import CalibratedMechanism, calibrate
 from darrm.plan.mechanism import Mechanism, needs_no_noise, no_report, releases_of
 from darrm.plan.noisy import (
@@ -51,9 +52,9 @@ from darrm.plan.tables import (
     Subsampling,
     check_private,
 )
-from darrm.priors import Prior
+from darrm.priors import Dirichlet, Ewens, Prior
 from darrm.privacy import PrivacyParams
-from darrm.problem import MOST_QUERIES, MOST_VOTERS, Workload, is_open
+from darrm.problem import MOST_QUERIES, MOST_VOTERS, OPEN, Workload, is_open
 from darrm.util import checks
 from darrm.util.progress import stoppable_search
 
@@ -83,11 +84,7 @@ QUANTITIES = {"queries": (float(MOST_QUERIES), 1.0), "voters": (1.0, float(MOST_
 
 
 def named(slug: str) -> type[Mechanism]:
-    """Return the mechanism of a slug; `ValueError` if there is none.
-
-    >>> named("permute-and-flip").classes
-    (2, 1000)
-    """
+    """Return the mechanism of a slug; `ValueError` if there is none."""
     every = {mechanism.slug: mechanism for mechanism in (*MECHANISMS, *TESTED)}
     if slug not in every:
         close = get_close_matches(str(slug), every, n=1)
@@ -112,21 +109,20 @@ def plan(
     workload
         The voters, the number of queries, and the budget of all of them together.
     prior
-        A public prior of the votes; by default the ranking is by minimax regret over three reference priors.
+        A public prior of the votes. By default mechanisms are ranked by minimax regret over three reference priors.
     mechanisms
         By default `MECHANISMS`.
     objective
         "accuracy" or, for two classes, "error": the expected error [D, Definition 2.4].
     complete
-        Whether to calibrate slow mechanisms to the end where they do not beat the best so far.
+        Whether to calibrate slow mechanisms to the end even if they do not beat the best so far.
     report
         Called with a few words at every step.
     stoppable
         Whether Ctrl-C (`KeyboardInterrupt`) returns the best until then, with a warning.
 
-    `ValueError` if an argument is out of range, or there are more voters than `optimize_table` takes. `PlanError` if no
-    mechanism stays within the budget. `UserWarning` if (t + 1)·K > 50,000 for an overlap of t voters: the plan takes a
-    minute or more.
+    `ValueError` if an argument is out of range or there are too many voters. `PlanError` if no mechanism stays within
+    the budget. `UserWarning` if (t + 1)·K > 50,000 for an overlap of t voters: the plan takes a minute or more.
 
     >>> from darrm import PrivacyParams, Voters
     >>> found = plan(Workload(Voters(101, PrivacyParams("inf"), overlap=1), 100, PrivacyParams(3, 1e-5)))
@@ -135,7 +131,13 @@ def plan(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    workload, prior, listed = without_silent_classes(workload, prior)
+    prior, listed = None if prior is None else priors.checked(prior, workload.classes), 0
+    if workload.classes > MOST_PLANNED and workload.voters.are_non_private and not workload.missing:
+        # a long list is planned like open answers, so that classes without votes cost nothing; Ewens' law with θ = αC
+        # is the limit of Dirichlet's for C → ∞
+        listed = workload.classes
+        prior = Ewens(prior.concentration * listed) if isinstance(prior, Dirichlet) else prior
+        workload = replace(workload, classes=OPEN)
     measure = Measure(workload, prior, objective)
     _check_size(workload)
     asked = [mechanism for mechanism in mechanisms or MECHANISMS if mechanism.applies_to(workload)]
@@ -156,7 +158,7 @@ def plan(
 
 @dataclass
 class _Ranking:
-    """Calibrated mechanisms, and the reasons of the others by slug: valid where the search is stopped."""
+    """Calibrated mechanisms, and the reasons of the others by slug: valid if the search is stopped."""
 
     workload: Workload
     measure: Measure
@@ -166,7 +168,7 @@ class _Ranking:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def calibrate_all(self, mechanisms: Sequence[type[Mechanism]]) -> None:
-        """Calibrate the mechanisms in turn, slow ones roughly; then the best to the end."""
+        """Calibrate in turn, slow mechanisms roughly; then the best to the end."""
         work, measure, skipped = self.workload, self.measure, ""  # why slow mechanisms are skipped
         for mechanism in mechanisms:
             if skipped and mechanism.is_slow and not self.complete:
@@ -225,7 +227,7 @@ def sweep(
 ) -> Sweep:
     """Plan at each total ε, with the ``options`` of `plan`; budgets that are too small are left out, with a warning.
 
-    A sweep looks at no votes, so a choice of ε by it costs nothing. `PlanError` if no budget has a plan.
+    Choosing ε by a sweep costs nothing, as it looks at no votes. `PlanError` if no budget has a plan.
 
     >>> from darrm import Voters
     >>> from darrm.priors import Dirichlet
@@ -264,9 +266,9 @@ def affordable(
 ) -> Workload:
     """Find the most queries, the fewest voters or the smallest total ε with which a plan has an accuracy.
 
-    The result has the accuracy; a workload that is harder by 2 %, or by one, has not. ``what`` is "queries", "voters"
-    or "epsilon". With ``stoppable`` Ctrl-C returns the hardest workload so far, with a warning. `PlanError` if no
-    number gives the accuracy, or none is known when the search is stopped.
+    The number of the result is exact to 2 %, or to one query or voter. ``what`` is "queries", "voters" or "epsilon".
+    With ``stoppable`` Ctrl-C returns the hardest workload so far, with a warning. `PlanError` if no number gives the
+    accuracy, or none is known when the search is stopped.
 
     >>> from darrm import Voters
     >>> from darrm.priors import Dirichlet

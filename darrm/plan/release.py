@@ -61,29 +61,29 @@ def release(  # noqa: PLR0913 (options of voters, plan and ledger)
     Parameters
     ----------
     predictions
-        `Votes`, or a (Q, K) array: a row a query, a column a model.
+        `Votes`, or a (Q, K) array of Q queries and K models.
     budget
         (ε, δ) of all answers together.
     classes
-        Their number, their names, or ``"open"``. They are public, and not taken from the predictions.
+        Their public number or names, or ``"open"``; they are not taken from the predictions.
     epsilon, each_delta
         The guarantee of each model's training.
     non_private
-        True: the models guarantee nothing themselves.
+        Whether the models guarantee nothing themselves.
     overlap
-        How many models the data of one person can influence; needed for non-private ones, 1 for disjoint shards.
+        How many models the data of one person can influence, 1 for disjoint shards; needed for non-private models.
     models
         False: each voter draws fresh randomness for each query, so that the guarantees of its answers add up.
     queries
-        How many answers the plan is for, where later calls with the same ledger ask more; by default Q.
+        How many answers all calls with the same ledger ask for; by default Q.
     prior
-        A public belief about the votes, or its text; by default as for `darrm.plan.plan`.
+        A public prior of the votes; by default as for `darrm.plan.plan`.
     ledger
-        The ledger that is debited, or the name of its file; a missing file is created with this budget. None: the
-        budget covers this call only.
+        The ledger that is debited, or the name of its file, which is created with this budget if it is missing. None:
+        the budget covers this call only.
 
     `ValueError` if the privacy of the models is not stated, or an argument is out of range. `PlanError` if no release
-    within the budget exists, or the models need no noise. `BudgetExceededError` if the ledger does not admit Q answers:
+    stays within the budget, or the models need no noise. `BudgetExceededError` if the ledger does not admit Q answers:
     nothing is debited.
 
     >>> answers = release([[1, 1, 1, 0, 1]] * 3, budget=(2, 1e-5), non_private=True, overlap=1)

@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def best(self) -> CalibratedMechanism:
-        """The first mechanism that this library releases; `PlanError` if there is none."""
+        """The first mechanism that is released; `PlanError` if there is none."""
         for row in self.rows:
             if row.is_released:
                 return row
@@ -80,7 +80,7 @@ class Plan:
 
     @property
     def reason(self) -> str:
-        """Why the best mechanism is the first, and why rows with a higher accuracy are not, in a sentence."""
+        """Why the best mechanism is the first, and rows with a higher accuracy are not."""
         best, measure = self.best, self.measure
         if len(self.rows) == 1:
             return f"{best.slug} is the only mechanism that is calibrated to this budget."
@@ -113,7 +113,7 @@ class Plan:
         return f"{best.slug} is first: {why}{tie}."
 
     def largest_accuracy(self) -> float | None:
-        """Bound the accuracy of every private release, for non-private voters and more than two listed classes."""
+        """Bound the accuracy of any release, for non-private voters and more than two listed classes."""
         work = self.workload
         if work.has_noise_function or is_open(work.classes) or not work.voters.are_non_private:
             return None
@@ -141,11 +141,11 @@ class Plan:
         return claims if best.expected_error is None else {**claims, "expected_error": best.expected_error}
 
     def save(self, path: str | Path) -> None:
-        """Write the aggregator and `claims` to a file; `darrm.aggregator.load_release` reads it."""
+        """Write a file that `darrm.aggregator.load_release` reads."""
         save_release(path, self.aggregator, self.claims)
 
     def commands(self, output: str = "plan.json") -> tuple[str, ...]:
-        """Write the commands that write the best mechanism to a file and release from it."""
+        """Write the commands that save the best mechanism and release from it."""
         work, prior, slug = self.workload, self.prior, self.best.slug
         if self.best.instructions:
             return self.best.instructions
@@ -183,7 +183,7 @@ class Plan:
         }
 
     def plot(self, path: Path) -> None:
-        """Draw the probability of the majority over its number of votes for every mechanism."""
+        """Draw the probability of the majority over its number of votes."""
         work, levels = self.workload, self.measure.levels
         kind = kind_of_votes(work)
         with saved_figure(path) as figure:
@@ -245,9 +245,9 @@ def wrong_of(row: CalibratedMechanism, measure: Measure) -> float:
 
 
 def rank_of(measure: Measure, row: CalibratedMechanism) -> tuple[float, ...]:
-    """Return the key of a row: regret, objective and ε, first rounded as in the report, then with more digits.
+    """Return regret, objective and ε, first rounded as in the report, then with more digits.
 
-    Of rows that are equal in the report the one with the smaller ε is first, but not for the rest that a search leaves.
+    Of rows that look equal the one with the smaller ε is first, unless the difference is what a search leaves.
     """
     regret = row.regret if measure.is_regret and row.regret is not None else 0.0
     wrong, epsilon = wrong_of(row, measure), row.spent.epsilon
@@ -279,7 +279,7 @@ def _row_json(row: CalibratedMechanism) -> Document:
 def plan_text(
     plan: Plan, output: Path | None = None, remark: str = "", before: str = "", *, everything: bool = False
 ) -> str:
-    """Write a plan, with the file of its best mechanism, a remark on the voters, and what comes ``before``."""
+    """Write a plan; ``remark`` is about the voters."""
     best, work = plan.best, plan.workload
     settings = f": {settings_in_words(best.settings)}" if best.settings else ""
     spent = f"ε = {at_most(best.spent.epsilon, 5)} of {work.total}, by the bound {best.spent.bound}"
@@ -420,7 +420,7 @@ def csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
 def draw_accuracies(
     axes: Axes, accuracies: Mapping[str, Mapping[float, float]], looks: Mapping[str, Mapping[str, object]]
 ) -> None:
-    """Draw the accuracy over the total ε, with the arguments of ``axes.plot`` for each line, from the back on."""
+    """Draw the accuracy over the total ε; ``looks`` lists the lines from the back on."""
     for name, look in looks.items():
         if accuracies.get(name):
             axes.plot(list(accuracies[name]), list(accuracies[name].values()), label=name, **look)
@@ -456,12 +456,7 @@ def settings_in_words(settings: Mapping[str, float]) -> str:
 
 
 def workload_words(work: Workload) -> str:
-    """Write a workload as options of a command.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> workload_words(Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams("2", "1e-5")))
-    '--K 250 --non-private --overlap 1 --queries 1000 --total 2,0.00001'
-    """
+    """Write a workload as options of a command."""
     voters, sampled = work.voters, work.voters.sampled
     words = [f"--K {voters.K}"]
     if sampled is not None:
@@ -484,7 +479,6 @@ def workload_words(work: Workload) -> str:
 
 
 def release_command(table: str | Path, workload: Workload) -> str:
-    """Write the command that releases from a saved file and debits a new ledger."""
     total = workload.total
     ledger = f"--ledger LEDGER.sqlite --create-budget {total.epsilon_text},{total.delta_text}"
     missing = "--missing coin " if workload.missing else ""

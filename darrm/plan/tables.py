@@ -1,8 +1,8 @@
 """Mechanisms that release from a certified table: noise functions of two classes, and laws of more.
 
-With M = 2l − K > 0 the lead of the majority and t voters whom one person's data can influence, permute-and-flip [MS20]
-has γ(l) = 1 − e^{−εM/(2t)} and the exponential mechanism [MT07] γ(l) = tanh(εM/(4t)). For few voters and many queries
-the exact profile of the first admits a higher accuracy than the optima.
+If one person's data can influence t voters and the majority leads by M = 2l − K > 0 votes, permute-and-flip [MS20] has
+γ(l) = 1 − e^{−εM/(2t)} and the exponential mechanism [MT07] γ(l) = tanh(εM/(4t)). For few voters and many queries the
+exact profile of the first admits a higher accuracy than the optima.
 """
 
 import math
@@ -94,7 +94,7 @@ class TableProposal(Proposal):
 
 
 class Shrunk(Mechanism):
-    """Mix a law with random guessing: with the largest share of the law within the budget."""
+    """Mix a law with random guessing."""
 
     limits, unused, is_exact = (0.0, 1.0), 2e-6, True
 
@@ -108,12 +108,17 @@ class Shrunk(Mechanism):
         if isinstance(self.law, NoiseFunction):
             return TableProposal(self.workload, self.settings, self.law.scaled(parameter))
         law = self.law.mixed(1.0 - parameter) if parameter < 1.0 else self.law
-        return TableProposal(self.workload, self.settings, certified_plurality(self.workload, law))
+        work, each, delta = self.workload, self.workload.voters.each, delta_of_one(self.workload)
+        most = min(LARGEST_TARGET, work.voters.K * each.exact_epsilon) if each.is_private else LARGEST_TARGET
+        profile = certify(work.problem(PrivacyParams(most, delta)), law).profile
+        if profile is None:
+            raise PlanError("nothing bounds one query")
+        epsilon = max(rounded(profile.epsilon_at(float(delta)), ROUND_CEILING), least_epsilon(work))
+        table = certify(work.problem(PrivacyParams(min(most, epsilon), delta)), law)
+        return TableProposal(work, self.settings, table)
 
 
 class NoNoise(FixedMechanism):
-    """Publish the votes of private models, if the models that one person can influence stay within the budget."""
-
     slug, name, color = "no-noise", "no noise", GRAY
     about = "the votes of private models as they are."
 
@@ -144,8 +149,6 @@ class NoNoise(FixedMechanism):
 
 
 class Selection(Mechanism):
-    """Turn up the ε of a mechanism that chooses a class by its votes: for two classes of a table."""
-
     about = (
         "charged for its label, as `darrm.pate` charges it; of two classes as a certified table, the largest that the "
         "accountant admits."
@@ -176,12 +179,12 @@ class Selection(Mechanism):
 
     @staticmethod
     def law(rate: float, counts: NDArray[np.int64]) -> Array:
-        """Compute the probabilities of the answers of more than two classes, with the rate ε/(2t)."""
+        """Return the probabilities of the answers at the rate ε/(2t)."""
         raise NotImplementedError
 
     @staticmethod
     def gamma(exponents: Array) -> Array:
-        """Return γ at εM/(2t): 1 − γ is exact where the majority is next to certain."""
+        """Return γ at εM/(2t)."""
         raise NotImplementedError
 
 
@@ -206,8 +209,7 @@ class PermuteAndFlip(Selection):
     def law(rate: float, counts: NDArray[np.int64]) -> Array:
         """Integrate Pr[c] = e_c ∫_0^1 Π_{j ≠ c}(1 − e_j·s) ds: with C/2 nodes exactly, with some √C to twelve digits.
 
-        Permute-and-flip [MS20] answers a class at the place s of a random order if its coin shows heads and the coins
-        of all earlier classes showed tails.
+        It answers a class at the place s of a random order if its coin, and no earlier one, shows heads [MS20].
         """
         size = min(counts.shape[1] // 2 + 1, math.isqrt(16 * counts.shape[1]) + 20)
         nodes, weights = np.polynomial.legendre.leggauss(size)
@@ -222,10 +224,7 @@ class PermuteAndFlip(Selection):
 
 
 class RandomizedResponse(Mechanism):
-    """The plurality mixed with random guessing, whatever the votes: the best constant γ of two classes.
-
-    `darrm.majority.baselines.randomized_response` is another rule: the constant of [D, Lemma A.1].
-    """
+    """The best constant γ; `darrm.majority.baselines.randomized_response` is that of [D, Lemma A.1]."""
 
     slug, name, color = "randomized-response", "best constant γ", GRAY
     about = "one probability of the majority, the largest whose certified table the accountant admits."
@@ -305,7 +304,7 @@ def check_private(workload: Workload) -> None:
 
 
 def check_listed(workload: Workload) -> None:
-    """Raise `PlanError` if a law for more than two classes has too many histograms, or pairs of them."""
+    """Refuse a law for more than two classes with too many histograms, or pairs of them."""
     voters = workload.voters
     if workload.has_noise_function:
         return
@@ -318,7 +317,7 @@ def check_listed(workload: Workload) -> None:
 
 
 def check_rows(workload: Workload) -> None:
-    """Raise `PlanError` if a proof for more than two classes takes too long for a search."""
+    """Refuse a proof for more than two classes that takes too long for a search."""
     check_listed(workload)
     voters = workload.voters
     if workload.has_noise_function or voters.are_non_private or workload.queries == 1:
@@ -328,22 +327,19 @@ def check_rows(workload: Workload) -> None:
 
 
 def are_equally_private(workload: Workload) -> bool:
-    """Return whether all voters are private with the same (ε, δ): no table can be more private than one of them."""
+    """Whether no table can be more private than one voter, as all have the same (ε, δ)."""
     return workload.voters.each.is_private and workload.voters.per_voter is None
 
 
 def least_epsilon(workload: Workload, otherwise: Fraction = LEAST_EPSILON) -> Fraction:
-    """Return the smallest ε to certify a query for: the voters' own if they are alike, else ``otherwise``."""
+    """Return the smallest ε to certify a query for."""
     return workload.voters.each.exact_epsilon if are_equally_private(workload) else otherwise
 
 
 def largest_epsilon(workload: Workload) -> Fraction:
-    """Compute min(total ε, K·ε): beyond, a query of private voters costs no more.
-
-    Rarely sampled people may have a far larger ε.
-    """
+    """Compute min(total ε, K·ε): beyond, a query of private voters costs no more."""
     total, voters = workload.total.exact_epsilon, workload.voters
-    if voters.sampled is not None and workload.queries > 1:
+    if voters.sampled is not None and workload.queries > 1:  # people who are rarely drawn may have a far larger ε
         return LARGEST_TARGET
     return min(total, voters.K * voters.each.exact_epsilon) if voters.each.is_private else total
 
@@ -353,20 +349,8 @@ def delta_of_one(workload: Workload) -> Fraction:
     return max(workload.voters.each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
 
 
-def certified_plurality(workload: Workload, law: PluralityLaw) -> Table:
-    """Certify a law for an (ε, δ) that one query satisfies: δ is half of its share of the total, where allowed."""
-    each = workload.voters.each
-    most = min(LARGEST_TARGET, workload.voters.K * each.exact_epsilon) if each.is_private else LARGEST_TARGET
-    delta = delta_of_one(workload)
-    profile = certify(workload.problem(PrivacyParams(most, delta)), law).profile
-    if profile is None:
-        raise PlanError("nothing bounds one query")
-    epsilon = max(rounded(profile.epsilon_at(float(delta)), ROUND_CEILING), least_epsilon(workload))
-    return certify(workload.problem(PrivacyParams(min(most, epsilon), delta)), law)
-
-
 def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
-    """State the smallest ε of one query, with half of its share of δ if possible; `PlanError` if only δ = 1 is left."""
+    """Find the smallest ε of one query, for half of its share of δ if possible."""
     voters, each = workload.voters, workload.voters.each
     least = each.exact_epsilon if each.is_private else LEAST_EPSILON
     most = each.exact_epsilon * voters.reached if each.is_private else LARGEST_TARGET
@@ -392,7 +376,7 @@ def _leading(counts: NDArray[np.int64]) -> Array:
 
 
 def _law_of(proposed: NoiseFunction | Table) -> Law:
-    """Return γ or the law of a table on sorted histograms."""
+    """Return the law on sorted histograms."""
     law = proposed.law if isinstance(proposed, Table) else proposed
     if isinstance(law, NoiseFunction):
         return partial(np.take, 0.5 * (1.0 + law.signed))
@@ -413,10 +397,9 @@ def mechanism_of(
     start: float = 0.05,
     limits: tuple[float, float] = (0.0, math.inf),
 ) -> type[Mechanism]:
-    """Make a mechanism that `darrm.plan.plan` takes of a function that returns a γ.
+    """Make a mechanism for `darrm.plan.plan` of a function that returns a γ for a number.
 
-    ``gammas`` returns the `NoiseFunction` of all K voters for a number; the larger the number, the higher the cost. The
-    search starts with ``start`` and stays within ``limits``.
+    The cost of ``gammas`` grows with the number; the search begins at ``start`` and stays within ``limits``.
     """
 
     class Own(Mechanism):
@@ -433,9 +416,9 @@ def mechanism_of(
 def largest(
     gammas: Gammas, workload: Workload, *, start: float = 0.05, limits: tuple[float, float] = (0.0, math.inf)
 ) -> CalibratedMechanism:
-    """Find the largest number whose γ, certified, stays within a budget for all queries: with its table, to release.
+    """Find the largest number whose certified γ stays within a budget for all queries; `PlanError` if there is none.
 
-    `PlanError` if there is none. Here 20 queries share ε = 2: (1 − 3s)/(1 − 5s) = e^0.1 at s = 0.0416.
+    Here 20 queries share ε = 2: (1 − 3s)/(1 − 5s) = e^0.1 at s = 0.0416.
 
     >>> from darrm import PrivacyParams, Voters
     >>> work = Workload(Voters(5, PrivacyParams("inf"), overlap=1), 20, PrivacyParams(2))
