@@ -99,7 +99,7 @@ def account(
     overlap: int | None,
     output: Output,
 ) -> None:
-    """Report on a ledger or on a table."""
+    """Report on a ledger or a table."""
     if path is not None and ledger is not None:
         raise ValueError(f"The ledger is named twice, as {str(path)!r} and by --ledger: name it once.")
     ledger = ledger if path is None else path
@@ -158,7 +158,6 @@ def _report_table(
 
 
 def _charge(aggregator: Released, *, models: bool, overlap: int | None) -> tuple[PrivacyCost, Voters]:
-    """Return the cost of a query, and the voters that are declared."""
     voters = replace(aggregator.voters, models=models or aggregator.voters.models)
     if overlap is not None:
         if not voters.models:
@@ -176,7 +175,7 @@ def _spent(charge: PrivacyCost, queries: int, delta: float, voters: Voters) -> S
 
 
 def table_text(charge: PrivacyCost, results: Mapping[int, Spent], delta: float) -> str:
-    """Write the bounds as a table, one row for each number of queries that has one; ``*`` marks the smallest."""
+    """Write one row for each number of queries that has a bound; ``*`` marks the smallest."""
     rows_by_count = {queries: _by_name(spent) for queries, spent in results.items() if spent.bounds}
     columns = [name for name in BOUNDS if any(name in row for row in rows_by_count.values())]
     lines = [

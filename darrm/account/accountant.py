@@ -1,8 +1,8 @@
 """The accountant: adds up the costs of queries and reports the total privacy loss, with the bound that proves it.
 
-Several answers of private *models* share the randomness of their training, which every theorem on composition
-excludes: their costs do not add up. Four bounds are proved for them, for any queries, also if these depend on earlier
-answers. Let one person's data influence at most t models:
+Answers of private *models* share the randomness of their training, which theorems on composition exclude: their costs
+do not add up. Four bounds hold for any queries, also if these depend on earlier answers. Let one person's data
+influence at most t models:
 
 * **private models**: the answers are post-processing of these t models;
 * **subsampling**: answers that look at few models each, `darrm.table.release`, are post-processing of these models;
@@ -10,15 +10,15 @@ answers. Let one person's data influence at most t models:
   fresh randomness for each query; so the queries' costs for non-private voters add up, by every bound;
 * **both ends**: the two together, `darrm.loss.joint_bound`.
 
-The account or its charges declare the models. If charges are about different models, or some name none, no total is
-reported. Ensembles with equal `Voters` count as one, so a second training needs a separate account.
+The account or its charges declare the models; without one declaration for all charges no total is reported. Ensembles
+with equal `Voters` count as one, so a second training needs a separate account.
 
 If the kinds of queries were chosen after earlier answers, different courses of answers may end under different bounds.
 Each bounds P(S) − e^ε·P'(S) for the sets S of courses that end under it, so their δ add up: bounds that depend on the
 charges get an equal share of δ each. The first does not depend on them and keeps all of it.
 
-What strings of one person may reveal if answers are open (`darrm.noisy_max.noisy_maximum`) is paid from δ first;
-only `darrm.account.filters` counts it among the queries' own δ instead.
+The δ of strings of one person (`darrm.noisy_max.noisy_maximum`) is paid first; only `darrm.account.filters` counts it
+among the queries' own δ.
 """
 
 from __future__ import annotations
@@ -65,14 +65,13 @@ SHARED_RANDOMNESS = (
 
 
 def guarantee_of(budget: PrivacyParams, composition: str) -> str:
-    """Return the guarantee of a ledger that keeps within its budget, in words, with the exact budget."""
     planned = " if kinds and numbers of queries were fixed before the first answer" if composition == "planned" else ""
     return f"({budget.epsilon_text}, {budget.delta_text}), which all labels together keep to{planned}"
 
 
 @dataclass(frozen=True)
 class Spent:
-    """The privacy loss of an account at one δ: it is (epsilon, delta)-private, under the condition, if there is one."""
+    """The privacy loss of an account at one δ: it is (epsilon, delta)-private, under the condition."""
 
     epsilon: float  # ∞ if no bound holds at this δ
     delta: float
@@ -97,7 +96,7 @@ class Spent:
         return spent if self.failure_probability is None else f"{spent}; {estimated(self.failure_probability)}"
 
     def to_json(self) -> Document:
-        """Return the privacy loss as plain data; ε is null if no bound holds."""
+        """Return plain data; ε is null if no bound holds."""
         return {
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
@@ -122,11 +121,11 @@ class PrivacyAccountant:
     Parameters
     ----------
     voters
-        Who votes; None leaves it to the charges, which say about which models they are.
+        None leaves the declaration of models to the charges.
     charges
         Charges to start with.
     set_aside
-        The share of δ, fixed beforehand, for queries without a Rényi curve if kinds are chosen after earlier answers:
+        The share of δ, fixed beforehand, for queries without a Rényi curve if kinds are chosen after earlier answers,
         see `darrm.account.filters`.
 
     Examples
@@ -163,10 +162,10 @@ class PrivacyAccountant:
     def add(self, charge: PrivacyCost, *, consent: str | None = None) -> None:
         """Add a charge; equal kinds are counted together.
 
-        The ``consent`` `PRIVATE_TOTAL` admits a cost that is private data, and `ESTIMATED_TOTAL` a published estimate;
-        the total is then private or an estimate, too. `PrivateFigureError` if the cost depends on the data without
-        consent. `ValueError` if the charge does not hold for the voters: for their number, their privacy, their overlap
-        or their models, or if it assumes fresh randomness at every query of private models.
+        With the ``consent`` `PRIVATE_TOTAL` cost and total may be private data, with `ESTIMATED_TOTAL` published
+        estimates. `PrivateFigureError` if the cost depends on the data without consent. `ValueError` if the charge does
+        not hold for the voters: their number, privacy, overlap or models, or if it assumes fresh randomness at every
+        query of private models.
         """
         checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost(queries)")
         if charge.reached is not None and self._voters is not None and charge.reached < self._voters.reached:
@@ -212,19 +211,19 @@ class PrivacyAccountant:
                 )
 
     def plus(self, charge: PrivacyCost) -> PrivacyAccountant:
-        """Return an accountant that holds this charge, too; raises as `add`."""
+        """Return an accountant with one more charge; raises as `add`."""
         account = PrivacyAccountant(self._voters, set_aside=self._set_aside)
         account._counts = self._counts
         account.add(charge)
         return account
 
     def as_held(self, charge: PrivacyCost) -> PrivacyCost:
-        """Return a charge as its kind was charged before: without a Rényi curve that was unknown then."""
+        """Return the charge without a Rényi curve that was unknown when its kind was charged before."""
         bare = charge if charge.guarantee is None else replace(charge, renyi=None)
         return bare if charge.kind not in self._counts and bare.kind in self._counts else charge
 
     def is_part_of(self, other: PrivacyAccountant) -> bool:
-        """Return whether another account has as many queries of every kind, or more."""
+        """Whether another account has as many queries of every kind, or more."""
         return all(count <= other._counts.get(kind, 0) for kind, count in self._counts.items())
 
     @property
@@ -239,7 +238,7 @@ class PrivacyAccountant:
 
     @property
     def failure_probability(self) -> float | None:
-        """At most the probability that a published estimate in it is too small; None if it holds none."""
+        """At most the probability that a published estimate in it is too small; None without estimates."""
         known = [
             kind.failure_probability * count
             for kind, count in self._counts.items()
@@ -249,7 +248,7 @@ class PrivacyAccountant:
 
     @property
     def models(self) -> Voters | None:
-        """The private models that all queries are about; None if there are none, or more than one kind of them."""
+        """The private models that all queries are about; None without, or if there are several kinds."""
         if self._voters is not None and self._voters.are_private_models:
             return self._voters
         kinds = {kind.models for kind in self._counts}
@@ -257,16 +256,16 @@ class PrivacyAccountant:
 
     @property
     def composes(self) -> bool:
-        """Whether costs add up: not for several queries if one of them, or the voters, are private models."""
+        """Whether costs add up: not for several queries of private models."""
         if self.queries <= 1:
             return True
         declared = self._voters is not None and self._voters.are_private_models
         return not declared and not any(kind.non_composable for kind in self._counts)
 
     def spent(self, delta: float, *, adaptive: bool = False) -> Spent:
-        """Bound the privacy loss at ``delta`` in [0, 1) by every bound that applies, and name the smallest.
+        """Bound the privacy loss at ``delta`` in [0, 1) by every bound that applies, the smallest first.
 
-        With ``adaptive`` kinds, chosen after earlier answers, only the filter of `darrm.account.filters` applies.
+        With ``adaptive`` kinds, chosen after earlier answers, only the filter and the bounds on models apply.
         """
         checks.probability_below_one(delta=delta)
         if not self._counts:
@@ -282,14 +281,14 @@ class PrivacyAccountant:
         return replace(total, neighbors=", ".join(drawn))
 
     def spent_under(self, composition: str, delta: float) -> Spent:
-        """Bound the privacy loss under a budget of one of `COMPOSITIONS`, with its condition."""
+        """Bound the privacy loss under one of `COMPOSITIONS`, with its condition."""
         spent = self.spent(delta, adaptive=composition in DELTA_RESERVE)
         what = "number" if composition == "one" else "kinds and number"
         condition = f"if the {what} of queries did not depend on the answers"
         return replace(spent, condition=condition if spent.queries else "")
 
     def admits(self, budget: PrivacyPair, *, adaptive: bool = False) -> bool:
-        """Return whether everything charged so far stays within ``budget``; ``adaptive`` is as in `spent`."""
+        """Return whether all charges stay within ``budget``; ``adaptive`` is as in `spent`."""
         budget = PrivacyParams.of(budget, "budget")
         if self._vanishing and not adaptive:
             left = budget.exact_delta - self._vanishing
@@ -312,7 +311,7 @@ class PrivacyAccountant:
         return min((bound.epsilon for bound in bounds), default=math.inf)
 
     def queries_that_fit(self, charge: PrivacyCost, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
-        """Count how many queries of the kind of ``charge``, up to ``most``, could still be added within ``budget``."""
+        """Count how many more queries of a kind, up to ``most``, fit into ``budget``."""
         checks.integer_at_least(0, most=most)
 
         def fits(queries: int) -> bool:
@@ -337,9 +336,9 @@ class PrivacyAccountant:
     def _bounds(
         self, delta: float, *, adaptive: bool, target: PrivacyParams | None = None, fast: bool = False
     ) -> Iterator[Bound]:
-        """Yield the bounds that apply, the cheap ones first; with ``fast`` or a ``target`` only those that may decide.
+        """Yield the bounds that apply, cheap ones first; with ``fast`` or a ``target`` only those that may decide.
 
-        With a ``target`` the bounds on models and release only show whether they are within it, without a search.
+        With a ``target`` the bound of both ends only shows whether it is within it, without a search.
         """
         fast = fast or target is not None
         if self._vanishing and not adaptive:
@@ -402,7 +401,7 @@ class PrivacyAccountant:
             yield not one_by_one and release.admits(target, adaptive=adaptive)
 
     def _releases(self, models: Voters) -> Iterator[tuple[bool, PrivacyAccountant]]:
-        """Account for the same queries for plain voters: a person reaches as many of them as models, and one."""
+        """Account for the queries for plain voters: a person reaches as many of them as models, or one."""
         for one_by_one in (False, True) if models.reached > 1 else (False,):
             overlap = 1 if one_by_one else models.reached
             charges = [charge.as_for_plain_voters(overlap) for charge in self.charges]

@@ -15,7 +15,7 @@ class Admission:
     """The accounts that stay within a budget, under one of `COMPOSITIONS`.
 
     An account is private if a larger one of the same kinds is: dropping answers is post-processing, and the sums of the
-    filter only shrink. `_within` is replaced as a whole and read once, so the counts of two accounts are never mixed.
+    filter only shrink. `_within` is replaced as a whole, so that threads never mix the counts of two accounts.
     """
 
     def __init__(self, budget: PrivacyParams, composition: str) -> None:
@@ -27,7 +27,7 @@ class Admission:
     def admits(self, account: PrivacyAccountant, charge: PrivacyCost, *, decide: bool = False) -> bool:
         """Return whether an account is known to admit a charge, by comparing counts.
 
-        With ``decide`` an unknown one is bounded: `BudgetExceededError` if it does not fit. `ValueError` if the
+        With ``decide`` it is bounded if unknown: `BudgetExceededError` if it does not fit. `ValueError` if the
         composition refuses the kind of the charge, or there are too many queries.
         """
         if self._is_second_kind(account, charge):
@@ -47,7 +47,6 @@ class Admission:
         return decide
 
     def queries_that_fit(self, account: PrivacyAccountant, charge: PrivacyCost, *, most: int) -> int:
-        """Count how many queries of the kind of a charge, up to ``most``, that an account still admits."""
         if self._is_second_kind(account, charge):
             return 0
         most = min(most, MOST_QUERIES - account.queries)
@@ -57,7 +56,7 @@ class Admission:
         return self._composition == "one" and any(other.kind != charge.kind for other in account.charges)
 
     def make_room(self, account: PrivacyAccountant, charge: PrivacyCost) -> None:
-        """Bound an account with a charge and a reserve, which doubles each time until it no longer fits.
+        """Bound an account with a charge and a reserve, which doubles until it no longer fits.
 
         `BudgetExceededError` if the charge does not fit without a reserve.
         """

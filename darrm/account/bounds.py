@@ -1,12 +1,11 @@
 """The bounds that an accountant compares: each gives the ε of a whole account at a given δ, or None.
 
-An account is a tuple of charges, one for each kind of query, with its count. Every bound holds when the kinds and their
-numbers were fixed before the first answer, however the queries themselves depend on earlier answers.
+Every bound holds if the kinds of queries and their numbers were fixed before the first answer; the queries themselves
+may depend on earlier answers.
 
 Privacy loss distributions are composed on a grid by fast Fourier transform. A privacy profile becomes a pair of
-distributions that dominates the query [ZDW22, Proposition 8]; an (ε, δ) pair becomes randomized response that confesses
-with probability δ, whose profile bends once. A grid reads a convex profile at fewer points: the chords between them lie
-above it.
+distributions that dominates the query [ZDW22, Proposition 8]; that of an (ε, δ) pair is randomized response that
+confesses with probability δ. A grid reads a convex profile at fewer points: the chords between them are above it.
 """
 
 import math
@@ -48,15 +47,13 @@ Profiles = tuple[tuple[PrivacyProfile, int], ...]
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound on the privacy loss: the account is (epsilon, δ)-private."""
-
     name: str  # simple, general, optimal, profile, renyi, pld, filter, or one of `MODELS_BOUNDS`
     epsilon: float
     explanation: str  # the reason in words
 
 
 def exact_sum(account: Account) -> tuple[Fraction, Fraction] | None:
-    """Add every ε and every δ exactly; None if some charge has no such pair, or costs something besides."""
+    """Add every ε and every δ exactly; None if some charge has no such pair, or more than that."""
     groups = guarantees_of(account)
     if groups is None:
         return None
@@ -105,7 +102,7 @@ def optimal_bound(account: Account, delta: float) -> Bound | None:
 
 
 def profile_bound(account: Account, delta: float) -> Bound | None:
-    """Compose optimally the best single point of the privacy profile; for queries of one kind only."""
+    """Compose optimally the best point of the privacy profile, for queries of one kind."""
     if len(account) != 1 or account[0].profile is None or account[0].count > MOST_PROFILE_QUERIES:
         return None
     charge, profile = account[0], account[0].profile
@@ -156,7 +153,7 @@ MODELS_BOUNDS = ("private models", "subsampling", "plain voters", "both ends")
 
 
 def models_bound(voters: Voters | None, delta: float) -> Bound | None:
-    """Bound any number of answers by the private models that a person reaches, whose post-processing they are.
+    """Bound any number of answers by the private models that a person reaches.
 
     >>> models_bound(Voters(11, PrivacyParams(0.0892, 1e-4), overlap=1, models=True), 1e-4).epsilon
     0.0892
@@ -197,7 +194,7 @@ def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound |
 
 
 def plain_bound(voters: Voters, epsilon: float, name: str) -> Bound | None:
-    """Bound the answers of models by the ε of the release for non-private voters, by the named bound."""
+    """Bound the answers of models by the ε of the release for non-private voters."""
     explanation = (
         f"as for non-private voters, of which a person's data influence {voters.reached}: the costs of their queries "
         f"add up, by {name}"
@@ -206,9 +203,9 @@ def plain_bound(voters: Voters, epsilon: float, name: str) -> Bound | None:
 
 
 def both_ends_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | None:
-    """Bound the answers of models by both, the models and the release: see `darrm.loss.joint_bound`.
+    """Bound the answers by models and release, see `darrm.loss.joint_bound`.
 
-    The two are ε with all the models that a person reaches exchanged at once, and one after another.
+    The two ε are for a person's models exchanged all at once, and one after another.
     """
     at_once = epsilons[0] <= epsilons[1]
     way = "all at once" if at_once else "one after another"
@@ -218,7 +215,7 @@ def both_ends_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | No
 
 
 def guarantees_of(account: Account) -> list[Group] | None:
-    """List the (ε, δ) pairs and counts; None if some charge has no such pair."""
+    """List the (ε, δ) pairs and counts; None if that is not all that a charge costs."""
     pairs = [(charge.guarantee, charge.count, charge.vanishing) for charge in account]
     groups = [(own, count) for own, count, vanishing in pairs if own is not None and not vanishing]
     return groups if len(groups) == len(account) else None
@@ -229,7 +226,7 @@ def _finite(name: str, epsilon: float, explanation: str) -> Bound | None:
 
 
 def discretized_bound(account: Account, delta: float) -> Bound | None:
-    """Compose the loss distributions of all queries on a grid; None at a too small δ, or for too many queries."""
+    """Compose the loss distributions on a grid; None if δ is too small, or queries are too many."""
     for charge in account:
         guarantee = charge.guarantee
         if charge.profile is None and (guarantee is None or guarantee.epsilon > LARGEST_EXPONENT):
@@ -273,7 +270,6 @@ def _of_drawn(profiles: Profiles, delta: float) -> tuple[float, float]:
 
 
 def _smallest_epsilon(profiles: Profiles, step: float, side: int, delta: float) -> float:
-    """Compose on a grid; ∞ if its last point exceeds the largest exponent."""
     if any(_last_cell(profile, step) * step > LARGEST_EXPONENT for profile, _ in profiles):
         return math.inf
     return _composed(profiles, step, side).smallest_epsilon(delta)
@@ -295,7 +291,7 @@ def _composed(profiles: Profiles, step: float, side: int) -> GridComposition:
 
 
 def _step_of(profile: PrivacyProfile) -> float:
-    """Return the step of an even profile, and a part of the range of one that is given at its corners."""
+    """Return the step of an even profile, or a part of the range of another."""
     steps = np.diff(profile.epsilons)
     if steps.size == 0:
         return math.inf
@@ -314,10 +310,10 @@ def profile_of(charge: PrivacyCost) -> PrivacyProfile:
 
 
 def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
-    """Read a profile at the multiples of ``step``: the chords of a convex function lie above it, so nothing is lost.
+    """Read a convex profile at the multiples of ``step``, whose chords are above it.
 
     Multiples far from every point of the profile are on a chord between others, and are left out. Multiples that
-    miss a point of the profile by its last few digits count as that point.
+    miss a point by its last few digits count as that point.
     """
     known = np.array(profile.epsilons)
     last = _last_cell(profile, step)
@@ -336,12 +332,11 @@ def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
 
 
 def dominating_atoms(profile: PrivacyProfile, side: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Build the pair of distributions whose privacy profile is the convex hull of the given points.
+    """Build the pair of distributions whose privacy profile is the convex hull of the points [ZDW22, Proposition 8].
 
     With x = e^ε the profile H is convex and H(x) = 1 − x + x·H'(1/x) for x < 1, H' being that of the two exchanged:
-    H itself unless more is known. A kink of the hull at x with slope change s is an outcome of probability x·s and s
-    under the two data sets, so its loss is log x; the probability of an infinite loss is the last δ [ZDW22,
-    Proposition 8].
+    H itself unless more is known. A kink of the hull at x with slope change s is an outcome of loss log x, with
+    probabilities x·s and s; the probability of an infinite loss is the last δ.
     """
     grid = np.array(profile.epsilons)
     bounds, back = (np.array(values) for values in profile.sides[side % len(profile.sides)])

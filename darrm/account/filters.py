@@ -1,8 +1,7 @@
 """The total cost of queries whose kinds were chosen after earlier answers: sums, and a Rényi filter.
 
-Composition theorems fix the costs of queries before the first answer. If they are chosen on the way, a *filter* fixes
-the end of a course of answers: sums over its queries stay within limits that ε and δ alone determine. A share of δ
-is set aside for the queries' own δ_i; call it d, and r = δ − d the rest.
+If costs are chosen on the way, a *filter* ends a course of answers: sums over its queries stay within limits that ε and
+δ alone determine. A share d of δ is set aside for the queries' own δ_i; r = δ − d is the rest.
 
 ==========  =========================================================================================================
 here        meaning
@@ -45,8 +44,7 @@ N' bounds the likelihood ratio. So v adds to its δ_i, and nothing bounds the qu
 
 whose second term is then the limit of Σρ_i. Both fall as α grows, so a larger ε has a smaller order and a larger limit,
 and larger budgets admit all that smaller ones admit: the privacy loss is the smallest ε that admits an account. The
-filter of [WRRW23, Theorem 1], ½Σε_i² + √(2Σε_i²·log(1/r)), is no smaller: it has ρ_i = ½ε_i²·α and the conversion of
-[M17].
+filter of [WRRW23, Theorem 1], ½Σε_i² + √(2Σε_i²·log(1/r)), is no smaller: it has ρ_i = ½ε_i²·α, converted by [M17].
 """
 
 import math
@@ -68,14 +66,9 @@ _ROUNDING = 1e-12  # relative: some hundred rounded operations
 
 
 def filter_bound(account: Account, delta: float, set_aside: Fraction = HALF) -> Bound | None:
-    """Bound the account even if each query was chosen after the earlier answers, see the module.
+    """Bound the account even if each query was chosen after the earlier answers; ``set_aside`` is d/δ.
 
-    ``set_aside`` is d/δ. None if the δ_i exceed d and a query has no Rényi curve.
-
-    A hundred queries of ε = 0.1; [WRRW23, Theorem 1] has 0.5 + √(2·log 200) = 3.755:
-
-    >>> round(filter_bound((PrivacyCost("a", guarantee=PrivacyParams("0.1"), count=100),), 0.01).epsilon, 3)
-    2.975
+    None if the δ_i exceed d and a query has no Rényi curve.
     """
     whole = PrivacyParams(0, delta).exact_delta
     aside, total = set_aside * whole, exact_sum(account)
@@ -125,7 +118,7 @@ def _divergence(charge: PrivacyCost, order: float, *, confessing: bool) -> float
 
 
 def _left_after_cut(profile: PrivacyProfile, epsilon: float, order: float) -> float:
-    """Bound the Rényi divergence of the rest after likelihood ratios are cut off at e^ε, see the module."""
+    """Bound the Rényi divergence of the rest after the cut at e^ε."""
     # a cut that lies further on leaves more: it is at a point of the profile, or beyond its last
     last = profile.epsilons[-1]
     at = np.array([*profile.epsilons, *([max(epsilon, last * (1.0 + 1e-9) + 1e-9)] if epsilon > last else [])])

@@ -1,18 +1,16 @@
 """The meaning of (ε, δ) for one person, in words and as curves: for an attacker who guesses, and one with beliefs.
 
-An (ε, δ)-private release makes any event at most e^ε times as likely, plus δ, with one version of a person's data as
-with the other. So an attacker who distinguishes the two, and is wrong in a share α of the cases of one version, is
+An attacker who distinguishes two versions of a person's data, and is wrong in a share α of the cases of one version, is
 right in at most
 
-    min(e^ε·α + δ, 1 − e^{−ε}·(1 − δ − α))        [KOV15, Theorem 2.1]
+    t(α) = min(e^ε·α + δ, 1 − e^{−ε}·(1 − δ − α))        [KOV15, Theorem 2.1]
 
-of those of the other, `power_of_test`. And an attacker who believed in a version with probability p, and sees an event
-that has a probability of α or more with the other one, believes in it with at most p·t/(p·t + (1 − p)·α), t being that
-share of right guesses, `belief_after`: an event that is rarer than δ may reveal everything. *Proof.* By Bayes the odds
-grow by the event's ratio of probabilities, at most t(x)/x for its probability x ≥ α; t is concave and t(0) ≥ 0, so that
-falls in x. ∎
+of those of the other, `power_of_test`. An attacker who believes in a version with probability p, and sees an event that
+has a probability of α or more with the other one, then believes in it with at most p·t(α)/(p·t(α) + (1 − p)·α),
+`belief_after`: an event that is rarer than δ may reveal everything. *Proof.* By Bayes the odds grow by the event's
+ratio of probabilities, at most t(x)/x for its probability x ≥ α; t is concave and t(0) ≥ 0, so that falls in x. ∎
 
-These sentences are words about a number. No claim of a release rests on them; an audit writes the same ones.
+No claim of a release rests on these sentences.
 """
 
 import math
@@ -27,23 +25,13 @@ ALARMS = 0.05  # the share of wrong guesses
 
 
 def power_of_test(epsilon: float, delta: float, level: float = ALARMS) -> float:
-    """Compute the largest share of right guesses at a share ``level`` of wrong ones, see the module.
-
-    >>> round(power_of_test(1.0, 0.0), 6), power_of_test(0.0, 0.0), power_of_test(50.0, 0.0)
-    (0.135914, 0.05, 1.0)
-    """
+    """Compute the largest share of right guesses at a share ``level`` of wrong ones."""
     below = math.exp(min(epsilon, 700.0)) * level + delta
     return min(1.0, below, 1.0 - math.exp(-epsilon) * max(0.0, 1.0 - delta - level))
 
 
 def belief_after(epsilon: float, delta: float, before: ArrayLike, level: float = ALARMS) -> Array:
-    """Compute the largest belief after an event whose probability is ``level`` or more if it is false, see the module.
-
-    Where δ is 0 and the event is rare, the odds grow by e^ε:
-
-    >>> round(float(belief_after(1.0, 0.0, 0.5, 1e-9)), 6), round(math.e / (1.0 + math.e), 6)
-    (0.731059, 0.731059)
-    """
+    """Compute the largest belief after an event whose probability is ``level`` or more if it is false."""
     p, power = np.asarray(before, dtype=np.float64), power_of_test(epsilon, delta, level)
     if level == delta == 0.0:  # the limit of both
         power, level = math.exp(min(epsilon, 700.0)), 1.0
@@ -52,11 +40,7 @@ def belief_after(epsilon: float, delta: float, before: ArrayLike, level: float =
 
 
 def learned(what: str, epsilon: float, delta: float, *, present: bool = False) -> str:
-    """Explain (ε, δ) in one sentence; with ``present`` the other data are those without this person.
-
-    >>> print(learned("the label", 0.0, 1e-6).partition(";")[0])
-    Any event of the label is at most e^0 = 1 times as likely, plus 1e-06, as with other data of this person
-    """
+    """Explain (ε, δ) in one sentence; with ``present`` the other data are those without this person."""
     growth = at_most(math.exp(epsilon), 4) if epsilon < math.log(1e300) else "more than 1e300"
     factor, power = f"e^{at_most(epsilon)} = {growth}", power_of_test(epsilon, delta)
     compared = "without the data of this person" if present else "with other data of this person"

@@ -69,7 +69,7 @@ def test_models_are_counted_as_so_many_plain_voters_as_a_person_reaches() -> Non
 
 def test_the_objective_is_one_for_any_number_of_classes() -> None:
     """The optimum of the accuracy has the higher accuracy, that of the expected error the smaller error."""
-    work = Workload(Voters(5, PrivacyParams("0.1", "1e-5")), 1, PrivacyParams("0.2", "3e-5"))
+    work = Workload(Voters(3, PrivacyParams("0.1", "1e-5")), 1, PrivacyParams("0.15", "3e-5"))
     by_accuracy, by_error = (
         plan(work, prior=priors.Dirichlet(), mechanisms=of_slugs("optimal"), objective=objective).best
         for objective in ("accuracy", "error")
@@ -94,7 +94,7 @@ def test_a_row_with_a_higher_accuracy_than_the_first_is_explained() -> None:
 
 
 def test_darrm_of_the_paper_is_the_optimum_where_one_person_influences_all() -> None:
-    work = Workload(Voters(3, PrivacyParams("0.1", "1e-5")), 8, PrivacyParams(1, "1e-3"))
+    work = Workload(Voters(3, PrivacyParams("0.1", "1e-5")), 2, PrivacyParams("0.25", "1e-3"))
     optimal, paper = plan(work, mechanisms=of_slugs("optimal", "darrm-paper")).rows
     alone = calibrate(work, named("darrm-paper"))
     assert (optimal.slug, paper.slug, paper.name) == ("optimal", alone.slug, alone.name)
@@ -136,8 +136,9 @@ def test_rows_that_are_equal_in_a_report_are_ranked_by_what_they_spend(
 
 
 def test_the_error_of_a_plan_is_one_reason_and_the_number_of_others() -> None:
+    few = of_slugs("permute-and-flip", "exponential", "optimal", "rdp-optimal", "gnmax-paper")
     with pytest.raises(PlanError) as refusal:
-        plan(Workload(Voters(11, PrivacyParams("0.1")), 10**11, PrivacyParams("1e-9")))
+        plan(Workload(Voters(11, PrivacyParams("0.1")), 10**11, PrivacyParams("1e-9")), mechanisms=few)
     words = "no mechanism stays within this budget: no parameter composes within (1e-09, 0) (and 2 other reasons)"
     assert str(refusal.value) == words
 
@@ -272,6 +273,7 @@ def test_a_prior_that_only_samples_leaves_the_optimum_out() -> None:
     assert dict(found.left_out)["optimal"] == dict(found.left_out)["rdp-optimal"]
 
 
+@pytest.mark.slow
 def test_a_budget_that_floats_hardly_hold_is_planned_for() -> None:
     work = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("1e-320", "1e-300"))
     rows = {row.slug: row for row in plan(work, mechanisms=of_slugs("lnmax-counts", "optimal")).rows}

@@ -93,11 +93,16 @@ def gaussian_truth(K: int, sigma: float) -> np.ndarray:
 
 def test_one_query_is_the_optimum_of_one_query() -> None:
     target = PrivacyParams("0.3", "3e-5")
-    found = plan(Workload(Voters(11, WITH_DELTA), 1, target), prior=priors.Independent(0.5, 1.0), objective="error")
+    found = plan(
+        Workload(Voters(11, WITH_DELTA), 1, target),
+        prior=priors.Independent(0.5, 1.0),
+        objective="error",
+        mechanisms=[named("optimal")],
+    )
     alone = optimize_table(Problem(Voters(11, WITH_DELTA), target))
     assert found.table.gamma.half == pytest.approx(alone.gamma.half)
     assert found.table.problem.target == target
-    plain = plan(Workload(Voters(11, PLAIN, overlap=1), 1, target))
+    plain = plan(Workload(Voters(11, PLAIN, overlap=1), 1, target), mechanisms=[named("optimal")])
     assert plain.table.gamma.half == pytest.approx(
         best_for_non_private_voters(Problem(Voters(11, PLAIN, overlap=1), target)).half, abs=1e-12
     )
@@ -105,7 +110,8 @@ def test_one_query_is_the_optimum_of_one_query() -> None:
 
 def test_many_queries_beat_the_gaussian_of_the_same_divergence_at_every_margin() -> None:
     K, queries, total = 101, 100, PrivacyParams(3, "1e-5")
-    found = plan(Workload(Voters(K, PLAIN, overlap=1), queries, total))
+    few = [named("rdp-optimal"), named("permute-and-flip")]
+    found = plan(Workload(Voters(K, PLAIN, overlap=1), queries, total), mechanisms=few)
     assert found.best.slug == "rdp-optimal"
     sigma = analytic_sigma(total, sensitivity=math.sqrt(2.0 * queries)).value
     truth = 0.5 * (1.0 + found.table.gamma.half)
@@ -154,8 +160,6 @@ def test_no_query_of_private_voters_costs_more_than_all_voters_do() -> None:
 
 
 def test_what_cannot_be_planned() -> None:
-    with pytest.raises(PlanError, match=r"no parameter composes within \(1e-09, 0\)"):
-        plan(Workload(Voters(11, PRIVATE), 10**11, PrivacyParams("1e-9")))
     with pytest.raises(PlanError, match=r"1 queries with epsilon = 0\.1"):
         plan(Workload(Voters(11, PRIVATE), 1, PrivacyParams("0.05")), mechanisms=[named("optimal")])
     with pytest.raises(ValueError, match="linear expected error"):
