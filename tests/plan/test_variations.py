@@ -16,7 +16,7 @@ from darrm.plan import Sweep, affordable, named, plan, sweep
 from darrm.plan.__main__ import main
 from darrm.privacy import PrivacyParams
 from darrm.problem import MOST_QUERIES, Voters, Workload
-from tests.doors import validated
+from tests.doors import refused, validated
 
 PLAIN = PrivacyParams("inf")
 WORK = Workload(Voters(11, PLAIN, overlap=1), 5, PrivacyParams(2))
@@ -67,19 +67,19 @@ def test_where_nothing_is_needed_the_search_ends(monkeypatch: pytest.MonkeyPatch
     assert affordable(WORK, 0.9).queries == MOST_QUERIES
 
 
-def test_what_cannot_be_looked_for_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, word in (
-        (["--find", "voters"], "--find needs --accuracy P"),
-        (["--accuracy", "1.5"], "accuracy must be"),
-        (["--accuracy", "x"], "--accuracy must be"),
-        (
-            ["--epsilon", "0.1,0.2", "--each-delta", "0", "--accuracy", "0.9", "--find", "voters"],
-            "these voters differ",
-        ),
-    ):
-        who = [] if "--epsilon" in arguments else ["--non-private"]
-        assert run(partial(main, [*who, *arguments, "--total", "1,1e-5"])) == 2
-        assert word in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--non-private --find voters", "--find needs --accuracy P"),
+        ("--non-private --accuracy 1.5", "accuracy must be"),
+        ("--non-private --accuracy x", "--accuracy must be"),
+        ("--epsilon 0.1,0.2 --each-delta 0 --accuracy 0.9 --find voters", "these voters differ"),
+        ("--non-private --sweep 1,2 --accuracy 0.9", "--sweep excludes --accuracy and --output"),
+        ("--non-private --sweep 1,2 --output plan.json", "--sweep excludes --accuracy and --output"),
+    ],
+)
+def test_what_cannot_be_looked_for_is_refused(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(main, f"{words} --total 1,1e-5", message, capsys)
 
 
 @pytest.mark.slow
@@ -169,12 +169,6 @@ def test_text_json_and_files_say_the_same(
     assert [(row["mechanism"], row["total epsilon"], float(row["accuracy"])) for row in rows] == shown
     assert [report["workload"]["total"]["epsilon"] for report in document["plans"]] == ["0.25", "0.5", "1"]
     assert "<svg" in Path("a.svg").read_text(encoding="utf-8")
-
-
-def test_a_sweep_excludes_other_questions(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["--accuracy", "0.9"], ["--output", "plan.json"]):
-        assert run(partial(main, [*FLAGS, *words])) == 2
-        assert "--sweep excludes --accuracy and --output" in capsys.readouterr().err
 
 
 def test_a_sweep_that_is_stopped_before_a_plan_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
