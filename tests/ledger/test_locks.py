@@ -78,7 +78,7 @@ def started(script: str, *words: object) -> "subprocess.Popen[str]":
 @pytest.mark.parametrize(
     ("debits", "means"),
     [
-        (60, "audit"),
+        (20, "audit"),
         pytest.param(1000, "audit", marks=pytest.mark.slow),
         pytest.param(1000, "open", marks=pytest.mark.slow),
     ],
@@ -285,7 +285,7 @@ def ledger_for(place: str, queries: int) -> None:
     PrivacyLedger.create(place, PrivacyParams(compose_optimal(PARAMS, queries, DELTA).epsilon, DELTA))
 
 
-@pytest.mark.parametrize(("several", "debits", "fit"), [(3, 30, 40), pytest.param(8, 200, 400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("several", "debits", "fit"), [(2, 15, 20), pytest.param(8, 200, 400, marks=pytest.mark.slow)])
 def test_processes_share_what_the_budget_admits(several: int, debits: int, fit: int, place: str) -> None:
     ledger_for(place, fit)
     assert sum(processes(place, several, debits)) == fit

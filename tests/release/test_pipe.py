@@ -25,10 +25,9 @@ from darrm.ledger.ledger import PrivacyLedger
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.release import AnswerStream, open_release, pipe
+from darrm.release import AnswerStream, pipe
 from darrm.release import __main__ as release
 from darrm.release.pipe import MOST_TOGETHER, LineWriter, Questions, _pieces, answer_lines
-from darrm.table.table import Table
 from darrm.votes import votes_file
 from darrm.votes.vote_arrays import VoteFormat
 from tests.release.tables import table_of
@@ -86,13 +85,9 @@ def test_each_line_is_answered_and_paid_for(name: str, ask: Asking) -> None:
     assert (status, out) == (0, "1,1\n2,0\n3,1\n")
     assert err.startswith("done: 3 questions answered, 3 in all; 3 queries: (")
     assert ask(b"0,0,0\n", "--quiet") == (0, "4,0\n", "")
+    assert ask(b"", "--quiet") == (0, "", "")
     assert ask.paid() == 4
     assert PrivacyLedger(ask.folder / "l.sqlite").undelivered() == ()
-
-
-def test_an_empty_input_is_no_question(ask: Asking) -> None:
-    assert ask(b"", "--quiet") == (0, "", "")
-    assert ask.paid() == 0
 
 
 @pytest.mark.slow
@@ -117,11 +112,11 @@ def test_an_id_that_no_log_can_show_is_refused_before_it_is_paid_for(question: s
     assert NOTHING_PAID in err
     assert ask.paid() == 1
     ledger = PrivacyLedger(ask.folder / "l.sqlite")
-    stream = open_release(load_release(ask.folder / "table.json"), ledger, stream="in Python")
+    answers = stream(ask.folder, "in Python")
     if question:
         with pytest.raises(ValueError, match="the id of a question must be printable"):
-            stream.answer([1, 1, 0], question=question)
-    assert stream.answer([1, 1, 0], question="x" * 100) == 1
+            answers.answer([1, 1, 0], question=question)
+    assert answers.answer([1, 1, 0], question="x" * 100) == 1
     assert ledger.entries()[-1].questions == ("x" * 100,)
 
 
@@ -132,15 +127,6 @@ def test_votes_without_the_id_that_was_announced_are_refused(ask: Asking) -> Non
     assert ask(b"1,1,0\n", "--ids")[0] == 2  # an id and counts of one vote
     with pytest.raises(ValueError, match="--layout must be labels or counts, got auto"):
         Questions(0, VoteFormat(4, 3), ids=True)  # 0,1,1,2 are four labels, or three counts
-
-
-def test_of_questions_that_do_not_fit_the_first_ones_are_named(ask: Asking) -> None:
-    (ask.folder / "l.sqlite").unlink()
-    lines = "".join(f"q{number},1,1,0\n" for number in range(60)).encode()
-    status, out, _ = ask(lines, "--ids", "--create-budget", "0.5,1e-3")
-    assert status == 2
-    asked = [question for entry in PrivacyLedger(ask.folder / "l.sqlite").entries() for question in entry.questions]
-    assert asked == [f"q{number}" for number in range(len(out.splitlines()))]
 
 
 def test_json_lines(ask: Asking) -> None:
@@ -252,7 +238,8 @@ def test_counts_and_labels_are_told_by_the_number_of_fields(ask: Asking) -> None
 
 def test_the_budget_ends_it_with_a_sentence_after_all_that_fits(ask: Asking) -> None:
     (ask.folder / "l.sqlite").unlink()
-    status, out, err = ask(b"1,1,0\n" * 60, "--create-budget", "0.5,1e-3")  # fewer than are answered together
+    lines = "".join(f"q{number},1,1,0\n" for number in range(60)).encode()  # fewer than are answered together
+    status, out, err = ask(lines, "--ids", "--create-budget", "0.5,1e-3")
     answered = len(out.splitlines())
     assert 5 <= answered < 60  # 0.06 each
     assert (status, err.count("\n")) == (2, 1)
@@ -260,6 +247,7 @@ def test_the_budget_ends_it_with_a_sentence_after_all_that_fits(ask: Asking) -> 
     assert ask.paid() == answered
     ledger = PrivacyLedger(ask.folder / "l.sqlite")
     assert ledger.spent.epsilon <= 0.5
+    assert [id_ for entry in ledger.entries() for id_ in entry.questions] == [f"q{n}" for n in range(answered)]
     assert ledger.undelivered() == ()
     assert ledger.queries_that_fit(ledger.accountant().charges[0].kind) == 0
     assert ask(b"1,1,0\n")[:2] == (2, "")
@@ -478,7 +466,7 @@ def test_a_torn_line_is_cut_before_its_answer_comes_again(json_lines: bool, befo
     answers.write_bytes(before)
     with answers.open("ab") as end:
         torn_at(folder, end.fileno(), len(line) - 1, json_lines=json_lines)
-    for size in range(len(line)):
+    for size in (0, 1, len(line) // 2, len(line) - 1):
         answers.write_bytes(before + line[:size])
         with answers.open("ab") as end:
             written_again(folder, end.fileno(), json_lines=json_lines)
@@ -508,30 +496,23 @@ def test_another_line_without_its_end_is_refused_before_anything_is_paid(end: by
     assert PrivacyLedger(folder / "l.sqlite").accountant().queries == 1
 
 
-def appended(
-    folder: Path, answers: Path, questions: bytes, most: int | None = None
-) -> "subprocess.CompletedProcess[bytes]":
-    def limited() -> None:
-        if most is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-    command = [sys.executable, "-m", "darrm.release", *words(folder, "--quiet")]
-    with answers.open("ab") as end:
-        return subprocess.run(
-            command, input=questions, stdout=end, stderr=subprocess.PIPE, check=False, preexec_fn=limited
-        )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [1, 2, 3, 5, 9])
 def test_a_disk_that_fills_up_within_a_line_leaves_whole_lines(room: int, folder: Path) -> None:
     size = (folder / "l.sqlite").stat().st_size + 2**17  # for the ledger, whose files are on the same disk
     answers = folder / "answers"
     answers.write_bytes(b"7,1\n" * (size // 4))
-    full = appended(folder, answers, b"1,1,0\n0,0,1\n1,1,1\n", most=len(answers.read_bytes()) + room)
-    assert full.returncode == 3
-    assert answers.read_bytes().endswith(b"7,1\n")
-    assert appended(folder, answers, b"0,0,0\n").returncode == 0
+    command = [sys.executable, "-m", "darrm.release", *words(folder, "--quiet")]
+
+    def limited() -> None:
+        most = len(answers.read_bytes()) + room
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    for questions, limit, status in ((b"1,1,0\n0,0,1\n1,1,1\n", limited, 3), (b"0,0,0\n", None, 0)):
+        with answers.open("ab") as end:
+            done = subprocess.run(command, input=questions, stdout=end, check=False, preexec_fn=limit)
+        assert done.returncode == status
+        assert answers.read_bytes().endswith(b"4,0\n" if status == 0 else b"7,1\n")
     assert answers.read_bytes()[size // 4 * 4 :] == b"1,1\n2,0\n3,1\n4,0\n"
 
 
@@ -547,10 +528,7 @@ def test_a_full_disk_leaves_the_answers_in_the_ledger(folder: Path, ask: Asking)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("end", "line"),
-    [(">&-", b"standard output is closed"), ("<&-", b"standard input is closed")],
-)
+@pytest.mark.parametrize(("end", "line"), [(">&-", b"standard output is closed"), ("<&-", b"standard input is closed")])
 def test_a_closed_end_is_one_line(end: str, line: bytes, folder: Path, ask: Asking) -> None:
     command = f"{sys.executable} -m darrm.release {' '.join(words(folder))} {end}"
     done = subprocess.run(command, shell=True, capture_output=True, input=b"1,1,0\n", check=False)  # noqa: S602
@@ -578,25 +556,16 @@ def test_two_processes_share_a_budget_but_not_a_stream(folder: Path, ask: Asking
         assert other.communicate() == (b"", b"")
     assert b"another process answers this stream (entry 3 of the ledger)" in err
     assert err.count(b"\n") == 1
-    assert [entry.output for entry in PrivacyLedger(folder / "l.sqlite").entries()] == [
-        "-",
-        "-other",
-        "-",
-        "-",
-        "-other",
-    ]
+    outputs = [entry.output for entry in PrivacyLedger(folder / "l.sqlite").entries()]
+    assert outputs == ["-", "-other", "-", "-", "-other"]
     assert ask.paid() == 5
 
 
 # the pipe itself
 
 
-def opened(folder: Path) -> Any:
-    return open_release(Table.load(folder / "table.json"), PrivacyLedger(folder / "l.sqlite"))
-
-
-def stream(folder: Path) -> AnswerStream:
-    return AnswerStream(load_release(folder / "table.json"), PrivacyLedger(folder / "l.sqlite"))
+def stream(folder: Path, name: str = "") -> AnswerStream:
+    return AnswerStream(load_release(folder / "table.json"), PrivacyLedger(folder / "l.sqlite"), stream=name)
 
 
 @pytest.mark.slow
@@ -636,7 +605,6 @@ def test_answers_in_a_file_are_durable_before_the_ledger_drops_them(
 ) -> None:
     (folder / "questions").write_bytes(b"1,1,0\n" * (MOST_TOGETHER + 1))
     steps: list[str] = []
-    debit, forget, sync = PrivacyLedger.debit, PrivacyLedger.forget_labels, os.fsync
 
     def noted(name: str, function: Any) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
@@ -647,25 +615,20 @@ def test_answers_in_a_file_are_durable_before_the_ledger_drops_them(
 
     with (folder / "questions").open("rb") as source, (folder / "answers").open("wb") as sink:
         release = stream(folder)
-        for owner, name, function in (
-            (PrivacyLedger, "debit", debit),
-            (PrivacyLedger, "forget_labels", forget),
-            (os, "fsync", sync),
-        ):
-            monkeypatch.setattr(owner, name, noted(name, function))
+        for owner, name in ((PrivacyLedger, "debit"), (PrivacyLedger, "forget_labels"), (os, "fsync")):
+            monkeypatch.setattr(owner, name, noted(name, getattr(owner, name)))
         answer_lines(release, LineWriter(sink.fileno()), Questions(source.fileno(), VoteFormat(3)))
     assert steps == ["debit", "fsync", "debit", "fsync", "forget_labels"]
 
 
 def test_a_budget_that_another_process_empties_in_between(folder: Path) -> None:
     (folder / "l.sqlite").unlink()
-    ledger = PrivacyLedger.create(folder / "l.sqlite", PrivacyParams("0.5", "1e-3"))
-    release = opened(folder)
+    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams("0.5", "1e-3"))
+    release, other = stream(folder), stream(folder, "other")
     release.answer([1, 1, 0])
-    other = open_release(Table.load(folder / "table.json"), ledger, stream="other")
     with pytest.raises(BudgetExceededError, match="0 still fit"):
         list(other.answers([[0, 0, 0]] * 100))
     assert 1 < other.answered < 99
     with pytest.raises(BudgetExceededError, match="0 still fit"):
         release.answer([1, 1, 0])
-    assert (release.answered, opened(folder).waiting()) == (1, [1])
+    assert (release.answered, stream(folder).waiting()) == (1, [1])
