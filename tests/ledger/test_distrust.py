@@ -4,7 +4,10 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +16,17 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.account.admission import MOST_QUERIES, Admission
 from darrm.errors import BudgetExceededError, DeliveryError, LedgerError
 from darrm.ledger import ledger as ledger_module
-from darrm.ledger.chain import checksum
+from darrm.ledger.chain import EntryRow, checksum
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.composition import compose_optimal
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.votes.labels_file import labels_digest
 from tests.ledger.common import BUDGET, PARAMS, edit
+from tests.relinked import reseal
 
 QUERY = PrivacyCost("majority of 11", guarantee=PARAMS, table="ab" * 32)
+_MISSING, _DIFFER = "entries of the log are missing", "the log and its totals differ"
 FREE = PrivacyCost("nothing", guarantee=PrivacyParams(0))
 
 
@@ -51,48 +56,40 @@ def resealed(path: Path) -> None:
     connection.close()
 
 
-LIES: dict[str, tuple[Callable[[Path], object], str]] = {
+LIES: dict[str, tuple[Callable[[Path], object] | tuple[str, ...], str]] = {
     "another ledger at the path": (replaced, "another file was put in its place"),
     "a copy at the path": (copied, "another file was put in its place"),
     "another ledger in the file": (overwritten, "its identity changed"),
     "moved away": (lambda path: path.rename(path.with_suffix(".old")), "no such file"),
-    "an emptied log": (lambda path: edit(path, "DELETE FROM entries"), "entries of the log are missing"),
-    "a shorter log": (lambda path: edit(path, "DELETE FROM entries WHERE id = 1"), "entries of the log are missing"),
-    "a smaller total": (lambda path: edit(path, "UPDATE costs SET total = 1"), "the log and its totals differ"),
-    "no costs": (lambda path: edit(path, "DELETE FROM costs"), "the log and its totals differ"),
-    "log and totals": (
-        lambda path: edit(path, "DELETE FROM entries WHERE id = 1", "UPDATE costs SET total = 2"),
-        "entries of the log are missing",
-    ),
-    "the end of the log and totals": (
-        lambda path: edit(path, "DELETE FROM entries WHERE id = 2", "UPDATE costs SET total = 2"),
-        "entries of the log are missing",
-    ),
-    "the end of the log, totals and numbers": (
-        lambda path: edit(
-            path, "DELETE FROM entries WHERE id = 2", "UPDATE costs SET total = 2", "UPDATE state SET last_entry = 1"
-        ),
-        "the log and its totals differ",
-    ),
-    "a larger budget": (lambda path: edit(path, "UPDATE budget SET epsilon = '300'"), "the budget was changed"),
+    "a second name": (lambda path: os.link(path, path.with_suffix(".link")), "it has 2 names"),
     "a larger budget with its checksum": (resealed, "its budget or its identity changed"),
+    "an emptied log": (("DELETE FROM entries",), _MISSING),
+    "a shorter log": (("DELETE FROM entries WHERE id = 1",), _MISSING),
+    "a smaller total": (("UPDATE costs SET total = 1",), _DIFFER),
+    "no costs": (("DELETE FROM costs",), _DIFFER),
+    "log and totals": (("DELETE FROM entries WHERE id = 1", "UPDATE costs SET total = 2"), _MISSING),
+    "the end of the log and totals": (("DELETE FROM entries WHERE id = 2", "UPDATE costs SET total = 2"), _MISSING),
+    "the end of the log, totals and numbers": (
+        ("DELETE FROM entries WHERE id = 2", "UPDATE costs SET total = 2", "UPDATE state SET last_entry = 1"),
+        _DIFFER,
+    ),
+    "a larger budget": (("UPDATE budget SET epsilon = '300'",), "the budget was changed"),
     "a trigger": (
-        lambda path: edit(
-            path, "CREATE TRIGGER undo AFTER INSERT ON entries BEGIN DELETE FROM entries WHERE id = NEW.id; END"
-        ),
+        ("CREATE TRIGGER undo AFTER INSERT ON entries BEGIN DELETE FROM entries WHERE id = NEW.id; END",),
         "a trigger or a view was added",
     ),
-    "no budget": (lambda path: edit(path, "DELETE FROM budget"), "the budget was changed"),
-    "no state": (lambda path: edit(path, "DELETE FROM state"), "its state is gone"),
+    "no budget": (("DELETE FROM budget",), "the budget was changed"),
+    "no state": (("DELETE FROM state",), "its state is gone"),
     "a last entry that is no number": (
-        lambda path: edit(path, "UPDATE state SET last_entry = 'x'"),
+        ("UPDATE state SET last_entry = 'x'",),
         "the number of its last entry was changed",
     ),
-    "no table budget": (lambda path: edit(path, "DROP TABLE budget"), "it is corrupted"),
-    "no table costs": (lambda path: edit(path, "DROP TABLE costs"), "it is corrupted"),
-    "no table entries": (lambda path: edit(path, "DROP TABLE entries"), "it is corrupted"),
-    "a second name": (lambda path: os.link(path, path.with_suffix(".link")), "it has 2 names"),
-    "a lost column": (lambda path: edit(path, "ALTER TABLE entries RENAME COLUMN count TO n"), "it is corrupted"),
+    "no table budget": (("DROP TABLE budget",), "it is corrupted"),
+    "no table costs": (("DROP TABLE costs",), "it is corrupted"),
+    "no table entries": (("DROP TABLE entries",), "it is corrupted"),
+    "a lost column": (("ALTER TABLE entries RENAME COLUMN count TO n",), "it is corrupted"),
+    "another program's": (("PRAGMA application_id = 1",), "it is no ledger"),
+    "another format": (("PRAGMA user_version = 7",), "it is a ledger of format 7, and this darrm reads format 1"),
 }
 
 
@@ -102,7 +99,10 @@ def test_an_open_ledger_notices(lie: str, path: Path) -> None:
     ledger.debit(QUERY.repeated(2))
     ledger.debit(QUERY.repeated(2))
     tell, word = LIES[lie]
-    tell(path)
+    if isinstance(tell, tuple):
+        edit(path, *tell)
+    else:
+        tell(path)
     before = path.read_bytes() if path.exists() else None
     for call in (lambda: ledger.debit(QUERY), ledger.accountant, ledger.entries):
         with pytest.raises(LedgerError, match=word) as caught:
@@ -155,22 +155,6 @@ def test_a_path_with_two_slashes_and_one_that_is_no_text(tmp_path: Path) -> None
     ledger.debit(QUERY)
     assert PrivacyLedger(odd).accountant().queries == 1
     ledger.recovery(1).encode()  # every terminal can show it
-
-
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ("PRAGMA application_id = 1", "it is no ledger"),
-        ("PRAGMA user_version = 7", "it is a ledger of format 7, and this darrm reads format 1"),
-    ],
-)
-def test_a_file_of_another_format_is_refused_in_one_line(change: str, line: str, path: Path) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    edit(path, change)
-    for use in (lambda: PrivacyLedger(path), lambda: ledger.debit(QUERY)):
-        with pytest.raises(LedgerError, match=line) as caught:
-            use()
-        assert "\n" not in str(caught.value)
 
 
 def test_counts_of_two_accounts_are_never_mixed(path: Path) -> None:
@@ -314,3 +298,91 @@ def test_labels_that_wait_are_checked(path: Path) -> None:
     ledger.forget_labels(1)
     with pytest.raises(ValueError, match="the entry must be undelivered, and none is, got 1"):
         ledger.kept_labels(1)
+
+
+# what a debit costs whatever the length of the log, and what it believes of the log
+
+SMALL = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.001", 0))
+
+
+def long_ledger(path: Path, entries: int) -> PrivacyLedger:
+    ledger = PrivacyLedger.create(path, PrivacyParams(9, "1e-3"))
+    with ledger._transaction(write=True) as (written, _):
+        for _ in range(entries):
+            written.write(EntryRow(queries=1), SMALL, None)
+    return ledger
+
+
+def steps_of(work: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Count the instructions of SQLite's virtual machine."""
+    steps = [0]
+    connect = sqlite3.connect
+
+    def counted(*arguments: Any, **named: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **named)
+
+        def count() -> int:
+            steps[0] += 1
+            return 0
+
+        connection.set_progress_handler(count, 1)
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", counted)
+        work()
+    return steps[0]
+
+
+def test_a_debit_reads_as_much_of_a_long_log_as_of_a_short_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = []
+    for entries in (30, 3000):
+        ledger = long_ledger(tmp_path / f"{entries}", entries)
+        ledger.debit(SMALL)
+        steps.append(steps_of(partial(ledger.debit, SMALL), monkeypatch))
+    assert steps[1] <= 1.01 * steps[0]
+
+
+@pytest.mark.parametrize(
+    ("statement", "notices"),
+    [
+        ("UPDATE entries SET count = 2 WHERE id = 39", True),
+        ("UPDATE entries SET entry_hash = 'ab' WHERE id = 39", True),
+        ("UPDATE costs SET total = 39", True),
+        ("UPDATE costs SET table_digest = 'ab'", True),
+        ("UPDATE state SET checksum = 'ab'", True),
+        ("DELETE FROM state", True),
+        ("DELETE FROM entries WHERE id = 30", True),
+        ("UPDATE entries SET count = 2 WHERE id = 3", False),  # the totals are what they were
+        ("DELETE FROM entries WHERE id = 3", False),
+    ],
+)
+def test_a_debit_believes_the_totals_and_the_end_of_the_log(
+    statement: str, notices: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "MOST_CHECKED", 20)
+    path = tmp_path / "l"
+    ledger = long_ledger(path, 40)
+    edit(path, statement)
+    for opened in (ledger, None):
+        if notices:
+            with pytest.raises(LedgerError, match="it is corrupted"):
+                (opened or PrivacyLedger(path)).debit(SMALL)
+        else:
+            (opened or PrivacyLedger(path)).debit(SMALL)
+    with pytest.raises(LedgerError, match="it is corrupted"):
+        (ledger if not notices else PrivacyLedger(path)).check()
+    monkeypatch.setattr(ledger_module, "MOST_CHECKED", 100)  # a ledger that is read as a whole when it is opened
+    with pytest.raises(LedgerError, match="it is corrupted"):
+        PrivacyLedger(path)
+
+
+def test_sums_are_compared_where_the_whole_log_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "l"
+    ledger = long_ledger(path, 40)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE costs SET total = 10")
+        reseal(connection)  # by whoever can write to the file
+    for read in (ledger.entries, ledger.check):
+        with pytest.raises(LedgerError, match="the log and its totals differ"):
+            read()

@@ -67,9 +67,8 @@ def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
     assert "one more would fail" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "kinds", [pytest.param(kinds, marks=pytest.mark.slow) for kinds in ("one", "planned", "adaptive")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kinds", ["one", "planned", "adaptive"])
 def test_a_second_query_of_private_models_is_refused(kinds: str, path: Path) -> None:
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1"), models=True), 1)
     charge = charge_of(certify(problem, NoiseFunction(3, [1.0, 1 / 3])))
@@ -207,16 +206,13 @@ def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
         (b"SQLite", "corrupted"),
     ],
 )
-def test_what_is_no_ledger(content: bytes, word: str, path: Path) -> None:
+def test_what_is_no_ledger(content: bytes, word: str, path: Path, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(LedgerError, match=word):
         PrivacyLedger(path)
-
-
-def test_another_database_is_no_ledger(path: Path) -> None:
-    edit(path, "CREATE TABLE budget (epsilon REAL)")
+    edit(tmp_path / "other", "CREATE TABLE budget (epsilon REAL)")  # another program's database
     with pytest.raises(LedgerError, match="it is no ledger"):
-        PrivacyLedger(path)
+        PrivacyLedger(tmp_path / "other")
 
 
 def test_a_ledger_that_was_emptied_does_not_ask_for_a_new_budget(path: Path) -> None:
@@ -388,27 +384,24 @@ def test_children_that_are_forked_while_threads_debit_do_not_wait_for_themselves
 def test_files_are_opened_and_closed_under_the_lock_that_forks_wait_for(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held: dict[str, list[bool]] = {
-        "open": [],
-        "close": [],
-    }  # whether this thread held it; SQLite's own locks would stay locked in a child
+    opened, closed = list[bool](), list[bool]()  # whether this thread held it; else a child keeps SQLite's locks
     connect = sqlite3.connect
     lock: Any = files.between_transactions
 
     class Seen(sqlite3.Connection):
         def close(self) -> None:
-            held["close"].append(lock._is_owned())
+            closed.append(lock._is_owned())
             super().close()
 
     def seen(*arguments: Any, **how: Any) -> sqlite3.Connection:
-        held["open"].append(lock._is_owned())
+        opened.append(lock._is_owned())
         return connect(*arguments, factory=Seen, **how)
 
     monkeypatch.setattr(sqlite3, "connect", seen)
     PrivacyLedger.create(path, BUDGET).debit(QUERY)
     assert PrivacyLedger(path).accountant().queries == 1
-    assert len(held["open"]) == len(held["close"]) >= 3
-    assert all(held["open"] + held["close"])
+    assert len(opened) == len(closed) >= 3
+    assert all(opened + closed)
 
 
 def test_a_full_disk_loses_nothing(path: Path) -> None:
