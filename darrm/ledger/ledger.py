@@ -207,15 +207,7 @@ the (epsilon, delta) of each query allow
         return self._row.population
 
     def digest(self, number: int | None = None) -> LedgerDigest:
-        """Return what later shows changed or missing entries, at an entry, by default the last; or `ValueError`.
-
-        >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(3, 1e-5), population="ward 7")
-        >>> ledger.debit(PrivacyCost("majority of 11", guarantee=PrivacyParams(0.3, 0)).repeated(10))
-        1
-        >>> digest = ledger.digest()
-        >>> digest.number, digest.queries, digest.population, LedgerDigest.from_text(str(digest)) == digest
-        (1, 10, 'ward 7', True)
-        """
+        """Return what later shows changed or missing entries, at an entry, by default the last; or `ValueError`."""
         with self._transaction(write=False) as (read, _):
             return read.digest(number)
 
@@ -379,7 +371,7 @@ the (epsilon, delta) of each query allow
             if transaction.budget != self._row:
                 raise transaction.corrupted("its budget or its identity changed since it was opened")
             account = transaction.account()
-            transaction.check_holds(self._seen)
+            transaction.check_holds(*self._seen)
             self._seen = transaction.newest  # as it stands if all is rolled back
             if write and (there := transaction.state.moved_to):
                 message = f"it is closed, its budget moved to {there}: debit there; nothing was debited"
@@ -395,14 +387,13 @@ the (epsilon, delta) of each query allow
         failure, path = reason_of(error), self._store.path
         try:
             with self._transaction(write=False) as (read, _):
-                row = read.find(after, token)
+                entries = read.read_entries(after + 1)
+                row = next((entry for entry in entries if token in {"", entry.token}), None)
         except BaseException as unread:
             where = shlex.quote(printable(path))
-            raise DeliveryError(
-                path,
-                f"{failure}; the ledger cannot be read now, so count the budget as spent: if `python -m darrm.account "
-                f"--ledger {where}` lists the labels as undelivered, `{self.recovery('ENTRY')}` writes them",
-            ) from unread
+            spent = f"{failure}; the ledger cannot be read now, so count the budget as spent"
+            listed = f"if `python -m darrm.account --ledger {where}` lists the labels as undelivered"
+            raise DeliveryError(path, f"{spent}: {listed}, `{self.recovery('ENTRY')}` writes them") from unread
         if row is None:
             return
         number, output = row.number, row.output
@@ -415,11 +406,7 @@ the (epsilon, delta) of each query allow
 
 
 def reason_of(error: BaseException) -> str:
-    """Return a reason after a debit, without a `LedgerError`'s words that nothing was debited.
-
-    >>> reason_of(KeyboardInterrupt())
-    'interrupted'
-    """
+    """Return a reason after a debit, without a `LedgerError`'s words that nothing was debited."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, LedgerError) and error.__cause__ is not None:

@@ -103,12 +103,10 @@ class Transaction:
         """The number and hash of the last entry, or of the budget."""
         return (self.state.last_entry, self._recent[-1].entry_hash if self._recent else self.budget.entry_hash)
 
-    def check_holds(self, seen: tuple[int, str]) -> None:
-        if seen[0] == 0:
-            return
-        entry = next(self._entries_from(seen[0]), None)
-        if entry is None or (entry.number, entry.entry_hash) != seen:
-            lost = f"entry {seen[0]}, which it had, is gone or was changed"
+    def check_holds(self, number: int, entry_hash: str) -> None:
+        entry = next(self._entries_from(number), None) if number else None
+        if number and (entry is None or (entry.number, entry.entry_hash) != (number, entry_hash)):
+            lost = f"entry {number}, which it had, is gone or was changed"
             raise self.corrupted(f"{lost}: an older copy took its place")
 
     def costs(self) -> dict[int, PrivacyCost]:
@@ -324,6 +322,3 @@ class Transaction:
         }
         signed = {"signature": row.signature} if str(row.signature).startswith(SIGNED) else {}
         return {"format": "darrm-receipt 1", "ledger_digest": digest.to_json(), "entry": entry, **signed}
-
-    def find(self, after: int, token: str = "") -> EntryRow | None:
-        return next((entry for entry in self.read_entries(after + 1) if token in {"", entry.token}), None)

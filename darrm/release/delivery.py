@@ -344,11 +344,6 @@ def check_answered(votes: Votes, first: int = 0) -> None:
     """Raise `ValueError` that names the queries of a file, from number ``first``, without a vote.
 
     Votes in memory are never refused: if a prompt's failure depends on private data, the refusal would reveal it.
-
-    >>> check_answered(Votes.of_labels([[1, None], [None, None]], missing="coin"))
-    Traceback (most recent call last):
-    ...
-    ValueError: votes must be there for each query, got none for query 1: leave it out, it is neither answered nor paid
     """
     absent = votes.missing
     if votes.is_open:
