@@ -17,8 +17,9 @@ the truth of an entry; or the privacy loss, which follows by bounds that improve
 debited, each past refutes the other's digests.
 
 **Signatures.** Anyone who can write to a ledger can change an entry and all entry hashes. So a debit with a key signs
-the line of the digest at its entry. *Signing begins with the first entry and never ends:* otherwise an attacker could
-remove signatures and change the past, and the next debit would sign it.
+the line of the digest at its entry. *Signing begins with the first entry and never ends:* with a key nothing follows
+an unsigned entry, and without one nothing follows a signed entry. Otherwise an attacker could remove signatures and
+change the past, and the next debit would sign it.
 
 **Theorem 2.** Let every entry of a ledger bear a valid signature of the digest at it. Then its budget and entries are
 as the holder of the key wrote them, one debit after the other, up to theft of the key, forged Ed25519 signatures and
