@@ -151,7 +151,7 @@ def deployment_of(
     classes: int | tuple[str, ...] | None,
     missing: str,
 ) -> Deployment:
-    """Read and check the files and options of a server; the table is proved again."""
+    """Check files and options; the table is proved again."""
     aggregator = load_release(table)
     number = aggregator.classes
     named: Any = number if classes is None else classes

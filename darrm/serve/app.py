@@ -1,8 +1,8 @@
-"""HTTP endpoints: the client is authenticated first, then the body is read, both within limits.
+"""HTTP endpoints: the client is authenticated before the body is read, both within limits.
 
-Errors are JSON with ``error``: 400 invalid input, 401 unknown token, 402 spent budget, with ``left``, 403 not
-permitted, 404 unknown question, 409 conflict, 413 or 431 too long, 503 the ledger does not answer, or too many
-requests. Logs and metrics contain no votes, labels, texts or ids.
+Errors are JSON with ``error``: 400 invalid input, 401 unknown token, 402 spent budget, 403 not permitted, 404 unknown
+question, 409 conflict, 413 or 431 too long, 503 the ledger does not answer or is too busy. Logs and metrics contain no
+votes, labels, texts or ids.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import socket
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html import escape
 from pathlib import Path
@@ -102,8 +102,7 @@ class Service:
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse long headers and requests to upgrade."""
-        status, error = _refused_head(scope) if scope["type"] == "http" else (0, "")
-        refused = JSONResponse({"error": error}, status, {"Connection": "close"}) if status else None
+        refused = _refused_head(scope) if scope["type"] == "http" else None
         await (refused or self.routes)(scope, receive, send)
 
     @asynccontextmanager
@@ -186,7 +185,7 @@ class Service:
         return min(filter(None, named), default=0)
 
     def _keep(self, questions: Questions, asked: list[Question], client: Client) -> dict[str, Row | None]:
-        """Keep questions, all or none; return those that existed, and None for new ones."""
+        """Return the questions that existed, and None for new ones."""
         project = self._most_of(client.project)
         is_new = [(one.id, questions.ask(one, client, project)) for one in asked]
         return {name: None if new else _seen(questions, name, client) for name, new in is_new}
@@ -212,12 +211,13 @@ class Service:
         if waiting:
             await asyncio.wait([ends[name] for name in waiting], timeout=requests.LONGEST_POLL)
             rows |= {name: ends[name].result() for name in waiting if ends[name].done()}
-        if missing := [name for name in waiting if not ends[name].done()]:
-            rows |= await self._worker.do(_all_seen, missing, client)
+        missing = [name for name in waiting if not ends[name].done()]
+        seen = await asyncio.gather(*(self._worker.do(_seen, name, client) for name in missing))  # one commit
+        rows |= dict(zip(missing, seen, strict=True))
         return JSONResponse([self._for(rows[name] or {}, client) for name in names])
 
     def _for(self, question: Row, client: Client) -> Row:
-        """Return the fields that this client may read: only the asker and readers see the label."""
+        """Drop the label unless the client asked the question or is a reader."""
         names = {other.voter: other.name for other in self._clients}
         shown = question | {"voted": [names.get(voter, f"voter {voter}") for voter in question["voted"]]}
         if not client.reads and question["asker"] != client.name:
@@ -298,17 +298,25 @@ class Service:
         """Describe the endpoints for people."""
         described = [(f"{one.method} {one.path}", one.summary) for one in self.endpoints]
         described.append(("GET /health", self.health.__doc__ or ""))
-        return HTMLResponse(docs_page(described), headers=_PAGE_HEADERS)
+        rows = [f"<dt><code>{escape(name)}</code></dt><dd>{escape(summary)}</dd>" for name, summary in described]
+        more = (
+            '<p>For programs: <a href="/openapi.json">openapi.json</a>. A token is sent as '
+            "<code>Authorization: Bearer TOKEN</code>.</p>"
+        )
+        page = _page("Endpoints", f"<h1>Endpoints</h1>{more}<dl>{''.join(rows)}</dl>")
+        return HTMLResponse(page, headers=_PAGE_HEADERS)
 
 
-def _refused_head(scope: Scope) -> tuple[int, str]:
+def _refused_head(scope: Scope) -> JSONResponse | None:
     headers = scope["headers"]
     length = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in headers)
     if length > _MOST_HEAD_BYTES:
-        return 431, f"the headers are longer than {_MOST_HEAD_BYTES:,} bytes"
-    if any(name == b"upgrade" for name, _ in headers):  # its body would be read as the next request
-        return 400, "this server takes no request to upgrade: leave the header Upgrade out"
-    return 0, ""
+        status, error = 431, f"the headers are longer than {_MOST_HEAD_BYTES:,} bytes"
+    elif any(name == b"upgrade" for name, _ in headers):  # its body would be read as the next request
+        status, error = 400, "this server takes no request to upgrade: leave the header Upgrade out"
+    else:
+        return None
+    return JSONResponse({"error": error}, status, {"Connection": "close"})
 
 
 async def _off_the_routes(_: Request, error: Exception) -> Response:
@@ -330,12 +338,8 @@ def _seen(questions: Questions, name: str, client: Client) -> Row:
     return row
 
 
-def _all_seen(questions: Questions, names: list[str], client: Client) -> dict[str, Row]:
-    return {name: _seen(questions, name, client) for name in names}
-
-
 def _used(questions: Questions, client: Client) -> tuple[int, int, int]:
-    """Count the paid or waiting questions of a client and of its project, and all answered ones."""
+    """Count paid and waiting questions of a client and of its project, and all answered ones."""
     client_used, project_used = questions.used(f"client {client.name}"), questions.used(f"project {client.project}")
     return client_used, project_used, questions.numbers().get("answered", 0)
 
@@ -383,15 +387,6 @@ def home_page(questions: list[dict[str, Json]], budget: dict[str, Json], name: s
     )
 
 
-def docs_page(endpoints: Iterable[tuple[str, str]]) -> str:
-    rows = [f"<dt><code>{escape(name)}</code></dt><dd>{escape(summary)}</dd>" for name, summary in endpoints]
-    more = (
-        '<p>For programs: <a href="/openapi.json">openapi.json</a>. A token is sent as '
-        "<code>Authorization: Bearer TOKEN</code>.</p>"
-    )
-    return _page("Endpoints", f"<h1>Endpoints</h1>{more}<dl>{''.join(rows)}</dl>")
-
-
 def allow_connections() -> None:
     """Raise this process's limit of open files, if allowed: each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -416,10 +411,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def configured(app: ASGIApp, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Server:
-    """Return the server, which logs no requests and trusts no headers of proxies.
-
-    `limit_concurrency` is not set: it counts idle connections, and would refuse /health because of them.
-    """
+    """Return a server that logs no requests and trusts no headers of proxies."""
     config = uvicorn.Config(
         app,
         ssl_certfile=certificate,
@@ -437,6 +429,7 @@ def configured(app: ASGIApp, certificate: Path | None = None, key: Path | None =
         backlog=_WAITING,
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_STOP_SECONDS,
+        # no limit_concurrency: idle connections count, and /health would be refused because of them
     )
     config.load()  # reads the certificate
     return uvicorn.Server(config)

@@ -24,7 +24,7 @@ def is_loopback(host: str) -> bool:
 
 
 class ServerRefusedError(DarrmError):
-    """``status`` is the HTTP status, ``more`` the other fields, such as ``left``."""
+    """``more`` holds the other fields, such as ``left``."""
 
     def __init__(self, status: int, message: str, more: dict[str, Json]) -> None:
         super().__init__(message)
@@ -81,7 +81,7 @@ class ServeClient:
         return bool(self._call("PUT", f"/questions/{quote(name, safe='')}/vote", {"vote": vote})["new"])
 
     def read(self, name: str, wait: float = 0.0) -> dict[str, Json]:
-        """Return a question, when it has ended or after ``wait`` seconds."""
+        """Wait up to ``wait`` seconds for the end of a question."""
         return dict(self._call("GET", f"/questions/{quote(name, safe='')}?wait={wait}"))
 
     def open_questions(self) -> list[dict[str, Json]]:

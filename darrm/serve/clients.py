@@ -51,7 +51,7 @@ def hashed(token: str) -> str:
 
 
 def read_clients(path: Path) -> tuple[Client, ...]:
-    """Read the file; `ValueError` if it is malformed, or two clients share a name or a voter."""
+    """Read clients; `ValueError` if two share a name or a voter."""
     rows = read_json(path, what="a file of clients", most_bytes=MOST_BYTES)
     known = {field.name for field in fields(Client)}
     if not isinstance(rows, list) or not all(
@@ -66,7 +66,7 @@ def read_clients(path: Path) -> tuple[Client, ...]:
 
 
 def read_version(path: Path) -> tuple[int, ...] | None:
-    """Return a version that changes with every write, or None if the file changed within the last second."""
+    """Return a version that changes with every write; None if the last second saw one."""
     status = path.stat()
     if time.time_ns() - status.st_ctime_ns < 10**9:
         return None
@@ -74,7 +74,7 @@ def read_version(path: Path) -> tuple[int, ...] | None:
 
 
 def add_client(path: Path, client: Client) -> str:
-    """Add a client to the file, which may be new; return its token, which is not stored."""
+    """Return the token of a new client, which is not stored."""
     check_parent(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -99,7 +99,7 @@ def add_client(path: Path, client: Client) -> str:
 
 
 def authenticate(clients: Iterable[Client], token: str) -> Client | None:
-    """Return the client of a token, or None; the time does not depend on the hashes."""
+    """Find the client of a token, in a time that does not depend on the hashes."""
     if not _TOKEN.fullmatch(token):
         return None
     digest, match = hashed(token), None

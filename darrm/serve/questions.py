@@ -1,14 +1,12 @@
 """Questions, their votes and their labels: one SQLite file.
 
-A question is *open* until it has all votes or its deadline passes, then *ready*; the worker makes it *answered*. It is
-*expired* if it has no votes or too few, *refused* if the budget does not admit it, *failed* if its votes cannot be
-answered; these cost nothing. It is *lost* if the ledger paid for it and this file has no label, as after restoring an
-old copy: it is never drawn again.
+A question is *open* until it has all votes or its deadline passes, then *ready*, then *answered*. It costs nothing if
+it is *expired* (too few votes), *refused* (by the budget) or *failed* (its votes cannot be answered). It is *lost* if
+the ledger paid for it and this file has no label, as after restoring an old copy: it is never drawn again.
 
-Only the owner can read the file. The transaction that keeps the label deletes the votes and overwrites them by zeros
+Only the owner can read the file. The transaction that keeps the label overwrites the votes by zeros
 (``secure_delete``); SQLite's write-ahead log contains them until it is emptied, after a second without questions.
-Copies elsewhere are out of reach. Names of voters stay; votes and their digests, which could be inverted by guessing,
-do not.
+Names of voters stay; votes and their digests, which could be inverted by guessing, do not.
 """
 
 import json
@@ -79,7 +77,7 @@ class End:
 
 @dataclass(frozen=True)
 class VoteSchema:
-    """The valid votes; they are checked one by one, so validity does not depend on other votes."""
+    """The valid votes; validity depends on one vote alone."""
 
     voters: int
     classes: int | tuple[str, ...] | str
@@ -96,7 +94,7 @@ class VoteSchema:
         return {name: number for number, name in enumerate(self.classes)} if isinstance(self.classes, tuple) else {}
 
     def places(self, votes: Sequence[Json]) -> list[Json]:
-        """Return the class of each vote, of open answers the answer, None if missing; messages repeat no vote."""
+        """Return the class of each vote, of open answers the answer; messages repeat no vote."""
         what, index, classes = "one of the classes", self._index, self.classes
         if isinstance(classes, Open):
             what = f"text of 1 to {LONGEST_NAME} characters, none a control character"
@@ -118,7 +116,6 @@ class VoteSchema:
         return self.places(votes)
 
     def tally(self, counts: Sequence[Json]) -> list[Json]:
-        """Check how many voters chose each class."""
         classes = self.classes
         if isinstance(classes, Open) or len(counts) != (classes if isinstance(classes, int) else len(classes)):
             checks.fail("counts", checks.Found("another thing"), "a number for each class that is listed")
@@ -143,7 +140,7 @@ def _is_answer(text: object) -> bool:
 
 
 class Questions:
-    """The file, opened exclusively and used from one thread."""
+    """The file, opened exclusively, used from one thread."""
 
     def __init__(self, path: Path, ballot: VoteSchema) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -208,7 +205,7 @@ class Questions:
             self._folded = self._rows.total_changes
 
     def belongs_to(self, ledger: str, stream: str) -> None:
-        """Bind the file to a stream of a ledger and to the ballot; `ValueError` for others."""
+        """Bind the file to a stream and to the ballot; `ValueError` for others."""
         row = self._first("SELECT ledger, stream FROM deployment")
         if row is None:
             self._rows.execute("INSERT INTO deployment VALUES (?, ?)", (ledger, stream))
@@ -225,7 +222,7 @@ class Questions:
             self._rows.execute("INSERT INTO ballot VALUES (?)", (words,))
 
     def ask(self, asked: "Question", client: Client, most_of_project: int) -> bool:
-        """Return whether a question is new; a repetition changes nothing, another with its id is refused."""
+        """Return whether a question is new; another one with its id is refused."""
         given = {name: value for name in ("votes", "counts") if (value := getattr(asked, name)) is not None}
         text = json.dumps(given) if given else None
         for name, read in (("votes", self.ballot.row), ("counts", self.ballot.tally)):
@@ -254,7 +251,7 @@ class Questions:
         return False
 
     def used(self, name: str) -> int:
-        """Count the answered and waiting questions of ``client NAME`` or ``project NAME``."""
+        """Count answered and waiting questions; ``name`` is ``client NAME`` or ``project NAME``."""
         row = self._first("SELECT questions FROM used WHERE name = ?", name)
         return 0 if row is None else int(row[0])
 
@@ -267,7 +264,7 @@ class Questions:
         self._rows.execute("INSERT INTO used VALUES (?, 1)", (name,))
 
     def vote(self, question: str, voter: int, vote: object) -> bool:
-        """Return whether a vote is new; a repetition changes nothing, another or a late one is refused."""
+        """Return whether a vote is new; a changed or late one is refused."""
         row = self._first("SELECT number, state, deadline, given FROM questions WHERE id = ?", question)
         if row is None:
             raise RefusedError(404, f"there is no question {question[:100]!r}")
@@ -292,7 +289,7 @@ class Questions:
         return True
 
     def make_due(self, now: float) -> list[Row]:
-        """Close the questions whose deadline passed; return those that expired."""
+        """Close questions whose deadline passed; return the expired ones."""
         due = self._rows.execute(
             "SELECT number, id, (SELECT count(*) FROM votes WHERE question = number) FROM questions "
             "WHERE state IN ('open', 'ready') AND state = 'open' AND deadline <= ?",
@@ -308,7 +305,7 @@ class Questions:
         return None if deadline is None else float(deadline)
 
     def ready(self, most: int) -> tuple[str, ...]:
-        """Return the ids of questions that can be answered, the oldest first."""
+        """Return ids, the oldest first."""
         rows = self._rows.execute(
             "SELECT id FROM questions WHERE state IN ('open', 'ready') AND state = 'ready' ORDER BY number LIMIT ?",
             (most,),
@@ -316,7 +313,7 @@ class Questions:
         return tuple(name for (name,) in rows)
 
     def votes_on(self, names: Sequence[str]) -> tuple[tuple[str, ...], Votes]:
-        """Return these questions in the order of their votes, those with counts last, and the votes."""
+        """Return these questions, those with counts last, and their votes in this order."""
         one = "SELECT number, given FROM questions WHERE id = ?"
         votes, counts = {}, {}
         for name in names:
@@ -373,13 +370,13 @@ class Questions:
         return shown | ({"label": json.loads(label)} if shown["state"] == "answered" else {})
 
     def compared(self, paid: set[str]) -> tuple[list[str], int]:
-        """Return the paid ids without a label, and the number of labels that the ledger did not pay for."""
+        """Return paid ids without a label, and the number of unpaid labels."""
         ended = dict(self._rows.execute("SELECT id, state FROM questions WHERE state IN ('answered', 'lost')"))
         unpaid = [name for name, state in ended.items() if state == "answered" and name not in paid]
         return [name for name in paid if name not in ended], len(unpaid)
 
     def shown(self, where: str = "", values: tuple[object, ...] = (), most: int = 1000) -> list[Row]:
-        """Return questions, newest first; ``where`` is never the input of a client."""
+        """Return questions, newest first; ``where`` is never a client's input."""
         rows = self._rows.execute(
             "SELECT number, id, asker, text, deadline, state, label, seconds FROM questions "  # noqa: S608 (ours)
             f"{where} ORDER BY number DESC LIMIT ?",

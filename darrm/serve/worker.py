@@ -7,10 +7,9 @@ unique in the file, which one process has at a time. A ledger that did not pay f
 a second budget, and refused. An id that the ledger paid for, and that the file does not know as settled (an old copy
 was put back), is *lost*: refused, not drawn again. The ledger lets one of two files for a stream take a turn. ∎
 
-Commits and debits wait for a disk or a database, so they run one after the other in a thread of their own. Requests
-that arrive during a debit are kept by the commit of the batch's labels, and answered with the next debit: two disk
-syncs a batch. Clients that ask one question after the other would form two groups that wait for each other's debits; a
-pause of a few milliseconds merges them.
+Commits and debits run one after the other in one thread. Requests that arrive during a debit are kept by the commit of
+its labels, and answered with the next debit: two disk syncs a batch. A pause of milliseconds merges clients that would
+form two groups, each waiting for the other's debit.
 """
 
 import asyncio
@@ -68,8 +67,6 @@ class TakenError(LedgerError):
 
 
 class _Stream(AnswerStream):
-    """The answer stream of a deployment; it delivers labels by keeping them with their questions."""
-
     def __init__(self, deployment: Deployment, questions: Questions, keep: Keep) -> None:
         ledger = PrivacyLedger(deployment.ledger)
         super().__init__(deployment.aggregator, ledger, stream=deployment.stream)
@@ -109,7 +106,7 @@ class _Stream(AnswerStream):
 
 
 class AnswerWorker:
-    """Runs a deployment in an event loop; ``report`` is called with a line if nothing can be answered."""
+    """Answers in an event loop; ``report`` gets a line if nothing can be answered."""
 
     def __init__(self, deployment: Deployment, report: Callable[[str], object] = lambda _: None) -> None:
         self.deployment, self._report = deployment, report
@@ -138,7 +135,6 @@ class AnswerWorker:
         self._task = self._loop.create_task(self._run(self._loop))
 
     async def stop(self) -> None:
-        """Finish the current work, and close the file."""
         self._stopping = True
         self._arrived.set()
         await self._task
@@ -148,18 +144,18 @@ class AnswerWorker:
         self._questions.close()
 
     async def do(self, act: Callable[Concatenate[Questions, P], T], *values: P.args, **named: P.kwargs) -> T:
-        """Run an action on the questions; return its result when it is durable."""
+        """Return the result of an action when it is durable."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._requests.append(_Request(act, values, named, future))
         self._arrived.set()
         return await future
 
     def end_of(self, name: str) -> asyncio.Future[Row]:
-        """Return a future of the end of a question that has not ended when it is read after this call."""
+        """Call this before reading the question: the future gets ends that come later."""
         return self._ends.setdefault(name, asyncio.get_running_loop().create_future())
 
     async def left(self) -> int:
-        """Count the questions that the common budget still admits, up to two seconds ago."""
+        """Count the questions that the budget admitted at most two seconds ago."""
         async with self._counting:
             at, left = self._left
             if time.monotonic() - at >= _LEFT_FOR:
@@ -179,7 +175,7 @@ class AnswerWorker:
                 pause = await loop.run_in_executor(thread, self._take_turn, pause == LONGEST_PAUSE)
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for the first request, and then for those of clients that were just answered."""
+        """Wait for a request, then for those of clients that were just answered."""
         until = time.monotonic() + seconds + _MOST_GATHERS * _GATHER
         with suppress(TimeoutError):
             if not self._requests and not self._stopping:
@@ -193,7 +189,7 @@ class AnswerWorker:
             await self._arrived.wait()
 
     def _take_turn(self, is_idle: bool) -> float:
-        """Keep what arrived and answer what is ready; return the seconds until the next turn."""
+        """Keep what arrived, answer what is ready; return seconds until the next turn."""
         try:
             is_idle = is_idle and not self._requests
             self._keep(())
@@ -216,7 +212,7 @@ class AnswerWorker:
             self._report(text)
 
     def _keep(self, ends: Sequence[End]) -> None:
-        """Keep ends and run waiting requests in one commit, in the thread, then notify the loop."""
+        """Keep ends and run waiting requests in one commit, then notify the loop."""
         requests = [self._requests.popleft() for _ in range(len(self._requests))]
         ended: list[Row] = []
         outcomes: list[Any] = []
@@ -235,7 +231,7 @@ class AnswerWorker:
                 self._loop.call_soon_threadsafe(self._notify, ended, requests, outcomes)
 
     def _outcome_of(self, request: _Request) -> object:
-        """Run a request completely or not at all; return its result, or the exception that undid it."""
+        """Return the result, or the exception that undid the request."""
         try:
             with self._questions.step():
                 return request.act(self._questions, *request.values, **request.named)
@@ -257,7 +253,7 @@ class AnswerWorker:
                 request.future.set_result(outcome)
 
     def _answer(self) -> bool:
-        """Answer ready questions; return whether there were any."""
+        """Return whether there were ready questions."""
         if self._stream is None:
             self._stream = self._open()
         names = self._questions.ready(MOST_TOGETHER)

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -150,7 +149,10 @@ def schema_of(
             names = tuple(int(str(name)) for name in names)
     if not all(isinstance(name, str) for name in names) and not all(isinstance(name, int) for name in names):
         checks.fail("classes", names[:5], "whole numbers, or text", "a column of labels has one type")
-    lists = _width_of_lists(path, votes[0], types[votes[0]]) if len(votes) == 1 else 0
+    lists = 0
+    if len(votes) == 1 and _inner(types[votes[0]]) != types[votes[0]]:
+        batch = next((batch for batch in record_batches(path, votes) if batch.num_rows), None)
+        lists = 0 if batch is None else len(batch.column(0)[0].as_py() or ())
     width = lists or len(votes)
     are_words = are_texts and bool(ClassLookup(names).words)
     given = how.source_format(width, are_words=are_words)
@@ -164,15 +166,6 @@ def schema_of(
     schema = ParquetSchema(votes, keep, how, given, lists)
     check_types(path, schema)
     return schema
-
-
-def _width_of_lists(path: Path, name: str, kind: Untyped) -> int:
-    if kind == _inner(kind):
-        return 0
-    for batch in record_batches(path, (name,)):
-        if batch.num_rows:
-            return len(batch.column(0)[0].as_py() or ())
-    return 0
 
 
 def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]]:
@@ -211,7 +204,7 @@ def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> 
             columns = _unfold(columns[0][1], schema, path, first)
         values = np.empty((len(columns), batch.num_rows), dtype=kind).T  # columns are contiguous
         for place, (name, column) in enumerate(columns):
-            values[:, place] = _values(column, place_of, partial(_where, path, name), first)
+            values[:, place] = _values(column, place_of, path, name[:_SHORT], first)
         yield values, first, batch
         first += batch.num_rows
 
@@ -228,21 +221,17 @@ def _unfold(column: Untyped, schema: ParquetSchema, path: Path, first: int) -> l
     return [(f"{schema.votes[0][:_SHORT]}[{place}]", flat.take(places + place)) for place in range(schema.width)]
 
 
-def _where(path: Path, name: str, row: int | None = None) -> str:
-    return f"{str(path)!r}{'' if row is None else f', row {row:,}'}, column {name[:_SHORT]!r}"
-
-
-def _values(column: Untyped, place_of: Callable[[Untyped], int] | None, where: Callable[..., str], first: int) -> Block:
+def _values(column: Untyped, place_of: Callable[[Untyped], int] | None, path: Path, name: str, first: int) -> Block:
     arrow = require("pyarrow")
     if hasattr(column, "dictionary"):
         ends = require("pyarrow.compute").min_max(column.indices).as_py()
         if ends["min"] is not None and not 0 <= ends["min"] <= ends["max"] < len(column.dictionary):
-            raise ValueError(f"{where()} is damaged: it names what its dictionary does not hold")
+            raise ValueError(f"{str(path)!r}, column {name!r} is damaged: it names what its dictionary does not hold")
     if place_of is None:
         column = column.dictionary_decode() if hasattr(column, "dictionary") else column
         if column.null_count:
             row = first + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-            raise ValueError(f"{where(row)}: the count is missing: leave the query out")
+            raise ValueError(f"{str(path)!r}, row {row:,}, column {name!r}: the count is missing: leave the query out")
         return np.asarray(column.cast(arrow.float64()).to_numpy(zero_copy_only=False))
     if not hasattr(column, "dictionary"):
         column = column.cast(arrow.large_string()) if is_text_type(column.type) else column
@@ -257,7 +246,7 @@ def _values(column: Untyped, place_of: Callable[[Untyped], int] | None, where: C
         except ValueError as error:  # not a vote, or bytes that are not text
             row = first + int(np.argmax(indices == index))
             said = "it holds bytes that are no text" if isinstance(error, UnicodeDecodeError) else str(error)
-            raise ValueError(f"{where(row)}: {said}") from error
+            raise ValueError(f"{str(path)!r}, row {row:,}, column {name!r}: {said}") from error
     return np.asarray(places[indices])
 
 

@@ -282,19 +282,20 @@ class ClassLookup(Words):
                 if isinstance(name, str):
                     indices += (block == name) * np.int32(index - _NO_VOTE)
         others = indices == _NO_VOTE
-        indices[others] = [self._index_of_entry(vote) for vote in block[others].tolist()]
+        found = []
+        for vote in block[others].tolist():
+            if is_missing(vote):  # NA compares with nothing
+                found.append(GONE if self._coin else _NO_VOTE)
+            else:
+                key = _nfc(vote) if isinstance(vote, str) else vote
+                found.append(self._exact.get(key, _NO_VOTE) if isinstance(key, Hashable) else _NO_VOTE)
+        indices[others] = found
         return indices
 
     @cached_property
     def _exact(self) -> dict[Hashable, int]:
-        return {_nfc(name) if isinstance(name, str) else name: index for index, name in enumerate(self.classes)}
-
-    def _index_of_entry(self, vote: object) -> int:
-        if is_missing(vote):  # NA compares with nothing
-            return GONE if self._coin else _NO_VOTE
-        key = _nfc(vote) if isinstance(vote, str) else vote
-        index = self._exact.get(key, _NO_VOTE) if isinstance(key, Hashable) else _NO_VOTE
-        return GONE if index == _NO_VOTE and isinstance(vote, str) and vote in self.absent else index
+        names = {_nfc(name) if isinstance(name, str) else name: index for index, name in enumerate(self.classes)}
+        return dict.fromkeys(self.absent, GONE) | names
 
     def _refuse(self, word: str) -> NoReturn:
         if is_missing_word(word) and self._coin:
