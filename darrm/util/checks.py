@@ -99,7 +99,7 @@ def instance(kind: type, *, advice: str = "", **named: object) -> None:
 
 
 def file_name(**named: object) -> None:
-    """Each argument names a file; other values are not shown, because they may be private votes."""
+    """Messages show no other value: it may be private votes."""
     for name, value in named.items():
         if not isinstance(value, str | os.PathLike):
             fail(name, Found(type(value).__name__), "the name of a file", "pass text or a pathlib.Path")
@@ -110,14 +110,7 @@ def one_line(error: BaseException) -> str:
 
 
 def affordable(what: str, size: float, advice: str, *, bytes_each: int = 8) -> None:
-    """Raise `ValueError` if an array of ``size`` numbers takes more than `MOST_BYTES`.
-
-    >>> affordable("the table", 2**25, "take fewer voters")
-    >>> affordable("the table", 2**25 + 2**20, "take fewer voters")
-    Traceback (most recent call last):
-    ...
-    ValueError: the table needs 0.258 GiB, more than the 0.25 GiB that a call may take: take fewer voters
-    """
+    """Raise `ValueError` if an array of ``size`` numbers takes more than `MOST_BYTES`."""
     if not size * bytes_each <= MOST_BYTES:
         needs, allowed = f"{size * bytes_each / 2**30:.3g} GiB", f"{MOST_BYTES / 2**30:.3g} GiB"
         raise ValueError(f"{what} needs {needs}, more than the {allowed} that a call may take: {advice}")
@@ -137,7 +130,7 @@ def _nearest_float(value: Untyped) -> float:  # any Real; its type has no order
 
 
 def _shown(value: object) -> str:
-    """Return a value for a message: one short line, and no private records."""
+    """Return one short line without private records."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and math.prod(shape) > _SHOWN_ENTRIES:
         return f"{type(value).__name__} of shape {shape}"
@@ -149,14 +142,14 @@ def _shown(value: object) -> str:
 
 
 def ascii_digits(text: str) -> str:
-    """Return the text of a number; `ValueError` for other spellings that Python reads, such as １２ and 1_0."""
+    """Return the text; `ValueError` for spellings that Python reads, such as １２ and 1_0."""
     if not text.isascii() or "_" in text:
         fail("the number", text, "of the digits 0 to 9")
     return text
 
 
 def set_read_only(frozen: object, state: dict[str, Any]) -> None:
-    """Restore a frozen object, as its ``__setstate__``: pickle and deepcopy lose the read-only flag of arrays."""
+    """Be a ``__setstate__`` that keeps arrays read-only, which pickle and deepcopy forget."""
     frozen.__dict__.update(state)
     for value in state.values():
         if hasattr(value, "setflags"):
@@ -164,12 +157,9 @@ def set_read_only(frozen: object, state: dict[str, Any]) -> None:
 
 
 def persons_of(rows: int, names: Untyped, argument: str = "groups") -> list[Untyped]:
-    """Return the person of each row: equal names are one person, whatever their type; None: every row is a person.
+    """Return the person of each row: equal names are one person, of any type; None: every row is a person.
 
-    `ValueError` if a name is missing, or if equal names would not compare equal.
-
-    >>> persons_of(3, None), persons_of(3, ["ann", "bob", "ann"])
-    ([0, 1, 2], ['ann', 'bob', 'ann'])
+    `ValueError` if a name is missing, or equal names would not compare equal.
     """
     if names is None:
         return list(range(rows))
@@ -183,7 +173,6 @@ def persons_of(rows: int, names: Untyped, argument: str = "groups") -> list[Unty
 
 
 def _named(person: Untyped, row: int, argument: str) -> Untyped:
-    """Return the person of a row; equal numbers are converted to one type."""
     if isinstance(person, tuple):  # a NaN in it would differ from the next one
         return tuple(_named(part, row, argument) for part in person)
     try:

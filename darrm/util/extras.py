@@ -26,11 +26,7 @@ EXTRA_OF = {
 
 
 def require(module: str) -> Untyped:
-    """Import ``module``; `ValueError` names the extra that installs it.
-
-    >>> require("math").gcd(4, 6)
-    2
-    """
+    """Import ``module``; `ValueError` names the extra that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

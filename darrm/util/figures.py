@@ -36,18 +36,12 @@ class Style:
     width: float = 1.6  # points
 
     def line(self, points: int) -> dict[str, Any]:
-        """Return the arguments of ``axes.plot`` for a line with that number of points."""
-        marker = self.marker if points <= _MOST_MARKED else None
+        """Return the arguments of ``axes.plot``."""
         look = {"color": self.color, "linestyle": self.dash, "linewidth": self.width}
-        return {**look, "marker": marker, "markersize": 4.5}
+        return {**look, "marker": self.marker if points <= _MOST_MARKED else None, "markersize": 4.5}
 
 
 def style(place: int, *, width: float = 1.6) -> Style:
-    """Return the style of the method at a place, 0 for the first.
-
-    >>> style(0).color, len({(style(place).color, str(style(place).dash)) for place in range(40)})
-    ('#d55e00', 40)
-    """
     return Style(COLORS[place % len(COLORS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)], width)
 
 
@@ -55,7 +49,7 @@ def style(place: int, *, width: float = 1.6) -> Style:
 def saved_figure(
     path: Path, *, width: float = 8.0, height: float = 5.0, dpi: int = 150, private: bool = False
 ) -> Iterator[Figure]:
-    """Yield a matplotlib figure, in inches, and save it; the suffix of ``path`` is the format."""
+    """Yield a matplotlib figure and save it; sizes are in inches, the suffix is the format."""
     check_parent(path)
     figure = require("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
     yield figure
@@ -64,7 +58,7 @@ def saved_figure(
 
 
 def name_lines(axes: Axes) -> None:
-    """Write the name of each line at its right end, one below the other, when the limits are final."""
+    """Write each line's name at its right end; the limits must be final."""
     axes.autoscale_view()  # else the limits are found when it is drawn
     ends = []
     for line in axes.lines:

@@ -33,7 +33,7 @@ def check_folder(path: Path) -> None:
 
 
 def check_parent(path: Path) -> None:
-    """Raise `ValueError` unless the folder of ``path`` exists, and ``path`` is no device and no database."""
+    """Raise `ValueError` unless ``path`` may be made or replaced: it is no device and no database."""
     check_folder(path)
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder: name a file")
@@ -53,11 +53,10 @@ def check_space(folder: Path, needed: int) -> None:
 
 
 def check_regular(path: Path, most_bytes: int) -> None:
-    """Raise `ValueError` unless ``path`` is a regular file: a pipe would wait, and /dev/zero never ends."""
+    """Raise `ValueError` for other files: a pipe would wait, and /dev/zero never ends."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        folder = stat.S_ISDIR(status.st_mode)
-        what = "a folder: name a file" if folder else "no regular file: copy its content into a file first"
+        what = "a folder: name a file" if path.is_dir() else "no regular file: copy its content into a file first"
         raise ValueError(f"{str(path)!r} is {what}")
     if status.st_size > most_bytes:
         held, most = f"{status.st_size:,} bytes", f"{most_bytes:,}"
@@ -78,8 +77,8 @@ def is_same_file(first: Path, second: Path) -> bool:
 def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder; on success it replaces ``path`` atomically, else it is deleted.
 
-    Only the owner can read it until then. Afterwards it has the mode of the replaced file; a new ``private`` file is
-    readable by its owner only. The temporary name keeps the suffix, which selects the format in some libraries.
+    Only the owner can read it until then. Afterwards it has the mode of the replaced file; a new ``private`` one is the
+    owner's only. The temporary name keeps the suffix, by which libraries select a format.
     """
     check_parent(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
@@ -89,18 +88,16 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.chmod(_mode_of(path, private=private))
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except FileNotFoundError:
+            mask = os.umask(0o077)  # it can only be read by setting it
+            os.umask(mask)
+            mode = 0o600 if private else 0o666 & ~mask
+        temporary.chmod(mode)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _mode_of(path: Path, *, private: bool) -> int:
-    with suppress(FileNotFoundError):
-        return stat.S_IMODE(path.stat().st_mode)
-    mask = os.umask(0o077)  # it can only be read by setting it
-    os.umask(mask)
-    return 0o600 if private else 0o666 & ~mask
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> None:
@@ -128,7 +125,7 @@ _MOST_DIGITS = 1000  # of a number; a float has 17
 
 
 def read_json(path: Path, *, what: str, most_bytes: int) -> Json:
-    """Read a JSON file of at most ``most_bytes``; ``what`` names its expected content in messages."""
+    """Read JSON; ``what`` names the expected content in messages."""
     check_regular(path, most_bytes)
     with path.open("rb") as file:
         raw = file.read(most_bytes + 1)
@@ -146,10 +143,8 @@ def read_json(path: Path, *, what: str, most_bytes: int) -> Json:
 
 
 def parse_json(text: str) -> Json:
-    """Parse JSON text within the bounds of this module, or raise `ValueError`.
+    """Parse JSON text; `ValueError` beyond the bounds of this module.
 
-    >>> parse_json('{"K": 11, "gamma": [0.5, 1.0]}')
-    {'K': 11, 'gamma': [0.5, 1.0]}
     >>> parse_json('{"K": 11, "K": 13}')
     Traceback (most recent call last):
     ...
@@ -219,7 +214,7 @@ def read_document(path: str | os.PathLike[str]) -> Json:
 
 
 def parse_document(text: str) -> Json:
-    """Parse the text of a table's file that another file holds; `TableError` as in `read_document`."""
+    """Parse a table that another file holds; `TableError` as in `read_document`."""
     if len(text) > MOST_BYTES:
         raise TableError("file", f"it holds more than {MOST_BYTES:,} characters; {_WRITTEN}")
     try:
@@ -234,7 +229,7 @@ def write_document(path: str | os.PathLike[str], document: Document) -> None:
 
 
 def check_head(data: Json, formats: Collection[str], version: int) -> str:
-    """Return the format of a document; `TableError` if it is not one of these formats in this version."""
+    """Return the format of a document; `TableError` for others or another version."""
     with reading("format"):
         if not isinstance(data, dict):
             raise TableError("format", f"the file does not hold a JSON object; {_WRITTEN}")
@@ -252,7 +247,7 @@ def check_head(data: Json, formats: Collection[str], version: int) -> str:
 
 
 def problem_of(data: dict[str, Json]) -> dict[str, Json]:
-    """Return the problem as it is stored; `TableError` unless its pairs are decimals as text."""
+    """Return the stored problem; `TableError` unless its pairs are text."""
     with reading("problem"):
         stored: dict[str, Json] = field_of(data, "problem")
         for pair in (stored["each"], stored["target"]):
@@ -267,7 +262,7 @@ def provenance_of(data: dict[str, Json]) -> dict[str, str]:
 
 @contextmanager
 def reading(field: str) -> Iterator[None]:
-    """Turn exceptions of a malformed value into a `TableError` about the field."""
+    """Turn exceptions into a `TableError` about the field."""
     try:
         yield
     except CertificationError as error:
@@ -282,7 +277,7 @@ def start(text: str) -> str:
 
 
 def texts(data: dict[str, str]) -> dict[str, str]:
-    """Check that an object holds nothing but text that can be written again."""
+    """Return a copy; `ValueError` unless it holds only text that can be written."""
     for key, value in data.items():
         for text in (key, value):
             if not isinstance(text, str):
@@ -304,6 +299,6 @@ def scale_of(certificate: dict[str, Json]) -> float:
 
 
 def checksum_of(content: Document) -> str:
-    """Compute the SHA-256, in hexadecimal, of plain data as JSON."""
+    """Compute the hexadecimal SHA-256 of canonical JSON."""
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -21,8 +21,6 @@ Rows = Any  # an array, or a list
 
 
 class StatusLine:
-    """A line on standard error, with the seconds so far; silent unless enabled."""
-
     def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled and sys.stderr is not None
         self._on_terminal = self.enabled and sys.stderr.isatty()
@@ -50,7 +48,7 @@ class StatusLine:
                 _put(line + "\n")
 
     def repeat(self) -> None:
-        """Write the last text once a second until the line is closed, because a step may be long."""
+        """Write the last text again during a long step."""
         while not self._closed.wait(REPEATED_AFTER_SECONDS):
             self.show(self._text)
 
@@ -59,7 +57,7 @@ class StatusLine:
         self.wipe()
 
     def wipe(self) -> None:
-        """Clear the line of a terminal for other output; the next `show` writes it again."""
+        """Clear a terminal's line for other output."""
         with self._lock:
             if self._width:
                 _put("\r" + " " * self._width + "\r")
@@ -68,7 +66,6 @@ class StatusLine:
 
 @contextmanager
 def status_line(*, quiet: bool) -> Iterator[StatusLine]:
-    """Open a status line; it is updated during long steps, and wiped at the end."""
     line = StatusLine(enabled=not quiet)
     if line.enabled:
         threading.Thread(target=line.repeat, daemon=True).start()
@@ -90,7 +87,7 @@ _LIMIT: ContextVar[_Limit | None] = ContextVar("time limit", default=None)
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """Stop the `stoppable_search` that runs after ``seconds`` by a `KeyboardInterrupt`; other work is finished."""
+    """Stop the `stoppable_search` that runs after ``seconds`` by `KeyboardInterrupt`; finish other work."""
     if seconds == math.inf or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -114,9 +111,9 @@ def interrupted_after(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def stoppable_search(*, enabled: bool = True) -> Iterator[None]:
-    """Let a time limit stop this block by `KeyboardInterrupt`; the caller catches it and returns its best result.
+    """Let a time limit stop this block by `KeyboardInterrupt`, at once if it ended before the first search.
 
-    A limit that ended before the first search stops it at once; later searches are not stopped.
+    The caller catches it and returns its best result. Later searches are not stopped.
     """
     limit = _LIMIT.get()
     if limit is None or not enabled:
@@ -133,7 +130,7 @@ def stoppable_search(*, enabled: bool = True) -> Iterator[None]:
 
 @contextmanager
 def bar(total: int, what: str, *, enabled: bool, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar, and yield a function that takes the number of new steps."""
+    """Yield a function that takes the number of new steps."""
     line = StatusLine(enabled=enabled)
 
     def advance(steps: int) -> None:
@@ -155,7 +152,6 @@ def counted(items: Sequence[T], what: str, *, enabled: bool) -> Iterator[T]:
 
 
 def blocks(rows: Rows, size: int, line: StatusLine | None, what: str) -> Iterator[Rows]:
-    """Cut rows into blocks of ``size`` and show a bar."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
         if line is not None:
@@ -168,7 +164,6 @@ def _bar(what: str, done: int, total: int) -> str:
 
 
 def _put(text: str) -> None:
-    """Write to standard error at once; ignore a closed pipe."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError):  # a closed pipe
         sys.stderr.write(text)
         sys.stderr.flush()

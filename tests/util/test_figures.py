@@ -21,6 +21,7 @@ def test_colors_differ_in_brightness_or_hue_for_every_vision() -> None:
 
 def test_styles_can_be_told_apart_without_color() -> None:
     assert len({(str(style(place).dash), style(place).marker) for place in range(40)}) == 40
+    assert len({(style(place).color, str(style(place).dash)) for place in range(40)}) == 40
     assert style(0).line(3)["marker"] == "o"
     assert style(0).line(1000)["marker"] is None
 
