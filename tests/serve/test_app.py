@@ -129,14 +129,11 @@ def test_a_budget_of_a_client_and_of_a_project_is_refused_with_what_is_left(serv
     assert len(paid(server.what)) == 3
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("header", ["", "Bearer", "Bearer forged", "Basic !", "Basic eDp5", "Bearer " + "9" * 10_000])
-def test_a_forged_token_is_refused_before_anything_is_read(server: Endpoint, header: str) -> None:
-    for method, path in (("GET", "/"), ("GET", "/metrics"), ("POST", "/ask"), ("PUT", "/questions/q/vote")):
-        answer = server.http.request(
-            method, path, headers={"Authorization": header} if header else {}, content=b"[" * 10
-        )
-        assert answer.status_code == 401
+def test_a_forged_token_is_refused_before_anything_is_read(server: Endpoint) -> None:
+    for header in ("", "Bearer", "Bearer forged", "Basic !", "Basic eDp5", "Bearer " + "9" * 10_000):
+        headers = {"Authorization": header} if header else {}
+        for method, path in (("GET", "/"), ("GET", "/metrics"), ("POST", "/ask"), ("PUT", "/questions/q/vote")):
+            assert server.http.request(method, path, headers=headers, content=b"[" * 10).status_code == 401
 
 
 def test_what_a_browser_sends_by_itself_reads_and_asks_nothing(server: Endpoint) -> None:
