@@ -33,11 +33,7 @@ def is_missing(vote: object) -> bool:
 
 
 def name_of(normalize: Normalize) -> str:
-    """Return the name of a normalization for a ledger.
-
-    >>> name_of("strip, casefold"), name_of(str.upper), name_of(None)
-    ('strip,casefold', 'str.upper', '')
-    """
+    """Return the name of a normalization for a ledger."""
     if isinstance(normalize, str):
         words = [word.strip() for word in normalize.split(",")]
         for word in words:
@@ -53,14 +49,7 @@ def name_of(normalize: Normalize) -> str:
 
 
 class Vocabulary(dict[object, int]):
-    """The column of each answer before normalization; ``columns`` holds those of normalized strings.
-
-    >>> vocabulary = Vocabulary("casefold")
-    >>> vocabulary.places_of(enumerate([["Flu", "flu"], ["cold", "FLU"]])).tolist()
-    [[0, 0], [1, 0]]
-    >>> list(vocabulary.columns)
-    ['flu', 'cold']
-    """
+    """The column of each answer before normalization; ``columns`` holds those of normalized strings."""
 
     def __init__(self, normalize: Normalize = None, missing: str = "refuse") -> None:
         super().__init__()
@@ -100,6 +89,5 @@ class Vocabulary(dict[object, int]):
     def places_of(
         self, rows: Iterable[tuple[int, Sequence[object]]], row_name: str = "query", field_name: str = "voter"
     ) -> NDArray[np.int32]:
-        """Return the (Q, K) columns of numbered rows of K answers."""
         found = list(value_blocks(rows, self, "i", row_name, field_name))
         return np.concatenate(found) if found else np.empty((0, 1), dtype=np.int32)

@@ -35,11 +35,7 @@ _UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # needs n
 
 
 def labels_digest(labels: Labels) -> str:
-    """Return the hexadecimal SHA-256 of labels as .csv, whatever the format of their file.
-
-    >>> labels_digest(np.array([1, 0, 1]))[:16], labels_digest(np.array(["1", "0", "1"]))[:16]
-    ('a714acf0208a1a2e', 'a714acf0208a1a2e')
-    """
+    """Return the hexadecimal SHA-256 of labels as .csv, in any format."""
     digest = hashlib.sha256()
     for piece in _csv_pieces(labels):
         digest.update(piece)
@@ -62,8 +58,7 @@ def check_ids(path: Path, ids: Ids | None) -> None:
 def save_labels(path: Path, labels: Labels, line: StatusLine | None = None, ids: Ids | None = None) -> None:
     """Write labels durably to a temporary file; ids are the first column of .csv and .parquet, which has a header then.
 
-    In .csv a label is quoted if it holds a comma, a quote or a line break, or ends in a space; a missing open-set label
-    is an empty text.
+    A missing open-set label is an empty text.
     """
     if path.suffix.lower() == ".parquet":
         arrow = require("pyarrow")
@@ -137,9 +132,9 @@ def quoted(text: str) -> str:
 def label_file(
     path: Path, kept: Sequence[tuple[str, Untyped]], classes: Sequence[object]
 ) -> Iterator[Callable[[Block, Untyped], None]]:
-    """Open a new file; yield a function that writes labels with the record batch of the kept columns.
+    """Yield a function that writes labels with the record batch of the kept columns.
 
-    ``classes`` are all possible names of a label, empty for open-set answers, with null for no answer.
+    ``classes`` are all names of a label; empty for open-set answers, where null is no answer.
     """
     arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
     number = label_type(classes)

@@ -1,10 +1,10 @@
 """Read votes from and write labels to Parquet files in bounded memory (pyarrow, the extra ``parquet``).
 
 The number of columns, K or C, decides between labels and counts, never the entries, which are private. One column of
-lists of length n replaces n columns. A vote is a number, a truth value or text; null is a missing vote.
+lists of length n replaces n columns. Null is a missing vote.
 
 At most `ROWS_AT_ONCE` rows, `VALUES_AT_ONCE` values, and one page of each column are decoded at once. Labels are
-written plainly encoded, uncompressed and without statistics, so the size of a file of numbers does not depend on them.
+written without compression and statistics, so the size of a file of numbers does not depend on them.
 """
 
 import hashlib
@@ -54,8 +54,7 @@ def check_absent(path: Path) -> None:
 def partitions_of(source: Path) -> tuple[str, ...]:
     """Return the sorted relative names of the Parquet files in a folder, or the name of a file.
 
-    Names that begin with a dot or an underscore are skipped, as in Spark and Hive. `ValueError` for any other file: its
-    votes would be lost silently.
+    `ValueError` for other visible files: their votes would be lost silently.
     """
     if not source.is_dir():
         return (source.name,)
@@ -103,7 +102,7 @@ def rows_and_types(path: Path, columns: Sequence[str] = ()) -> tuple[int, dict[s
 
 
 def record_batches(path: Path, columns: Sequence[str], width: int = 1) -> Iterator[Untyped]:
-    """Yield the rows in order, in batches of bounded size with these columns in this order."""
+    """Yield batches of bounded size with these columns in this order."""
     _, types = rows_and_types(path, columns)
     rows = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, len(columns), width)))
     texts = [name for name in columns if is_text_type(types[name])]  # stores a repeated long word once
@@ -136,7 +135,7 @@ class ParquetSchema:
 def schema_of(
     path: Path, how: VoteFormat, *, columns: tuple[str, ...] | None = None, keep: tuple[str, ...] = ()
 ) -> ParquetSchema:
-    """Return the meaning of the columns; `ValueError` unless they are votes of K voters on these classes."""
+    """Find out what the columns hold; `ValueError` unless they may be such votes."""
     _, types = rows_and_types(path)
     if LABEL in keep:
         checks.fail("the columns that are kept", LABEL, "other ones", "it is the name of the column of labels")
@@ -169,7 +168,7 @@ def schema_of(
 
 
 def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]]:
-    """Return the number of rows and the types of the columns; `ValueError` unless they may hold such votes."""
+    """Return the number of rows and the types; `ValueError` unless the columns may hold such votes."""
     types = require("pyarrow").types
     rows, found = rows_and_types(path, (*schema.votes, *schema.keep))
     for name in schema.votes:
@@ -187,10 +186,7 @@ def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]
 
 
 def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> Iterator[tuple[Block, int, Untyped]]:
-    """Yield votes, the number of their first row, and their record batch.
-
-    Votes are (n, K) indices of classes, (n, K) columns of the vocabulary, or (n, C) counts.
-    """
+    """Yield votes as in `VoteTable.blocks`, the number of their first row, and their record batch."""
     first, place_of = 0, None
     kind: np.dtype[np.generic] = np.dtype(float)
     if schema.source_format == "answers":
@@ -281,7 +277,7 @@ def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Untyped]:
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Turn pyarrow's errors about damaged files into one line; pass errors of the operating system on."""
+    """Turn pyarrow's errors into one line; pass the operating system's on."""
     arrow = require("pyarrow")
     try:
         yield
@@ -293,9 +289,9 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def check_pages(path: Path, columns: Sequence[str]) -> None:
-    """Raise `ValueError` unless a page of each of these columns fits into memory together.
+    """Raise `ValueError` unless one page of each column fits into memory together, and the footer is whole.
 
-    This also reads the footer: pyarrow ends the process if the metadata of a column are damaged.
+    pyarrow ends the process if the metadata of a column are damaged.
     """
     largest, most = dict.fromkeys(columns, 0), max(MOST_PAGE_BYTES, _A_COLUMN * len(columns))
     with path.open("rb") as file:
@@ -314,7 +310,7 @@ def check_pages(path: Path, columns: Sequence[str]) -> None:
 
 
 def _chunks(file: BinaryIO) -> list[dict[int, Any]]:
-    """Return the metadata of each column of each row group, by the numbers of their fields."""
+    """Return the metadata of all columns by the numbers of their fields."""
     size = file.seek(0, 2)
     file.seek(max(0, size - 8))
     end = file.read(8)

@@ -53,7 +53,7 @@ def open_votes(
 
 
 def _lines(path: Path, what: str, blocks: Iterable[Block]) -> Iterator[Block]:
-    """Name the file in errors of its blocks, also if it holds no query."""
+    """Name the file in errors."""
     is_empty = True
     with naming(path, what):
         for block in blocks:
@@ -124,7 +124,7 @@ def _open_parquet(path: Path, how: VoteFormat, columns: Sequence[str] | None, id
 def read_survey(
     path: str | os.PathLike[str], how: VoteFormat, voters: int, line: StatusLine | None = None
 ) -> tuple[Block, Vocabulary]:
-    """Read a .csv file with a line for each voter; return the (Q, K) columns of the answers and their vocabulary."""
+    """Return the (Q, K) columns of answers that are a line for each voter."""
     checks.integer_at_least(1, voters=voters)
     checks.file_name(path=path)
     if not is_text_table(Path(path)):
@@ -143,7 +143,7 @@ def read_survey(
 
 
 def load_matrix(path: Path, line: StatusLine | None = None) -> Block:
-    """Read numbers, or the text of an array; an .npy file is memory-mapped."""
+    """Read numbers, or an array of text; .npy is memory-mapped."""
     check_suffix("votes", path, TABLES)
     with naming(path, "votes"):
         if not is_text_table(path):

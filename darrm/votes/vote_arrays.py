@@ -51,7 +51,7 @@ _PLACES_AT_ONCE = 2**22
 
 
 def complete_array(name: str, values: ArrayLike) -> Labels:
-    """Return an array; `ValueError` for masked entries, and for rows of different lengths."""
+    """Return an array without masked entries."""
     if np.ma.is_masked(values) or (isinstance(values, list | tuple) and any(map(np.ma.is_masked, values))):
         advice = "every voter must answer every query; an array of objects says None for a vote that is missing"
         checks.fail(name, checks.Found("masked entries"), "complete", advice)
@@ -151,7 +151,7 @@ class VoteFormat:
 
 
 def words_of(names: Names) -> tuple[str, ...]:
-    """Return the names of classes as text for a .csv file, which ignores spaces around a vote."""
+    """Return texts; `ValueError` for spaces, which .csv ignores around a vote."""
     words = tuple(map(str, names))
     for word in words:
         if word != word.strip() or not word:
@@ -174,16 +174,14 @@ class VoteTable:
 
 
 class ClassLookup(Words):
-    """The index of the class that a vote names; −1 for a missing vote. `ValueError` for other votes.
+    """The index of the class that a vote names; −1 for a missing vote, `ValueError` for others.
 
-    A text of a file is a name, in either of Unicode's spellings, a number that equals a name, or a truth value if the
-    classes are 0 and 1 or truth values. In an array a text is a name only.
+    A text of a file is a name, in either of Unicode's spellings, an equal number, or a truth value if the classes are 0
+    and 1 or truth values. In an array a text is a name only.
 
     >>> lookup = ClassLookup((0, 1), "coin")
     >>> [lookup[word] for word in ("1", "1.0", " 0", "True", "NA")], lookup.index_of(1.0)
     ([1, 1, 0, 1, -1], 1)
-    >>> [block.tolist() for block in lookup.blocks(np.array([[1.0, 0.0, np.nan]]))]
-    [[[1, 0, -1]]]
     """
 
     code = "i"
@@ -230,7 +228,7 @@ class ClassLookup(Words):
         return self._refuse(word) if index is None else index
 
     def index_of(self, vote: object) -> int:
-        """Return the index that a value of a Parquet file names; its texts are those of a file."""
+        """Return the index of a value of a Parquet file."""
         if isinstance(vote, str):
             return self._texts[vote] if vote in self._texts else int(self[vote])
         if is_missing(vote):
@@ -249,7 +247,6 @@ class ClassLookup(Words):
         return plain
 
     def blocks(self, matrix: Block, line: StatusLine | None = None) -> Iterator[Places]:
-        """Yield the (n, K) indices of the votes of an array."""
         if len(self.classes) <= MOST_DENSE:
             check_size(len(matrix), len(self.classes))
         values, order = _sorted_numbers(self.classes, matrix.dtype)
@@ -334,7 +331,7 @@ def _nfc(word: str) -> str:
 
 
 def _sorted_numbers(names: Names, dtype: np.dtype[np.generic]) -> tuple[Block, NDArray[np.int64]]:
-    """Return the numbers among the names in order, and their indices; `ValueError` if a type cannot tell them apart."""
+    """Return sorted numbers and their indices; `ValueError` if the type cannot tell them apart."""
     if dtype.kind in "biu" and names == numbered(len(names)):
         return np.arange(len(names)), np.arange(len(names))
     numbers: dict[Untyped, int] = {name: index for index, name in enumerate(names) if not isinstance(name, str)}
@@ -353,7 +350,6 @@ def _sorted_numbers(names: Names, dtype: np.dtype[np.generic]) -> tuple[Block, N
 
 
 def as_typed(classes: int | Sequence[Untyped], matrix: Block) -> int | Sequence[object]:
-    """Convert names of classes from text to the type of the votes."""
     if matrix.dtype.kind not in "biuf" or isinstance(classes, int):
         return classes
     if matrix.dtype.kind == "b" and sorted(map(str, classes)) == ["False", "True"]:
@@ -372,7 +368,7 @@ def check_size(queries: int, classes: int) -> None:
 
 
 def count_places(places: Places, classes: int) -> Block:
-    """Count (n, K) indices into (n, C), in a small type; the work does not depend on the votes."""
+    """Count (n, K) indices into (n, C); the work does not depend on the votes."""
     voters = places.shape[1]
     small, counts = np.uint8 if voters < 256 else np.int64, np.empty((len(places), classes), np.min_scalar_type(voters))
     for column in range(classes):
@@ -406,7 +402,7 @@ def is_sparse(counts: object) -> bool:
 
 
 def count_entries(counts: ArrayLike, columns: ArrayLike, starts: ArrayLike, classes: int) -> SparseCounts:
-    """Add up entries: row q has those from ``starts[q]`` to ``starts[q + 1]``, also several in one column."""
+    """Add up entries; row q has those from ``starts[q]`` to ``starts[q + 1]``."""
     entries = np.asarray(counts, np.int64), np.asarray(columns, np.int32), np.asarray(starts, np.int32)
     matrix = require("scipy.sparse").csr_array(entries, shape=(entries[2].size - 1, classes))
     matrix.sum_duplicates()
@@ -414,11 +410,7 @@ def count_entries(counts: ArrayLike, columns: ArrayLike, starts: ArrayLike, clas
 
 
 def count_codes(codes: Places, classes: int) -> SparseCounts:
-    """Count (Q, K) columns, one per voter; negative ones are not counted.
-
-    >>> count_codes(np.array([[3, 1, 3], [0, -1, 0]]), 4).toarray().tolist()
-    [[0, 1, 0, 2], [2, 0, 0, 0]]
-    """
+    """Count (Q, K) columns; negative ones are not counted."""
     parts, at_once = [count_entries([], [], [0], classes)], max(1, _PLACES_AT_ONCE // codes.shape[1])
     for start in range(0, len(codes), at_once):
         block = np.sort(codes[start : start + at_once], axis=1)  # faster than the sort of sum_duplicates

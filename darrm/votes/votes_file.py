@@ -90,7 +90,7 @@ def _size_of(path: Path, most_bytes: int) -> int:
 
 
 def most_unfolded(size: int) -> int:
-    """Return the largest number of bytes, or votes, in a compressed file of this size."""
+    """Return the most bytes, or votes, of a compressed file of this size."""
     return min(_LEAST_UNFOLDED + _MOST_FOLDED * size, MOST_CSV_BYTES)
 
 
@@ -102,7 +102,7 @@ def check_new(path: Path) -> None:
 
 
 class Words(dict[str, float]):
-    """The values of fields, in a bounded cache; ``code`` is their type, as `array` names it."""
+    """The values of fields, in a bounded cache; ``code`` is their `array` type."""
 
     code = "d"
 
@@ -145,7 +145,7 @@ def value_blocks(
     row_name: str,
     field_name: str,
 ) -> Iterator[Block]:
-    """Yield the (n, K) values of the fields of numbered rows; an error names the row and the field."""
+    """Yield (n, K) values of numbered rows; errors name the row and the field."""
     values: array[float] = array(code)
     width = 0
     for number, row in rows:
@@ -266,8 +266,8 @@ def plain_blocks(
 ) -> Iterator[tuple[Block, int]]:
     """Yield the (n, width) values of whole lines, and their size in bytes, up to the first block that is not plain.
 
-    A .csv reader would find the same fields: the known words have up to eight ASCII characters without spaces and
-    quotes, all lines of a block have as many fields, and each field is compared as one number.
+    A .csv reader would find the same: known words have up to eight ASCII characters without spaces and quotes, and all
+    lines of a block have as many fields.
     """
     known = sorted((int.from_bytes(word.encode("ascii"), "little"), value) for word, value in values.items())
     keys, found = np.array([key for key, _ in known], dtype=np.uint64), np.array([value for _, value in known])
@@ -394,7 +394,7 @@ class _Gzip(gzip.GzipFile):
 
 @contextmanager
 def unfolded(path: Path) -> Iterator[BinaryIO]:
-    """Open a text table; `ValueError` if it is not a regular file, too large, or a damaged gzip file."""
+    """Open a regular file, of limited size, and unfold .gz."""
     _size_of(path, MOST_CSV_BYTES)
     try:
         with _Gzip(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
@@ -404,7 +404,7 @@ def unfolded(path: Path) -> Iterator[BinaryIO]:
 
 
 def records(path: Path, separator: str = ",", at: int = 0, lines: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """Yield the fields of each line from byte ``at`` on, with its number; ``lines`` come before that byte."""
+    """Yield numbered lines as fields, from byte ``at`` on; ``lines`` come before it."""
     blank = 0
     with unfolded(path) as file:
         file.seek(at)
@@ -434,7 +434,7 @@ def _lines_of(file: TextIO, number: int) -> Iterator[str]:
 
 
 def check_line(line: str, number: int) -> None:
-    """Raise `ValueError` unless a line, decoded with surrogates for other bytes, is text in UTF-8."""
+    """Raise `ValueError` unless the line, decoded by ``surrogateescape``, was UTF-8."""
     if len(line) == LONGEST_LINE:
         raise ValueError(f"line {number} has {LONGEST_LINE:,} characters or more")
     if "\0" in line:
@@ -445,11 +445,7 @@ def check_line(line: str, number: int) -> None:
 
 
 def is_text(text: str) -> bool:
-    r"""Return whether a string is without lone surrogates.
-
-    >>> is_text("é"), is_text("\udce9")
-    (True, False)
-    """
+    """Return whether a string is without lone surrogates."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -467,7 +463,7 @@ def shown(words: Collection[str]) -> str:
 
 
 def npy_bytes(array: Block) -> bytes:
-    """Return an .npy file: `numpy.save` to a file does not detect a disk that is full at the last flush."""
+    """Return an .npy file; `numpy.save` to a file misses a disk that is full at the last flush."""
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()

@@ -32,18 +32,19 @@ def release_of(kind: str) -> Any:
     return NoisyMaximum(GNMax(2.0), PLAIN, problem.classes, threshold=12 if "open" in kind else None)
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize(
     ("kind", "flags", "votes", "bad"),
     [
-        ("two", [], [0, 1, 1], [2, "1", True]),
-        ("two", ["--missing", "coin"], [0, 1, 1], [2, ""]),
         ("two", ["--classes", "no,yes", "--missing", "coin"], ["no", "yes", "no"], ["", "NA", "yes\0", 1]),
         ("table three", [], [0, 2, 2], [3, "2"]),
-        ("table three", ["--classes", NAMED, "--missing", "coin"], ["flu", "cold", "flu"], ["Flu", "", 0]),
         ("table open", ["--missing", "blank"], ["flu", "NA", "flu"], ["", "a\n", 1]),
         ("noise three", ["--missing", "coin"], [0, 2, 2], [-1, "NA"]),
-        ("noise three", ["--classes", NAMED], ["flu", "flu", "flu"], ["fl", "flu\0"]),
         ("noise open", ["--classes", "open"], ["flu", "cold", "flu"], ["", "\0", 2]),
+        ("two", [], [0, 1, 1], [2, "1", True]),
+        ("two", ["--missing", "coin"], [0, 1, 1], [2, ""]),
+        ("table three", ["--classes", NAMED, "--missing", "coin"], ["flu", "cold", "flu"], ["Flu", "", 0]),
+        ("noise three", ["--classes", NAMED], ["flu", "flu", "flu"], ["fl", "flu\0"]),
         ("noise open", ["--missing", "blank"], ["flu", "cold", "flu"], ["", "\u0085", 2]),
     ],
 )
