@@ -1,13 +1,10 @@
 """Coordinated votes for the next word: voters with similar *laws* draw with shared public randomness.
 
-Independent draws from equal laws often differ. *Coordinated voting* [CCLNSS23, Section 4] draws one public
-u_v ~ Exp(1) for each word v in each step, and teacher i votes
-
-    argmin_v u_v / p_i(v).
+*Coordinated voting* [CCLNSS23, Section 4] draws one public u_v ~ Exp(1) for each word v in each step, and teacher i
+votes argmin_v u_v / p_i(v).
 
 *Theorem.* (a) Each vote has the law p_i. (b) Two teachers whose laws have the overlap s = Σ_v min(p_i(v), p_j(v)) cast
-the same vote with probability at least s/(2 − s). (c) For every teacher j, E[largest count] ≥ Σ_i s_ij/(2 − s_ij). This
-is at least half of the sum of the overlaps with teacher j.
+the same vote with probability at least s/(2 − s). (c) For every teacher j, E[largest count] ≥ Σ_i s_ij/(2 − s_ij).
 
 *Proof.* (a) The u_v/p_i(v) are independent exponentials with rates p_i(v), which sum to one. So the minimum is at v
 with probability p_i(v). (b) Both vote v if u_v·max(p_i(w)/p_i(v), p_j(w)/p_j(v)) ≤ u_w for all w ≠ v. This has
@@ -15,10 +12,10 @@ probability 1/Σ_w max(p_i(w)/p_i(v), p_j(w)/p_j(v)) ≥ min(p_i(v), p_j(v)) / �
 laws sums to 2 − s. Add over v. (c) The largest count is at least the count of teacher j's word. ∎
 
 *Privacy.* The u depend only on the seed, the step and the word, so they may be public. For any fixed u, a vote is a
-function of one teacher's data. So a mechanism on the votes keeps its guarantee, which covers arbitrary votes.
+function of one teacher's data, so the guarantee of a mechanism on arbitrary votes holds.
 
-The u need no library's generator. They come from bits of Philox 4×32-10 [SMDS11]: word and step are the counter, the
-first bytes of SHA-256(seed) are the key. All arithmetic has a unique IEEE 754 rounding.
+The u come from bits of Philox 4×32-10 [SMDS11]: word and step are the counter, the first bytes of SHA-256(seed) are the
+key. All arithmetic has a unique IEEE 754 rounding.
 """
 
 import hashlib
@@ -46,12 +43,9 @@ def coordinated(probabilities: Laws, seed: int | str, *, step: int = 0) -> NDArr
     """Draw K teachers' votes for a word, (K,) numbers of words, from their laws, with shared public randomness.
 
     ``probabilities`` are (K, V) laws that sum to one within 0.001; or a sparse pair of (K, k) word numbers and (K, k)
-    probabilities, such as those of the k likeliest words, which may sum to less and are normalized (unused places have
-    probability 0). ``seed`` is a public number or text, independent of the data; ``step`` is public and at least 0, and
-    steps have independent randomness.
+    probabilities, which may sum to less and are normalized. ``seed`` is public and independent of the data; each public
+    ``step`` ≥ 0 has independent randomness.
 
-    Examples
-    --------
     >>> coordinated([[0.5, 0.5], [0.5, 0.5], [0.0, 1.0]], seed=7, step=3).tolist()
     [0, 0, 1]
     >>> coordinated(([[40_000, 7], [7, 40_000]], [[0.6, 0.3], [0.3, 0.6]]), seed="public", step=1).tolist()
@@ -101,11 +95,7 @@ def _first_row(wrong: ArrayLike) -> int | None:
 
 
 def exponentials(words: NDArray[np.int64], seed: int | str, step: int) -> Array:
-    """Compute u_v ~ Exp(1) of words at a step, from (seed, step, v): (n,) → (n,), all positive.
-
-    >>> exponentials(np.array([0, 1, 50_000]), seed=7, step=0).round(12).tolist()
-    [0.980893990644, 0.706781389883, 0.038554487291]
-    """
+    """Compute u_v ~ Exp(1), positive, of words at a step, from (seed, step, v)."""
     if isinstance(seed, bool) or not isinstance(seed, int | str | np.integer):
         checks.fail("seed", seed, "a whole number or text", "it is public, and the same for all teachers")
     digest = hashlib.sha256(str(seed).encode()).digest()
@@ -117,11 +107,7 @@ def exponentials(words: NDArray[np.int64], seed: int | str, step: int) -> Array:
 
 
 def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
-    """Compute Philox 4×32-10 of counters: (4, n) words of 32 bits → (4, n).
-
-    >>> " ".join(f"{word:08x}" for word in philox(np.zeros((4, 1), dtype=np.uint64), (0, 0))[:, 0])
-    '6627e8d5 e169c58d bc57ac4c 9b00dbd8'
-    """
+    """Compute Philox 4×32-10 of counters: (4, n) words of 32 bits → (4, n)."""
     a, b, c, d = counter
     first, second = (np.uint64(part) for part in key)
     for _ in range(_ROUNDS):

@@ -1,8 +1,8 @@
 """Texts from private votes: teachers vote for each word with shared public randomness; a public model is the fallback.
 
-One step: each teacher computes a law of the next word from its data and the words so far, and all draw votes with the
+In a step, each teacher computes a law of the next word from its data and the words so far, and all draw votes with the
 same public randomness (`darrm.prompts.coordination`). If a noisy check finds that enough teachers agree, a noisy
-maximum releases their word. Otherwise a *public model* draws the next word with the same public randomness.
+maximum releases their word. Otherwise a *public model* draws the word with the same public randomness.
 
 - `ConfidentGNMax` checks the count of the most frequent word [P, Algorithm 1].
 - `InteractiveGNMax` checks the largest count among words other than the public model's: if the teachers agree with it,
@@ -15,8 +15,8 @@ and public randomness are public or already released, so the votes of a step dep
 casts one vote, and removing a person leaves the votes of the other teachers unchanged. A step releases one bit of the
 check, and the noisy maximum only if the bit is 1. The ledger debits each cost before its draw, and the maximum after
 the release of the bit. Public words, stop words and the end of a text are functions of these outputs. So the costs are
-a sequence of adaptively chosen charges, which the filter of a ledger with composition mode ``renyi`` covers
-(`darrm.account.filters`). ∎ A check costs about half of an answer with the same noise: it reads one count, not two.
+adaptively chosen charges, which the filter of a ledger with composition mode ``renyi`` covers
+(`darrm.account.filters`). ∎
 
 **Crash recovery.** Check and answer are two answer streams (`darrm.release.one_by_one`), numbered by steps. The ledger
 keeps the last paid output. `Writer.words` with the received words, ``held``, resumes there without paying again.
@@ -87,9 +87,8 @@ class Text:
 def noise_for(total: PrivacyPair, *, words: int, answers: int, for_checks: float = 0.5) -> tuple[float, float]:
     """Find the noise (sigma_threshold, sigma_answer), in votes, for which a budget covers these words and answers.
 
-    ``answers`` is the largest number of words that the teachers answer; the rest of the budget can pay for longer
-    texts. ``for_checks`` in (0, 1) is the checks' share of the budget. `ValueError` if noise of a million votes is not
-    enough.
+    ``answers`` is the largest number of words that the teachers answer; ``for_checks`` in (0, 1) is the checks' share
+    of the budget. `ValueError` if noise of a million votes is not enough.
 
     >>> [round(sigma, 1) for sigma in noise_for(PrivacyParams(4, 1e-5), words=300, answers=100)]
     [22.7, 18.6]
@@ -135,12 +134,13 @@ class Writer:
 
     Examples
     --------
-    Three kinds of teachers and a public model of four words:
-
-    >>> laws = [[0.7, 0.1, 0.1, 0.1]] * 60 + [[0.6, 0.2, 0.1, 0.1]] * 30 + [[0.1, 0.1, 0.7, 0.1]] * 10
+    >>> def teachers(context):
+    ...     return [[0.7, 0.1, 0.1, 0.1]] * 90 + [[0.1, 0.1, 0.7, 0.1]] * 10
+    >>> def public(context):
+    ...     return [0.25] * 4
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(20, 1e-5), composition="renyi")
     >>> writer = Writer(InteractiveGNMax(50, 10.0, 10.0, 0.5), ledger, seed="public")
-    >>> text = writer.write(lambda context: laws, lambda context: [0.25] * 4, most=6)
+    >>> text = writer.write(teachers, public, most=6)
     >>> len(text.words), text.ended, ledger.accountant().queries >= 6
     (6, 'length', True)
     """
@@ -195,10 +195,9 @@ class Writer:
         Parameters
         ----------
         teachers
-            Function from the word numbers so far, prompt included, to the laws of the next word, as for
-            `darrm.prompts.coordinated`.
+            Maps the word numbers so far, prompt included, to the laws of the next word, as for `coordinated`.
         public
-            Function from the same numbers to the (V,) law of a public model, trained without private data.
+            Maps them to the (V,) law of a public model, trained without private data.
         prompt
             Public words before the text.
         most, stop
@@ -220,10 +219,19 @@ class Writer:
         words = [] if held is None else list(held)
         if not all(isinstance(word, Word) for word in words):
             checks.fail("held", checks.Found("something else"), "words as they came through, Word(…)")
-        first = self._first_step(held)
+        paid = self.steps
+        if held is None and self._checks.waits:
+            advice = "say held=, the words of it that you have, [] for none; or finish(), and begin another text"
+            checks.fail("the text before", checks.Found(f"broken off at step {paid}"), "finished", advice)
+        last = words[-1].step if words else paid - (held is not None and self._checks.waits)
+        if not paid - self._checks.waits <= last <= paid:
+            advice = "hand in all words of the text that came through, and no others"
+            checks.fail(
+                "the step of the last word that is held", last, f"{paid}, as paid for, or the one before", advice
+            )
         left = 0 if words and words[-1].word in stop else most - len(words)
         draw = partial(self._next, teachers, public)
-        return self._write(draw, tuple(prompt), words, range(first, first + left), stop)
+        return self._write(draw, tuple(prompt), words, range(last + 1, last + 1 + left), stop)
 
     def _write(
         self,
@@ -279,18 +287,6 @@ class Writer:
         scores = _first_class(votes) if isinstance(self._mechanism, InteractiveGNMax) else None
         answered = np.array([passed for _, passed in self._kept])
         return analyze(votes, self._mechanism, delta, answered=answered, scores=scores, check="data-dependent")
-
-    def _first_step(self, held: Sequence[Word] | None) -> int:
-        paid = self.steps
-        if held is None and self._checks.waits:
-            advice = "say held=, the words of it that you have, [] for none; or finish(), and begin another text"
-            checks.fail("the text before", checks.Found(f"broken off at step {paid}"), "finished", advice)
-        last = held[-1].step if held else paid - (held is not None and self._checks.waits)
-        if not paid - self._checks.waits <= last <= paid:
-            advice = "hand in all words of the text that came through, and no others"
-            name = "the step of the last word that is held"
-            checks.fail(name, last, f"{paid}, as paid for, or the one before", advice)
-        return last + 1
 
     def _next(self, teachers: Teachers, public: PublicModel, context: Context, step: int) -> Word:
         _, law = laws_of(np.asarray(public(context))[None])
@@ -362,10 +358,8 @@ class _Check:
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         mechanism = self.mechanism
-        if isinstance(mechanism, InteractiveGNMax):
-            statistic = mechanism.statistic(votes, _first_class(votes))
-        else:
-            statistic = mechanism.statistic(votes)
+        scores = (_first_class(votes),) if isinstance(mechanism, InteractiveGNMax) else ()
+        statistic = mechanism.statistic(votes, *scores)
         return mechanism.check.release(statistic, rng).astype(np.int64)
 
 

@@ -9,25 +9,23 @@ mechanism releases the most frequent answer. Two samplers choose the people for 
 All examples of a selected person enter one prompt; of more than ``examples_each`` it keeps a uniform sample.
 
 *Theorem.* Let an answer depend only on its prompt, the question and independent randomness. Then the votes on a
-question have the law (1 − q)A + qB. A and B differ by one vote: a coupling exists with all other votes equal.
-*Poisson:* A is the law without the person. *Fixed:* A is the law given that the person is not selected. If another
-person replaces them in the data, the law is (1 − q)A + qB', and A, B and B' pairwise differ by one vote.
+question have the law (1 − q)A + qB, and a coupling of A and B exists with all votes but one equal. *Poisson:* A is the
+law without the person. *Fixed:* A is the law given that the person is not selected. If another person replaces them in
+the data, the law is (1 − q)A + qB', and A, B and B' pairwise differ by one vote.
 
-*Proof.* *Poisson.* Couple the draws of all other people; they do not depend on this person. If the person is not
-selected, the prompts equal those without the person. Otherwise an independent draw assigns the person to one prompt,
-and the other prompts do not change. *Fixed.* The order is uniform over all ordered samples. Given that the person has
-place i, the other n − 1 places are a uniform ordered sample of the N − 1 other people, whoever the person is: B and B'.
-Replace the person at place i by a uniform draw from the people who were not selected: the result is a uniform ordered
-sample without the person, A. Only prompt i mod K differs. *Both.* Each prompt's subset, order and answer depend on that
-prompt alone, so all votes but one are equal. ∎
+*Proof.* *Poisson.* Couple the draws of all other people. If the person is not selected, the prompts equal those without
+the person. Otherwise an independent draw assigns the person to one prompt, and the other prompts do not change.
+*Fixed.* The order is uniform over all ordered samples. Given that the person has place i, the other n − 1 places are a
+uniform ordered sample of the N − 1 other people, whoever the person is: B and B'. Replace the person at place i by a
+uniform draw from the people who were not selected: the result is a uniform ordered sample without the person, A. Only
+prompt i mod K differs. *Both.* Each prompt's subset, order and answer depend on that prompt alone. ∎
 
 *Why people are not dealt in turn.* In K equal parts of a Poisson sample, one more person shifts everybody behind them;
 after a shuffle one other person still moves, and a second vote changes.
 
-*Why a failed call is a missing vote.* A failure depends on one prompt only, as an answer does: one vote differs,
-appears or disappears (`darrm.votes`), and the same prompt may be asked again. Redrawing the *sample* after a failure
-would break the proof: a person whose example breaks calls would never be selected. For the same reason, do not act on
-the number of missing votes.
+*Why a failed call is a missing vote.* A failure depends on one prompt only, as an answer does (`darrm.votes`), and the
+same prompt may be asked again. Redrawing the *sample* after a failure would break the proof: a person whose example
+breaks calls would never be selected. For the same reason, do not act on the number of missing votes.
 """
 
 from __future__ import annotations
@@ -54,9 +52,7 @@ _LARGEST_INT64 = 2**62
 
 
 class ResampledPrompts:
-    """K prompts that resample their private examples for each question.
-
-    Randomness comes from the operating system.
+    """K prompts that resample their private examples for each question, by the operating system's randomness.
 
     Parameters
     ----------
@@ -67,25 +63,22 @@ class ResampledPrompts:
     rate
         q in (0, 1], the probability of selecting a person, like ``"0.004"``. Neighbors add or remove one person.
     size
-        Instead of ``rate``: the fixed number of selected people. Neighbors replace one person; the number of people is
+        Instead of ``rate``: the number of selected people. Neighbors replace one person; the number of people is
         public.
     voters
-        K, the number of prompts.
+        K, the number of prompts; as an attribute, the `Voters` for plans and accounts.
     examples_each
         Largest number of examples in a prompt; None keeps all selected examples.
     people
         (N,) identifier of each example's person; by default each example has a different person.
 
-    Attributes
-    ----------
-    voters
-        The `Voters` for plans and accounts.
-
     Examples
     --------
     >>> notes = [("the parcel is late", "bad"), ("thank you", "good")] * 500
     >>> prompts = ResampledPrompts(notes, ("bad", "good"), rate="0.004", voters=10, examples_each=4)
-    >>> prompts.votes(["it came early"], lambda examples, question: "good", jobs=1)
+    >>> def answer(examples, question):
+    ...     return "good"
+    >>> prompts.votes(["it came early"], answer, jobs=1)
     Votes(1 queries to 10 voters, classes bad, good; from labels)
     """
 
@@ -120,11 +113,10 @@ class ResampledPrompts:
         self.voters = Voters(voters, PrivacyParams("inf"), overlap=1, sampled=self._sampling)
 
     def draw(self, *, rng: np.random.Generator | None = None) -> list[list[Untyped]]:
-        """Draw the examples, private, of each of the K prompts for **one** question: draw once per question.
+        """Draw the private examples of each of the K prompts for **one** question: draw once per question.
 
-        >>> drawn = ResampledPrompts(range(100), size=12, voters=5).draw()
-        >>> [len(examples) for examples in drawn], len({example for examples in drawn for example in examples})
-        ([3, 3, 2, 2, 2], 12)
+        >>> [len(examples) for examples in ResampledPrompts(range(100), size=12, voters=5).draw()]
+        [3, 3, 2, 2, 2]
         """
         below = uniform_below(rng)
         prompts: list[list[Untyped]] = [[] for _ in range(self.voters.K)]
@@ -169,8 +161,8 @@ class ResampledPrompts:
         jobs
             joblib's threads or processes; None takes joblib's configuration, 1 runs without joblib.
         trial
-            Ask the first question without examples before sampling. An error in the trial is public and propagates, as
-            a `ValueError` if it returns no class; a later error is private and does not.
+            Ask the first question without examples before sampling: an error is public and propagates, as a
+            `ValueError` if it returns no class. Later errors are private and do not.
         rng
             None draws from the operating system. A generator is for experiments only.
         """
