@@ -2,10 +2,9 @@
 
 One step is a Poisson-subsampled Gaussian mechanism. dp-accounting discretizes its privacy loss distribution
 pessimistically, and `darrm.loss.grid_composition` composes T steps and bounds the rounding, so the reported ε is an
-upper bound, rounded up. (dp-accounting's own composition is off by about 1e-14 in δ: at σ = 30, T = 1,000, δ = 1e-12 it
-returns 7.6627, but the least ε is 7.6654; its calibration compares ε on one grid, before our rounding up.) Neighbors
-differ in one blanked record (`Partition`), the accounting's add-or-remove relation. Its noise multiplier is σ of
-`PrivateSGD`.
+upper bound. (dp-accounting's own composition is off by about 1e-14 in δ: at σ = 30, T = 1,000, δ = 1e-12 it returns
+7.6627, but the least ε is 7.6654.) Neighbors differ in one blanked record (`Partition`), the accounting's
+add-or-remove relation. Its noise multiplier is σ of `PrivateSGD`.
 """
 
 import math
@@ -39,12 +38,8 @@ _BOUND = "the privacy loss distribution of DP-SGD"
 def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
     """Bound the privacy loss of one trained teacher for one record of its shard: (ε, δ), ε rounded up to six places.
 
-    `ValueError` if δ is not in (0, 1), or no finite ε holds at it. The paper reports (0.0852, 10⁻⁴) for about this
-    set-up, 909 images a teacher [D, Section 6.2]:
-
-    Examples
-    --------
-    About the set-up of the paper, which reports (0.0852, 10⁻⁴) for its 909 images a teacher [D, Section 6.2]:
+    `ValueError` if δ is not in (0, 1), or no finite ε holds at it. For about the set-up of the paper, which reports
+    (0.0852, 10⁻⁴) for its 909 images a teacher [D, Section 6.2]:
 
     >>> privacy_of(PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=32 / 909, noise=12.0), 1e-4)
     PrivacyParams(epsilon=0.085075, delta=0.0001)
@@ -60,12 +55,10 @@ def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
 def calibrate_sampling(target: PrivacyPair, *, noise: float, epochs: int) -> Calibration:
     """Find the largest batches that meet a positive target (ε, δ) of one teacher, for given noise.
 
-    T steps at q = epochs/T use each record ``epochs`` times on average; ε decreases with T. Returns q, with the
-    smallest T as ``settings["steps"]``; ``noise`` is in units of the clipping threshold. `ValueError` if a million
-    steps miss the target.
+    T steps at q = epochs/T use each record ``epochs`` times on average. Returns q, with the smallest T as
+    ``settings["steps"]``; ``noise`` is in units of the clipping threshold. `ValueError` if a million steps miss the
+    target.
 
-    Examples
-    --------
     >>> print(calibrate_sampling(PrivacyParams(0.0892, 1e-4), noise=12.0, epochs=5))
     sampling rate = 0.0384615 (steps 130) for (0.0892, 0.0001), by the privacy loss distribution of DP-SGD
     """
@@ -88,11 +81,9 @@ def calibrate_sampling(target: PrivacyPair, *, noise: float, epochs: int) -> Cal
 def calibrate_noise(target: PrivacyPair, *, sampling_rate: float, steps: int) -> Calibration:
     """Find the smallest noise that meets a positive target (ε, δ) of one teacher, for given batches.
 
-    Returns σ, in units of the clipping threshold. It meets the target and is at most 0.1 % above the least σ that does
-    so by `privacy_of`, or whose cost fits in memory (below, ε is in the hundreds). `ValueError` if σ exceeds a million.
+    Returns σ, in units of the clipping threshold, at most 0.1 % above the least σ that meets the target by
+    `privacy_of`, or whose cost fits in memory (below, ε is in the hundreds). `ValueError` if σ exceeds a million.
 
-    Examples
-    --------
     >>> noise = calibrate_noise(PrivacyParams(1, 1e-5), sampling_rate=1, steps=4).value
     >>> privacy_of(PrivateSGD(0.1, 4, 1, noise), 1e-5).epsilon <= 1 < privacy_of(
     ...     PrivateSGD(0.1, 4, 1, 0.99 * noise), 1e-5).epsilon
@@ -124,7 +115,7 @@ def calibrate_noise(target: PrivacyPair, *, sampling_rate: float, steps: int) ->
 def _last_fitting(excess: Callable[[float], float], guess: float, least: float, most: float) -> float | None:
     """Return the least place in [least, most], up to the tolerance, whose excess is at most 0; None if there is none.
 
-    The excess falls. Secants aim just beyond its zero, from either side; where they do not help, the middle is taken.
+    The excess falls. Secants aim just beyond its zero; where they do not help, the middle is taken.
     """
     outside, inside = -math.inf, math.inf  # the largest place that does not fit, the smallest that does
     place, slope, looks = min(max(guess, least), most), -1.0, 0

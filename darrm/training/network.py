@@ -32,9 +32,6 @@ def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -
     """Make the teachers' network: two 5×5 convolutions with pooling (16 and 32 channels) and a linear layer.
 
     The paper says only "each teacher is a CNN model" [D, Section 6.2]. ``side``, of the images, is a multiple of 4.
-
-    >>> sum(parameter.numel() for parameter in convolutional_network().parameters())
-    16386
     """
     _check_shape(channels, side, classes)
     return nn.Sequential(
@@ -50,12 +47,9 @@ def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -
 
 
 def student_network(channels: int = 1, side: int = 28, classes: int = 10, width: int = 16) -> Module:
-    """Make a network for students: two and a half times as fast as the teachers', and deeper.
+    """Make a network for students, deeper and two and a half times as fast as the teachers'.
 
-    Three convolutions of w, 2w and 4w channels, and a linear layer; channels-last memory format, fast on CPUs.
-
-    >>> sum(parameter.numel() for parameter in student_network().parameters())
-    54922
+    Three convolutions of w, 2w and 4w channels, and a linear layer; ``side`` is a multiple of 4.
     """
     _check_shape(channels, side, classes)
     checks.integer_at_least(1, width=width)
@@ -82,11 +76,7 @@ def _check_shape(channels: int, side: int, classes: int) -> None:
 
 
 def choose_device(device: str = "auto") -> Device:
-    """Return the device: ``"auto"`` (a GPU when there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; or `ValueError`.
-
-    >>> choose_device("cpu")
-    device(type='cpu')
-    """
+    """Return the device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:N"``; else `ValueError`."""
     checks.instance(str, device=device, advice='say "auto"')
     available = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device == "auto":
@@ -112,7 +102,6 @@ def threads_for(device: Device) -> Iterator[None]:
 
 @contextmanager
 def memory_of(device: Device) -> Iterator[None]:
-    """Convert out-of-memory errors of a device to `MemoryError` with advice."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -138,10 +127,10 @@ def built(build: Build) -> Module:
 
 
 def network_digest(build: Build) -> str:
-    """Return the SHA-256 of a network's function of its parameters: structure, settings, buffers and code.
+    """Return the SHA-256 of a network's structure, settings, buffers and code.
 
-    It covers each module's class, source (except torch's), settings (a kernel size, a function) and buffers, not
-    functions that the code looks up by name. `ValueError` if a source is not readable.
+    It covers each module's class, source (except torch's), settings and buffers, not functions that the code looks up
+    by name. `ValueError` if a source is not readable.
     """
     model = built(build)
     own = vars(nn.Module()).keys()
@@ -203,7 +192,7 @@ def check_fits(model: Module, x: Array, y: Array) -> int:
 
 
 def answers_to(ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Return the logits of ``ask``, (…, B, C), without gradients; `ValueError` if it fails on the inputs."""
+    """Return logits without gradients; `ValueError` if ``ask`` fails on the inputs."""
     try:
         with torch.no_grad(), memory_of(x.device):
             return ask(x)

@@ -1,9 +1,8 @@
 """Training recipes, stochastic gradient descent with or without privacy, and their random numbers.
 
-All draws derive from 64-bit words. With a seed or a key, the words of (teacher, purpose, step) do not depend on other
-draws, so a resumed training continues with the same numbers. A seed is not secret: who knows it can subtract the noise.
-A key is 256 secret bits from the operating system, in a file of its owner (`kept_key`); the words are SHAKE-256 of it:
-without the key or preimages of SHAKE-256, an attacker learns nothing about the noise.
+All draws derive from 64-bit words of (teacher, purpose, step), so a resumed training continues with the same numbers.
+A seed is not secret: who knows it can subtract the noise. A key is 256 secret bits from the operating system, in a file
+of its owner (`kept_key`); the words are SHAKE-256 of it.
 
 Limitation: the Gaussian uses floats (Box–Muller over 53-bit uniforms), but the accounting assumes real numbers. An
 attacker who sees the last bits of a released noise value could in principle distinguish them [M12]. Only trained
@@ -33,12 +32,7 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class RandomSource:
-    """Source of random words: the operating system, a seed (**for experiments only**), or a key of 32 secret bytes.
-
-    >>> source = RandomSource(seed=7)
-    >>> bool((source.words(4, 0, BATCH, 3) == source.words(4, 0, BATCH, 3)).all())
-    True
-    """
+    """Source of random words: the operating system, a seed (**for experiments only**), or a key of 32 secret bytes."""
 
     seed: int | None = None
     key: bytes = field(default=b"", repr=False)
@@ -99,28 +93,14 @@ def destroy_key(path: Path) -> None:
 
 
 def coins(words: NDArray[np.uint64], probability: float) -> NDArray[np.bool_]:
-    """Turn words into coins with Pr[1] = floor(2⁵³·p)/2⁵³ ≤ p: never above the accounted rate.
-
-    >>> coins(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 0.5).tolist()
-    [True, False, False]
-    """
+    """Turn words into coins with Pr[1] = floor(2⁵³·p)/2⁵³ ≤ p: never above the accounted rate."""
     checks.probability(probability=probability)
     threshold = np.uint64(math.floor(probability * 2.0**_BITS))  # the product is exact: a power of two
     return (words >> np.uint64(64 - _BITS)) < threshold
 
 
-def signed_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Turn words into numbers uniform on [−1, 1)."""
-    return (words >> np.uint64(64 - _BITS)).astype(np.float64) * 2.0 ** (1 - _BITS) - 1.0
-
-
 def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Turn 2n words into 2n independent standard Gaussians (Box and Muller).
-
-    >>> sample = gaussians(RandomSource(1).words(200_000, 0, NOISE, 0))
-    >>> round(float(sample.mean()), 1) + 0.0, round(float(sample.std()), 2)
-    (0.0, 1.0)
-    """
+    """Turn 2n words into 2n independent standard Gaussians (Box and Muller)."""
     half = words.size // 2
     fractions = (words >> np.uint64(64 - _BITS)).astype(np.float64) * 2.0**-_BITS
     radius = np.sqrt(-2.0 * np.log1p(-fractions[:half]))  # 1 - fraction is in (0, 1]
@@ -153,11 +133,9 @@ class Augmentation:
         """Turn ``WORDS``·n words into n maps [I + E, t], (n, 2, 3), for images of ``shape`` (…, height, width).
 
         Both axes run from −1 to 1, horizontal first, as torch's.
-
-        >>> (Augmentation().maps(np.zeros(WORDS, dtype=np.uint64), (28, 28)) + 0.0).tolist()
-        [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
         """
-        draws = signed_uniforms(words).reshape(-1, WORDS)
+        draws = (words >> np.uint64(64 - _BITS)).astype(np.float64) * 2.0 ** (1 - _BITS) - 1.0  # in [−1, 1)
+        draws = draws.reshape(-1, WORDS)
         height, width = shape[-2:]
         scale = 2.0 * self.shift / np.array([width, height])
         linear = np.eye(2) + self.distortion * draws[:, :4].reshape(-1, 2, 2)

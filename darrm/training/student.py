@@ -10,13 +10,13 @@ The loss of a step has up to three parts:
                         random unit d
     + consistency · mean over unlabeled inputs of [max_c p̄(c|x) ≥ threshold] · (−log p(ĉ|x')), ĉ = argmax_c p̄(c|x):
                         FixMatch [SBL20, Section 2.2], x' a changed copy of x. Two departures: p̄ is the moving average
-                        of the model, more accurate than the model, and it sees x unchanged. The weight grows linearly
-                        over the first steps. With an alignment a > 0, p̄(c|x) is first multiplied by (1/C)/m(c),
-                        clipped to [e^−a, e^a], and renormalized; m(c) is the moving average of p̄(c|·) over the
-                        batches: distribution alignment [BCC20, Section 3.1] to equally frequent classes.
+                        of the model, and it sees x unchanged. The weight grows linearly over the first steps. With an
+                        alignment a > 0, p̄(c|x) is first multiplied by (1/C)/m(c), clipped to [e^−a, e^a], and
+                        renormalized; m(c) is the moving average of p̄(c|·) over the batches: distribution alignment
+                        [BCC20, Section 3.1] to equally frequent classes.
 
-Labeled inputs are changed like the unlabeled ones: fewer wrong labels are memorized. The student sees only private
-labels and public inputs, so its training is post-processing of the labels. One generator makes all draws.
+Labeled inputs are changed like the unlabeled ones. The student sees only private labels and public inputs, so its
+training is post-processing of the labels.
 """
 
 import json
@@ -59,13 +59,7 @@ class Perturbation:
     """Random changes of inputs that preserve their class, none by default; one independent uniform draw for each.
 
     An image's pixel at (column u, row v), both in [−1, 1], shows the original at A·(u, v) + t, with
-    A = rotation · shear · scales. Places outside are 0, the background of the data sets here.
-
-    >>> image, generator = torch.ones(1, 1, 4, 4), torch.Generator().manual_seed(0)
-    >>> bool((Perturbation().applied(image, generator) == image).all())
-    True
-    >>> int((Perturbation(flip=True).applied(image, generator) == image).sum())
-    16
+    A = rotation · shear · scales, and 0 outside, the background of the data sets here.
     """
 
     shift: float = 0.0  # largest shift of images along each axis, in pixels
@@ -116,12 +110,7 @@ _MEMORY = 0.99  # decay of the moving average of class frequencies
 
 @dataclass(frozen=True)
 class StudentRecipe:
-    """Training recipe of a student, with Adam. With both weights 0 the student learns from the labels alone.
-
-    >>> fixmatch = StudentRecipe(steps=2000, weight=0, consistency=1, change=Perturbation(rotation=30, noise=0.1))
-    >>> fixmatch.threshold
-    0.95
-    """
+    """Training recipe of a student, with Adam. With both weights 0 the student learns from the labels alone."""
 
     steps: int = 200
     learning_rate: float = 1e-3  # of Adam; it falls to 0 along a quarter of a cosine wave
@@ -160,14 +149,14 @@ class Student:
 
     def predict(self, x: Array, *, batch: int = 512) -> NDArray[np.int64]:
         inputs = np.asarray(x, dtype=np.float32)
-        parts = in_batches(lambda part: self.model(part).argmax(dim=1), inputs, self.device, batch)
-        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+        parts = in_batches(self.model, inputs, self.device, batch)
+        return np.concatenate([np.empty(0, dtype=np.int64), *(part.argmax(axis=1) for part in parts)])
 
     def scores(self, x: Array, *, batch: int = 512) -> NDArray[np.float64]:
         """Return the probability of each class for each of (n, …) inputs, n ≥ 1: (n, C)."""
         inputs = np.asarray(x, dtype=np.float32)
-        parts = in_batches(lambda part: self.model(part).double().softmax(dim=1), inputs, self.device, batch)
-        return np.concatenate(parts)
+        logits = np.concatenate(in_batches(self.model, inputs, self.device, batch))
+        return np.asarray(torch.as_tensor(logits).double().softmax(dim=1).numpy())
 
 
 def train_student(
@@ -184,11 +173,11 @@ def train_student(
 ) -> Student:
     """Train a student on (Q, …) public inputs, their (Q,) released labels, and (U, …) more public inputs.
 
-    A label −1 (the aggregator abstained) counts as unlabeled. The seed is of initialization, batches and changes of
-    inputs; privacy does not depend on it. ``device`` is ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``. A killed
-    training resumes from ``checkpoint``, a file for the state every 200 steps, with the same result; it holds no
-    private data except the labels' information, and is never deleted. `ValueError` if shapes do not fit, or no input is
-    labeled; `CheckpointError` if the checkpoint is damaged, or that of another training.
+    A label −1 (the aggregator abstained) counts as unlabeled. Privacy does not depend on the seed. ``device`` is
+    ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``. A killed training resumes from ``checkpoint``, a file for the
+    state every 200 steps, with the same result; it holds no private data except the labels' information, and is never
+    deleted. `ValueError` if shapes do not fit, or no input is labeled; `CheckpointError` if the checkpoint is damaged,
+    or that of another training.
     """
     recipe = StudentRecipe() if recipe is None else recipe
     inputs, classes, everything = _checked(x, labels, unlabeled)
@@ -294,7 +283,6 @@ class _Training:
         save_tensors(path, arrays, {"training": facts, "steps": steps})
 
     def resume(self, path: Path, facts: str) -> int:
-        """Load the state, if the file exists, and return the number of completed steps."""
         if not path.exists():
             return 0
         arrays, stored = load_tensors(path)

@@ -1,7 +1,6 @@
 """An ensemble of K teachers on disjoint shards: train, vote, save, load.
 
-Each process trains a stack of several teachers. joblib distributes the stacks: on one machine ``jobs=2`` starts two
-processes; on a cluster::
+Each process trains a stack of teachers. joblib distributes the stacks: ``jobs=2`` starts two processes; on a cluster::
 
     with joblib.parallel_config(backend="dask"):  # or "ray" with n_jobs=-1, after ray.util.joblib.register_ray()
         ensemble = train_teachers(x, y, partition, recipe)
@@ -62,9 +61,6 @@ class Partition:
     """A disjoint split of n records over K teachers: ``teacher_of``, (n,) integers in 0 … K − 1.
 
     `ValueError` for other arrays, or if a teacher owns no record.
-
-    >>> Partition(K=2, teacher_of=np.array([0, 1, 1, 0, 0])).sizes
-    (3, 2)
     """
 
     K: int
@@ -185,8 +181,8 @@ class TeacherEnsemble:
     ) -> NDArray[np.int8]:
         """Ask every teacher about every input: (Q, …) → (Q, K) classes, as private as the teachers.
 
-        Stacks of teachers and batches of ``batch`` inputs do not depend on ``jobs`` (processes; None is joblib's
-        configuration), so one process and a cluster compute the same votes. ``device`` is as for `train_student`.
+        Neither ``jobs`` (processes; None is joblib's configuration) nor a cluster changes the votes. ``device`` is as
+        for `train_student`.
         """
         checks.integer_at_least(1, batch=batch)
         inputs = _inputs(x)
@@ -214,7 +210,7 @@ class TeacherEnsemble:
 
     @classmethod
     def load(cls, path: Path | str, build: Build = convolutional_network) -> TeacherEnsemble:
-        """Read an ensemble. The file contains numbers only; ``build`` supplies the network's code.
+        """Read an ensemble; ``build`` supplies the network's code, and the file numbers only.
 
         `CheckpointError` if the file is damaged, contains something else, or belongs to another network.
         """
@@ -252,11 +248,11 @@ def train_teachers(
         Makes the network, in single or double precision. Frozen parameters keep their initial values. Layers that mix
         examples, draw at random or cannot be differentiated by `torch.func` raise an error with their name.
     seed
-        ``None`` draws from the operating system. An integer makes the training reproducible, but not private against
-        anyone who knows it: for experiments only.
+        ``None`` draws from the operating system. An integer is for experiments only: anyone who knows it can subtract
+        the noise.
     checkpoints
-        A folder. A killed training resumes from it with the same arguments. It contains unfinished teachers and,
-        without a seed, the key of their noise, destroyed after the last teacher. Protect it like the training data.
+        A folder from which a killed training resumes. It contains unfinished teachers and, without a seed, the key of
+        their noise, destroyed after the last teacher. Protect it like the training data.
     **running
         ``jobs``, processes (None is joblib's configuration); ``stack_size``, teachers per process at once (6 on a CPU,
         64 on a GPU); ``device``; ``progress``, bars on standard error.
@@ -364,7 +360,7 @@ def majority(votes: object, classes: int = 2) -> NDArray[np.int64]:
 
 
 def save_votes(path: Path, votes: object) -> None:
-    """Write votes to a .npy file atomically; only the owner can read a new file. `ValueError` for another suffix."""
+    """Write votes to a new .npy file of its owner, atomically; `ValueError` for another suffix."""
     if path.suffix != ".npy":
         checks.fail("path", str(path), "a name that ends in .npy")
     array = _check_votes(votes)

@@ -9,11 +9,10 @@ Parameters of G teachers are ``{name: (G, …)}``. A batch is (G, B, …) with a
 in size; masked places contribute exactly 0. The private gradient is one gradient for each example, clipped, summed,
 with noise [ACG16, Algorithm 1].
 
-The clipped sum's sensitivity is at most C. Norms, scales and sums use double precision until the noise is added, and
-the clipping threshold in use is C·(1 − 10⁻⁴): the margin far exceeds their rounding. (In half precision a norm is off
-by 0.6 %; in single precision 60,000 gradients in one direction gave a sensitivity of 1.0014·C.) An example with a
-non-finite gradient contributes nothing, like a blank record. Frozen parameters (``requires_grad`` is False) keep their
-initial values: no gradient, no norm, no noise.
+The clipped sum's sensitivity is at most C: norms, scales and sums use double precision until the noise is added, and
+the clipping threshold in use is C·(1 − 10⁻⁴), a margin far above their rounding. (In single precision 60,000 gradients
+in one direction gave a sensitivity of 1.0014·C.) An example with a non-finite gradient contributes nothing, like a
+blank record. Frozen parameters keep their initial values: no gradient, no norm, no noise.
 """
 
 import hashlib
@@ -79,17 +78,14 @@ def check_model(model: Module, example: Array, *, private: bool) -> None:
     """Raise `ValueError` with the layer's name if a module cannot be trained on inputs shaped like ``example``.
 
     Batch normalization mixes the examples of a batch, so one record would change the gradients of others. Dropout draws
-    from torch's global generator, which breaks reproducibility. A call on zeros tests all other layers.
+    from torch's global generator. A call on zeros tests all other layers.
     """
     for name, part in model.named_modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
             _refuse_layer(name, part, "free of batch normalization", "use nn.GroupNorm")
         if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:
             _refuse_layer(name, part, "free of dropout", "leave it out")
-    running: list[tuple[str, Module]] = [("", model)]  # modules with an unfinished forward call
-    for name, part in list(model.named_modules())[1:]:
-        part.register_forward_pre_hook(lambda part, _, name=name: running.append((name, part)), prepend=True)
-        part.register_forward_hook(lambda *_: running.__delitem__(-1))
+    running = _follow_calls(model)
     buffers = {name: (value, value._version) for name, value in model.named_buffers()}
     parameters = stack([{name: value.detach() for name, value in model.named_parameters()}] * 2)
     x = torch.zeros((2, 3, *example.shape), dtype=torch.as_tensor(example).dtype)  # two different sizes, neither is 1
@@ -112,6 +108,23 @@ def check_model(model: Module, example: Array, *, private: bool) -> None:
             checks.fail("model", checks.Found(f"the buffer {name}"), "free of buffers that it changes", advice)
 
 
+def _follow_calls(model: Module) -> list[tuple[str, Module]]:
+    """Return a list that always holds the modules with an unfinished forward call."""
+    running: list[tuple[str, Module]] = [("", model)]
+    names = {part: name for name, part in model.named_modules()}
+
+    def enter(part: Module, _: object) -> None:
+        running.append((names[part], part))
+
+    def leave(*_: object) -> None:
+        running.pop()
+
+    for part in list(names)[1:]:
+        part.register_forward_pre_hook(enter, prepend=True)
+        part.register_forward_hook(leave)
+    return running
+
+
 def _refuse_layer(name: str, part: Module, allowed: str, advice: str) -> None:
     kind = type(part).__name__
     checks.fail("model", checks.Found(f"{name}: {kind}" if name else kind), allowed, advice)
@@ -129,7 +142,7 @@ def _of_trained(model: Module, gradients: Callable[..., Parameters]) -> Callable
 
 
 def per_example_gradients(model: Module) -> Callable[..., Parameters]:
-    """Make the function (parameters, x, y) → {name: (G, B, …)}: the gradients of the trained, one for each example."""
+    """Make the function (parameters, x, y) → {name: (G, B, …)}: one gradient for each example."""
 
     def loss(trained: Parameters, frozen: Parameters, x: Tensor, y: Tensor) -> Tensor:
         logits = functional_call(model, trained | frozen, (x.unsqueeze(0),))
@@ -164,7 +177,7 @@ def clipped_sums(gradients: Parameters, mask: Tensor, clip: float) -> Parameters
 
 
 def add_noise(sums: Parameters, noise: Tensor, scale: float) -> Parameters:
-    """Add ``scale`` = σC times (G, number of parameters) standard Gaussians to the sums, {name: (G, …)}."""
+    """Add ``scale`` = σC times (G, number of parameters) standard Gaussians to the sums."""
     parts = noise.split([total[0].numel() for total in sums.values()], dim=1)
     pairs = zip(sums.items(), parts, strict=True)
     return {name: total + scale * part.reshape(total.shape) for (name, total), part in pairs}
@@ -188,11 +201,9 @@ class Group:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of records of each teacher."""
         return tuple(len(classes) for classes in self.y)
 
     def fingerprint(self) -> str:
-        """Return a digest of the training; a checkpoint with another digest is an error."""
         data = [digest_of(array) for array in (*self.x, *self.y)]
         seed = None if self.source.key else self.source.seed  # a finished checkpoint stays valid without its key
         facts = [self.recipe.to_dict(), self.teachers, seed, self.network, data]
@@ -328,7 +339,7 @@ class _Run:
         return direction
 
     def _padded(self, batches: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor, Tensor]:
-        """Pad batches: inputs (G, B, …), classes (G, B), and a mask (G, B), 1 for examples and 0 for padding."""
+        """Pad batches: inputs (G, B, …), classes (G, B), and a mask (G, B), 1 for examples."""
         width = max(len(batch) for batch in batches)
         places = np.zeros((len(batches), width), dtype=np.int64)
         mask = np.zeros((len(batches), width), dtype=np.float32)
