@@ -2,10 +2,9 @@
 
 An estimator holds a handle of its ledger, never the content, so that no copy can spend a budget twice:
 
-* a ledger in a **file** is identified by its path. Copies, other processes and loaded estimators all debit the file. A
+* a ledger in a **file** is identified by its path: copies, other processes and loaded estimators debit the file. A
   handle knows the ledger's identity and number of answers, and refuses other ledgers and older copies;
-* a ledger in **memory** belongs to its process: `copy.deepcopy` and `pickle` in it share the ledger; elsewhere, or
-  after a restart, nothing is released.
+* a ledger in **memory** belongs to its process: elsewhere, or after a restart, nothing is released.
 
 **No debited label is lost** (`darrm.release.delivery`): the ledger keeps labels in a stream of the estimator. The next
 `predict` of the thread confirms the last labels; those of a `PATEClassifier` wait until its student is saved, or
@@ -68,7 +67,7 @@ class ResumeWarning(UserWarning):
 
 
 def plan_release(workload: Workload, aggregator: Untyped, words: tuple[str, ...] = (BEST,)) -> CalibratedMechanism:
-    """Plan the best release of a workload, or check the cost of an `Aggregator`; `PlanError` if nothing fits."""
+    """Plan the best release, or check the cost of an `Aggregator`; `PlanError` if nothing fits."""
     if isinstance(aggregator, str) and aggregator == BEST:
         return _best(workload)
     if isinstance(aggregator, str | type) or not isinstance(aggregator, Aggregator):
@@ -115,7 +114,7 @@ def plan_tested_run(workload: Workload, aggregator: str, votes_look_like: str | 
 def cost_of_models(voters: Voters) -> PrivacyCost:
     """Return the cost of private models whose answers need no noise, debited once, after their training.
 
-    All K models together are one mechanism: a person's data influence one of them, which is (ε, Δ)-private.
+    All K models together are one mechanism: a person's data influence one of them.
     """
     return PrivacyCost(f"{voters.K} private models on disjoint shards", guarantee=voters.each, reached=1)
 
@@ -125,8 +124,7 @@ class LimitedConfident:
     """Confident-GNMax with a cost for any votes: checks Q ``queries``, and answers the first A ``answers`` that pass.
 
     [P, Algorithm 1] answers all queries that pass a check, so its cost depends on the votes. Here the checks of all Q
-    queries are drawn first, Q mechanisms of one bit each; then the first A queries that passed are answered, at most A
-    mechanisms. The caller puts queries in a random order.
+    queries are drawn first; then the first A queries that passed are answered. The caller orders queries at random.
 
     **Theorem.** With c the Rényi curve of a check and a that of an answer, the run has the curve Q·c + A·a [M17,
     Proposition 1]. *Proof.* The second step may depend on the outcome of the first, by adaptive composition, and
@@ -144,7 +142,6 @@ class LimitedConfident:
         return curve + self.aggregator.answer.guarantee.repeated(self.answers)
 
     def privacy_cost(self, queries: int = 0) -> PrivacyCost:
-        """Return one cost for the whole run, for all queries or fewer."""
         if queries > self.queries:
             checks.fail("queries", queries, f"at most {self.queries}, for which the noise was calibrated")
         what = f"{self.aggregator!r}: {self.queries} checks, {self.answers} answers"
@@ -164,8 +161,6 @@ class LimitedConfident:
 def calibrate_confident(workload: Workload, answers: int) -> LimitedConfident:
     """Calibrate the least noise of Q checks and ``answers`` answers; `PlanError` if the total has no δ.
 
-    Examples
-    --------
     >>> from darrm import PrivacyAccountant
     >>> work = Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams(2, "1e-5"), classes=10)
     >>> run = calibrate_confident(work, 250)
@@ -177,16 +172,18 @@ def calibrate_confident(workload: Workload, answers: int) -> LimitedConfident:
     share = 1.0 / 3.0  # of the divergence for checks; a check costs about 1/π, an answer 0.65, in units of λ/σ²
     ratio = math.sqrt(1.0 / math.pi * workload.queries * (1.0 - share) / (0.65 * answers * share))
 
-    def of_rate(rate: float) -> LimitedConfident:
+    def run_at(rate: float) -> LimitedConfident:
         least = 0.5  # votes, for discrete noise
         sigma = float(rounded(max(least, least / ratio, 1.0 / rate), ROUND_CEILING))
         check = float(rounded(ratio * sigma, ROUND_CEILING))
         threshold = 0.8 * workload.voters.K  # as [P, Section 5] takes 200 of 250
         return LimitedConfident(ConfidentGNMax(threshold, check, sigma), workload.queries, answers)
 
+    def cost_at(rate: float) -> PrivacyCost:
+        return run_at(rate).privacy_cost()
+
     run = Workload(workload.voters, 1, workload.total)  # the run is one cost
-    start = workload.total.epsilon / (2.0 * math.sqrt(answers))
-    return of_rate(largest_rate(run, lambda rate: of_rate(rate).privacy_cost(), start))
+    return run_at(largest_rate(run, cost_at, workload.total.epsilon / (2.0 * math.sqrt(answers))))
 
 
 @dataclass(frozen=True)
@@ -204,7 +201,6 @@ class Converted:
         return self.aggregator.privacy_cost(queries)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release converted answers; nothing is debited if ``convert`` raises `ValueError`."""
         return self.convert(np.asarray(self.aggregator.release(votes, rng=rng)))
 
 
@@ -297,7 +293,6 @@ class LedgerHandle:
         return labels
 
     def check_owner(self) -> None:
-        """Raise `LedgerError` if another ensemble debited an exclusive ledger."""
         if self.owner and any(entry.note != self.owner for entry in self.ledger.entries()):
             message = "other models paid from it, and their answers do not add up with these: fit with a new ledger"
             raise LedgerError(self.ledger.path, message)
@@ -318,7 +313,7 @@ def open_ledger(
     """Open the ledger of an estimator, or create it; None is a ledger in memory.
 
     ``exclusive`` is for private models, whose ledger must be empty. `ValueError` if it is not, has another budget, or
-    accounts for another kind of query than ``cost``, an answer's; `LedgerError` if it cannot be opened.
+    accounts for another kind of query; `LedgerError` if it cannot be opened.
     """
     owner = f"ensemble {secrets.token_hex(16)}" if exclusive else ""
     if path is None:

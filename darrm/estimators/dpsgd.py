@@ -28,8 +28,6 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     ``classes`` are all C classes, public, or their number. The settings of `darrm.training.PrivateSGD` are fixed
     without private data.
 
-    Examples
-    --------
     >>> from functools import partial
     >>> import torch
     >>> X, y = np.random.default_rng(0).normal(size=(200, 2)), ["no", "yes"] * 100

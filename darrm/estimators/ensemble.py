@@ -17,11 +17,9 @@ Removing a row shifts all later positions. A secret key (``random_state=None``) 
 positions are independent uniform draws, so all other rows have independent uniform draws with or without p; couple
 them, and only p's shard differs. With a *published* key, use ``groups`` if people may be added or removed.
 
-Forked workers (joblib's ``multiprocessing``) share the state of their parent's random generators: private models would
-draw the same noise, and their difference would have none. So each worker seeds these generators for each model: from
-the operating system for a private model, by its seed for a teacher.
-
-Texts are assigned to shards like other rows; the vectorizer is a part of the teacher and learns from its shard only.
+Forked workers share the state of their parent's random generators: private models would draw the same noise, and their
+difference would have none. So each worker seeds these generators for each model: from the operating system for a
+private model, by its seed for a teacher.
 """
 
 import hashlib
@@ -171,7 +169,9 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         key = self._key()
         teacher_of = np.where(held, -1, assign(persons, teachers, key))
         shards = [np.flatnonzero(teacher_of == number) for number in range(teachers)]
-        seeds = [_digest(key, "teacher", n) % SEEDS for n in range(teachers)] if self.seeded else None  # no data in it
+        seeds = (
+            [keyed_digest(key, "teacher", n) % SEEDS for n in range(teachers)] if self.seeded else None
+        )  # no data in it
         return fit_teachers(self._teacher, X, y, shards, self.classes_, seeds=seeds, n_jobs=self.n_jobs)
 
     def _remember(self, groups: Untyped) -> None:
@@ -239,13 +239,7 @@ def check_no_others(refused: Mapping[str, Untyped]) -> None:
 
 
 def reader_of(estimator: Untyped) -> Untyped:
-    """Return the vectorizer at the start of an estimator; None if it takes tables.
-
-    >>> from sklearn.feature_extraction.text import TfidfVectorizer
-    >>> from sklearn.naive_bayes import MultinomialNB
-    >>> reader_of(make_pipeline(TfidfVectorizer(), MultinomialNB())), reader_of(MultinomialNB())
-    (TfidfVectorizer(), None)
-    """
+    """Return the vectorizer at the start of an estimator; None if it takes tables."""
     while isinstance(estimator, Pipeline) or hasattr(estimator, "estimator"):  # a search over pipelines holds one
         estimator = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator.estimator
     first = estimator
@@ -281,15 +275,12 @@ def make_private_pipeline(*steps: Untyped) -> Untyped:
     """Move steps that learn from data, such as a scaler, into the teachers; the last step is an estimator of these.
 
     In ``make_pipeline(StandardScaler(), PrivateVotingClassifier(tree))`` the scaler is fitted to all rows: one person
-    influences all teachers, and the guarantee is void, undetected. Here every teacher's steps are fitted to its shard;
-    the student of a `PATEClassifier` gets the steps too, fitted to public inputs.
+    influences all teachers, and the guarantee is void, undetected. Here every teacher's steps are fitted to its shard,
+    and those of a `PATEClassifier`'s student to public inputs.
 
-    Returns a clone of the last step, whose teachers are pipelines. `ValueError` unless it is a
-    `PrivateVotingClassifier` or a `PATEClassifier`, and for a student of images. (Noise of private models does not
-    cover a non-private step: pass a pipeline that is private as a whole, and ``epsilon_each``.)
+    Returns a clone of the last step. `ValueError` unless it is a `PrivateVotingClassifier` or a `PATEClassifier`, and
+    for a student of images. (Noise of private models does not cover a non-private step.)
 
-    Examples
-    --------
     >>> from sklearn.preprocessing import StandardScaler
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> from darrm.estimators import PrivateVotingClassifier
@@ -313,32 +304,18 @@ def make_private_pipeline(*steps: Untyped) -> Untyped:
 
 
 def assign(persons: list[Untyped], teachers: int, key: bytes) -> NDArray[np.int64]:
-    """Draw the teacher of each row from the key and the row's person alone: (n,) numbers in 0 … K − 1.
-
-    >>> rows = assign(["ann", "bob", "ann"], 100, b"key")
-    >>> bool(rows[0] == rows[2]), bool(rows[0] == assign(["ann"], 100, b"key")[0])
-    (True, True)
-    """
-    drawn = {person: _digest(key, "person", person) % teachers for person in dict.fromkeys(persons)}
+    """Draw the teacher of each row from the key and the row's person alone: (n,) numbers in 0 … K − 1."""
+    drawn = {person: keyed_digest(key, "person", person) % teachers for person in dict.fromkeys(persons)}
     return np.array([drawn[person] for person in persons], dtype=np.int64)
 
 
-def hold_out(persons: list[Untyped], share: float, key: bytes) -> NDArray[np.bool_]:
-    """Draw the rows to hold out, each person with probability ``share``, from the key and the person alone.
-
-    >>> hold_out(["ann", "ed", "ann"], 0.5, b"key").tolist()
-    [False, True, False]
-    """
-    return np.array([_digest(key, "public", person) < share * 2**64 for person in persons])
-
-
-def _digest(key: bytes, what: str, name: object) -> int:
+def keyed_digest(key: bytes, what: str, name: object) -> int:
     """Return 64 bits of a keyed digest; ``repr`` tells 1 from "1"."""
     return int.from_bytes(hashlib.blake2b(f"{what} {name!r}".encode(), key=key, digest_size=8).digest())
 
 
 def check_classifier(name: str, estimator: Untyped) -> None:
-    """Raise `ValueError` unless it is a classifier with valid parameters, before training and debits."""
+    """Refuse all but classifiers with valid parameters, before training and debits."""
     if isinstance(estimator, type) or not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
         advice = "pass an object, such as DecisionTreeClassifier()"
         if isinstance(estimator, list | tuple):
@@ -371,7 +348,7 @@ def fit_teachers(
 
     A seeded teacher without rows, or of one class only, is a constant: that class, or the class of its number.
     ``seeds=None`` is for private estimators: their noise must not be seeded, and they are always fitted, because an
-    exception for some shards would reveal private data. `ValueError` if a training fails, or clones share their state.
+    exception for some shards would reveal private data.
     """
     if clone(estimator) is estimator:
         advice = "clones share their fitted state, as FrozenEstimator does, so a person influences all teachers"

@@ -25,8 +25,8 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     Parameters
     ----------
     channels
-        Of the images. A row is an image, channel by channel and row by row of pixels from 0 to 1; images are square,
-        and the side is a multiple of 4.
+        Of the images. A row is a square image, channel by channel and row by row of pixels from 0 to 1; the side is a
+        multiple of 4.
     recipe
         A `darrm.training.StudentRecipe`. None is `darrm.training.FIXMATCH`, for MNIST, minutes on a CPU; use one with
         ``alignment=0`` for classes of different frequencies.

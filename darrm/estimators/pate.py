@@ -9,6 +9,7 @@ import hashlib
 import json
 import warnings
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -44,7 +45,7 @@ from darrm.estimators.ensemble import (
     check_classifier,
     check_no_others,
     constant_classifier,
-    hold_out,
+    keyed_digest,
     reader_of,
     set_seed,
 )
@@ -107,19 +108,17 @@ class PATEClassifier(Ensemble):
     """A publishable student of private teachers: PATE [P].
 
     `fit` trains teachers on disjoint shards, releases their labels of public inputs within the budget, and trains the
-    student on public inputs and released labels only. `predict` uses the student and costs nothing. The fitted
-    estimator holds neither teachers nor votes.
+    student on public inputs and released labels only. `predict` costs nothing. The fitted estimator holds neither
+    teachers nor votes.
 
     Parameters
     ----------
-    teacher
-        Any classifier; each teacher is a clone. Put steps that learn from data, such as a scaler, into it.
+    teacher, n_teachers, classes, n_jobs, random_state, verbose
+        As ``estimator`` and the others of `PrivateVotingClassifier`; ``random_state`` also governs the student.
     student
         Any classifier. None is a scaled logistic regression with self-training on unlabeled inputs. ``"fixmatch"``, for
         images of one channel and classes of similar frequency, is `darrm.estimators.fixmatch.FixMatchClassifier`
         (extra: ensemble); with a ledger FILE its training state is in FILE.student.
-    n_teachers
-        K.
     epsilon, delta
         The budget of the labels and of the student.
     max_answers
@@ -130,33 +129,25 @@ class PATEClassifier(Ensemble):
         which may abstain.
     accounting
         ``"worst case"``: the cost for any votes. ``"tested"``: propose-test-release (`darrm.pate.tested`), far less
-        noise if teachers agree. If the test fails, ``aggregator="best"`` labels all inputs with noise for any votes,
-        and ``"confident"`` labels none and spends the budget.
+        noise if teachers agree. If the test fails, ``"best"`` labels all inputs with noise for any votes, and
+        ``"confident"`` labels none and spends the budget.
     votes_look_like
-        Required for ``"tested"``: a public belief about the votes, such as ``"dirichlet:0.01"`` for high consensus, or
+        For ``"tested"``: a public belief about the votes, such as ``"dirichlet:0.01"`` for high consensus, or
         ``"votes:FILE"`` for public votes of as many teachers. The guarantee does not depend on it.
     public_share
-        For experiments: without ``X_public``, the rows of each person are held out with this probability, train no
-        teacher, and serve as public inputs, which **no guarantee covers**.
+        For experiments: without ``X_public``, each person's rows are held out with this probability, train no teacher,
+        and serve as public inputs, which **no guarantee covers**.
     semi_supervised
         Whether the student takes all public inputs, with the label -1 for none, and class indices as labels. ``"auto"``
         is true for the classes of `sklearn.semi_supervised`.
-    classes, n_jobs, random_state, verbose
-        As for `PrivateVotingClassifier`; ``random_state`` also governs the student.
     ledger
         A file that keeps the budget, and the labels until the student is saved or `acknowledge`: after a crash, or a
         failed student, `fit` resumes without cost. None keeps both in memory for one fit.
 
     Attributes
     ----------
-    student_
-        The student.
-    answers_
-        (Q,) the released class index of each public input, -1 for none.
-    privacy_spent_
-        The cost of the labels, independent of the votes: it may be published.
-    report_
-        A `PATEReport`.
+    student_, answers_, report_
+        The student; (Q,) the released class index of each public input, -1 for none; and a `PATEReport`.
 
     Examples
     --------
@@ -208,7 +199,7 @@ class PATEClassifier(Ensemble):
     ) -> Untyped:
         """Train teachers, release labels of public inputs, and train the student.
 
-        ``X_public`` are (Q, d) public inputs of the columns of X; the other arguments and the errors are those of
+        ``X_public`` are (Q, d) public inputs of the columns of X; other arguments and errors are those of
         `PrivateVotingClassifier.fit`. `ValueError`, too, if the student cannot be trained: then ``answers_`` is
         released, and with a ledger in a file the next ``fit`` resumes there. `BudgetExceededError`: nothing is
         released. `ResumeWarning` if labels of the same public inputs wait in the ledger: the student learns from them,
@@ -250,7 +241,7 @@ class PATEClassifier(Ensemble):
             order = check_random_state(self.random_state).permutation(_num_samples(public))[:asked]
             teachers = self._teach(inputs, labels, persons, count, held)
             votes = Votes.of_counts(self._counts(teachers, _safe_indexing(public, order)), count)
-            kept = handle.release(Converted(run, lambda codes: self._lines(run, order, codes)), votes, note, stream)
+            kept = handle.release(Converted(run, partial(self._lines, run, order)), votes, note, stream)
         else:
             warnings.warn(
                 f"labels of these public inputs were paid for and wait in the ledger (entry {stream.cursor.after}): "
@@ -273,7 +264,8 @@ class PATEClassifier(Ensemble):
             advice = "pass unlabeled public rows: the guarantee covers all of X"
             checks.fail("X_public", None, "the public inputs that the teachers label", advice)
         checks.open_probability(public_share=self.public_share)
-        held = hold_out(persons, self.public_share, self._key())
+        key, limit = self._key(), self.public_share * 2**64
+        held = np.array([keyed_digest(key, "public", person) < limit for person in persons])
         if held.all() or not held.any():
             found = checks.Found(f"{held.sum()} of {len(held)} rows")
             checks.fail("public_share", found, "a share that leaves rows on both sides", "pass X_public instead")

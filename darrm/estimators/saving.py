@@ -6,10 +6,10 @@ A file holds the teachers, or the student, as skops writes them, and plain data:
 be saved, because the file would be without its budget.
 
 **Untrusted files.** Paths and URLs in a file are ignored: the caller names the ledger, and caches, checkpoints and
-public votes are dropped. Damaged files raise `TableError`. The unpacked size is bounded before reading: entries are
-uncompressed, and compressed arrays in them, or arrays that are referenced many times, count as often as they are
-unpacked. The nodes of decision trees and the indices of sparse arrays are checked, because compiled code uses them
-unchecked. Other compiled code of scikit-learn, such as `SVC`, checks little: a file may crash the process.
+public votes are dropped. The unpacked size is bounded before reading: arrays that are compressed, or referenced many
+times, count as often as they are unpacked. The nodes of decision trees and the indices of sparse arrays are checked,
+because compiled code uses them unchecked. Other compiled code, such as `SVC`, checks little: a file may crash the
+process.
 """
 
 import gc
@@ -115,7 +115,7 @@ def load(
 
     ``trusted`` are names of types of other libraries that the file may create. Naming one trusts its code; named trees
     are not checked. `ValueError`, with their names, for other types; `LedgerError` if answers cost budget and no ledger
-    is named; `TableError` if it is no estimator of this package, or damaged.
+    is named; `TableError` if the file is damaged, or no estimator of this package.
     """
     skops, source, known = require("skops.io"), Path(path), [*_TRUSTED, *trusted]
     check_regular(source, MOST_BYTES)
@@ -139,15 +139,17 @@ def load(
 
 
 def _check_size(path: Path) -> None:
-    """Raise `TableError` for a file that unpacks to far more than its size."""
-    named: list[str | None] = []
+    files: list[str] = []
+
+    def note_file(node: dict[str, Untyped]) -> None:
+        files.extend([node["file"]] if node.get("file") is not None else [])
+
     with ZipFile(path) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
         if any(entry.compress_type != ZIP_STORED for entry in entries.values()):
             raise TableError("file", "it is compressed, unlike estimators: it may unpack to more than the memory")
-        json.loads(archive.read("schema.json"), object_hook=lambda node: named.append(node.get("file")))
+        json.loads(archive.read("schema.json"), object_hook=note_file)
         sizes = {name: entry.file_size for name, entry in entries.items()}
-        files = [name for name in named if name is not None]
         for name in set(files):
             if name.endswith(".npz"):  # a sparse matrix
                 with ZipFile(BytesIO(archive.read(name))) as parts:
@@ -161,7 +163,6 @@ def _check_size(path: Path) -> None:
 
 
 def _check_indices(document: Untyped, *, trees: bool) -> None:
-    """Raise `TableError` for trees and sparse arrays with indices out of bounds."""
     left, seen = [document], {id(document): document}
     while left:
         held = left.pop()
@@ -273,7 +274,6 @@ def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> list[Untyped]:
 
 
 def _read_handle(vote: Untyped, kept: Untyped) -> LedgerHandle:
-    """Return the handle of the ledger; models without noise may have one in memory, with their cost."""
     if kept is not None:
         _check_types(kept, path=str, seen=int, identity=str, owner=str)
         if vote.ledger is not None:

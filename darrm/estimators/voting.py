@@ -13,6 +13,7 @@ import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -67,7 +68,7 @@ class PayingVote(Ensemble):
 
         ``X`` are (n, d) private inputs (an array, a data frame, or a sparse matrix if the teachers take one), or (n,)
         texts if the teachers begin with a vectorizer; ``y`` (n,) labels, numbers or text; ``groups`` (n,) the person of
-        each row, whose rows all go to one teacher. By default every row is a person. ``sample_weight`` is refused.
+        each row, by default another for each. ``sample_weight`` is refused.
 
         `ValueError` if an argument is out of range, a teacher cannot be trained, or the ledger has another budget: the
         error depends on the private data, and no guarantee covers it. `PlanError` if no release fits into the budget;
@@ -106,11 +107,10 @@ class PayingVote(Ensemble):
         return plan_release(Workload(voters, self.max_queries, total, classes), aggregator)
 
     def expected_accuracy(self) -> float:
-        """Return the planned accuracy: the probability that a label is the plurality of the teachers, before `fit`.
+        """Return the planned probability that a label is the plurality of the teachers, before `fit`, from no data.
 
-        It depends on no data. For two classes every number of votes is equally likely; for more it is the mean over
-        low, medium and high consensus. `ValueError` if the number of classes is unknown, or ``aggregator`` is not
-        planned.
+        For two classes every number of votes is equally likely; for more it is the mean over low, medium and high
+        consensus. `ValueError` if the number of classes is unknown, or ``aggregator`` is not planned.
         """
         check_classifier(self.teacher_parameter, self._teacher)
         classes = getattr(self, "classes_", None) if self.classes is None else public_classes(self.classes)
@@ -246,12 +246,11 @@ class PrivateVotingClassifier(PayingVote):
     classes
         All classes, public; a number C means 0 … C - 1. None reads them from ``y``, and assumes that they are public.
     aggregator
-        ``"best"`` plans the release (`darrm.plan`); or an aggregator that answers every query, such as
-        ``darrm.pate.GNMax(40)``.
+        ``"best"`` plans the release; or an aggregator that answers every query, such as ``darrm.pate.GNMax(40)``.
     n_jobs
         Processes of joblib (Dask or Ray by ``joblib.parallel_config``).
     random_state
-        Governs shards and training, never the noise, which is drawn from the operating system.
+        Governs shards and training, never the noise.
     ledger
         A file that keeps the budget over all fits, processes and restarts, created if missing. None keeps it in memory:
         n fits to the same people's data cost n budgets.
@@ -260,14 +259,8 @@ class PrivateVotingClassifier(PayingVote):
 
     Attributes
     ----------
-    classes_, n_features_in_, feature_names_in_
-        As in scikit-learn.
-    plan_
-        A `darrm.plan.CalibratedMechanism`.
-    privacy_spent_, queries_left_, ledger_
-        The spent budget, the number of answers left, and the ledger.
-    teachers_
-        The K fitted teachers: **private data**.
+    teachers_, plan_
+        The K fitted teachers, **private data**; and a `darrm.plan.CalibratedMechanism`.
 
     Examples
     --------
@@ -306,15 +299,12 @@ class PrivateVotingClassifier(PayingVote):
         The guarantee assumes it; nothing checks it. ``classes`` are all classes, public; None takes those that every
         model knows. ``parameters`` are others of the class.
 
-        Examples
-        --------
         >>> from sklearn.datasets import load_iris
         >>> from sklearn.naive_bayes import GaussianNB
         >>> X, y = load_iris(return_X_y=True)
         >>> models = [GaussianNB().fit(X[n::30], y[n::30]) for n in range(30)]
-        >>> vote = PrivateVotingClassifier.from_fitted(models, overlap=1, max_queries=10)
-        >>> vote.predict(X[:10]).shape, vote.queries_left_
-        ((10,), 0)
+        >>> PrivateVotingClassifier.from_fitted(models, overlap=1, max_queries=10).predict(X[:10]).shape
+        (10,)
         """
         models = list(models) if isinstance(models, Iterable) else [models]
         if not models:
@@ -351,18 +341,15 @@ class PrivateModelsVotingClassifier(PayingVote):
         The guarantee of one ``fit``, for replacing, adding or removing one person. None reads the estimator's
         parameters ``epsilon`` and ``delta`` (0 without a delta). Those are about one row, so they are required with
         ``groups``, for all rows of a person, and for pipelines, whose steps have guarantees of parts only.
-    epsilon, delta, max_queries, classes, n_jobs, ledger, verbose
-        As for `PrivateVotingClassifier`. Retrained models are new voters: a ledger in a file must be empty.
-    random_state
-        Governs only the shards, not the noise of the models.
+    epsilon, delta, max_queries, classes, n_jobs, random_state, ledger, verbose
+        As for `PrivateVotingClassifier`; ``random_state`` governs only the shards. Retrained models are new voters: a
+        ledger in a file must be empty.
 
     Attributes
     ----------
     plan_
-        The plan; without noise ``plan_.aggregator`` is None, and `predict` is free.
-    privacy_spent_
-        The cost of models and answers. Without noise it is the guarantee of one model, debited at the end of `fit`;
-        with noise, publish neither the models nor their votes.
+        The plan; without noise ``plan_.aggregator`` is None, and `predict` is free: one model's guarantee is debited at
+        the end of `fit`. With noise, publish neither the models nor their votes.
     teachers_
         The K fitted models; private in the sense of ``epsilon_each``.
 
@@ -432,7 +419,7 @@ def _promise(name: str, stated: Number | None, estimator: Untyped) -> Untyped:
         if last == name and value is not None and maker != "sklearn" and exact_number(f"the estimator's {each}", value):
             values[each] = value
     if stated is not None:
-        most = max(values.values(), key=lambda value: exact_number(name, value), default=0)
+        most = max(values.values(), key=partial(exact_number, name), default=0)
         if stated != math.inf and exact_number(f"{name}_each", stated) < exact_number(name, most):
             checks.fail(f"{name}_each", stated, f"at least {most}, the {name} that the estimator is trained with")
         return stated
