@@ -28,7 +28,7 @@ import os
 import random
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -166,13 +166,30 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     def _teach(
         self, X: Untyped, y: NDArray[Untyped], persons: list[Untyped], teachers: int, held: Untyped = False
     ) -> list[Untyped]:
+        """Train clones of the teacher, each on the rows of its shard; a worker gets no other rows.
+
+        A seeded teacher without rows, or of one class only, is a constant: that class, or the class of its number.
+        Private models have no seed, and are always fitted: an exception for some shards would reveal private data.
+        """
+        if clone(self._teacher) is self._teacher:
+            advice = "clones share their fitted state, as FrozenEstimator does, so a person influences all teachers"
+            checks.fail("the estimator", repr(self._teacher), "one whose clones are unfitted", advice)
         key = self._key()
         teacher_of = np.where(held, -1, assign(persons, teachers, key))
         shards = [np.flatnonzero(teacher_of == number) for number in range(teachers)]
-        seeds = (
-            [keyed_digest(key, "teacher", n) % SEEDS for n in range(teachers)] if self.seeded else None
-        )  # no data in it
-        return fit_teachers(self._teacher, X, y, shards, self.classes_, seeds=seeds, n_jobs=self.n_jobs)
+        trained: list[Untyped] = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fit_teacher)(
+                clone(self._teacher),
+                _safe_indexing(X, rows),
+                y[rows],
+                number,
+                keyed_digest(key, "teacher", number) % SEEDS if self.seeded else None,  # no data in it
+                self.classes_[number % len(self.classes_)],
+                os.getpid(),
+            )
+            for number, rows in enumerate(shards)
+        )
+        return trained
 
     def _remember(self, groups: Untyped) -> None:
         self._grouped, self._named = groups is not None, self.classes is not None
@@ -332,40 +349,6 @@ def check_classifier(name: str, estimator: Untyped) -> None:
                 part._validate_params()  # noqa: SLF001 (as its `fit` does)
             except ValueError as error:
                 raise ValueError(f"{name} cannot be trained: {checks.one_line(error)}") from error
-
-
-def fit_teachers(
-    estimator: Untyped,
-    X: Untyped,
-    y: NDArray[Untyped],
-    shards: Sequence[NDArray[np.int64]],
-    classes: NDArray[Untyped],
-    *,
-    seeds: Sequence[int] | None,
-    n_jobs: int | None,
-) -> list[Untyped]:
-    """Train K clones of an estimator, each on the rows of its shard; a worker gets no other rows.
-
-    A seeded teacher without rows, or of one class only, is a constant: that class, or the class of its number.
-    ``seeds=None`` is for private estimators: their noise must not be seeded, and they are always fitted, because an
-    exception for some shards would reveal private data.
-    """
-    if clone(estimator) is estimator:
-        advice = "clones share their fitted state, as FrozenEstimator does, so a person influences all teachers"
-        checks.fail("the estimator", repr(estimator), "one whose clones are unfitted", advice)
-    teachers: list[Untyped] = Parallel(n_jobs=n_jobs)(
-        delayed(_fit_teacher)(
-            clone(estimator),
-            _safe_indexing(X, rows),
-            y[rows],
-            number,
-            None if seeds is None else seeds[number],
-            classes[number % len(classes)],
-            os.getpid(),
-        )
-        for number, rows in enumerate(shards)
-    )
-    return teachers
 
 
 def _fit_teacher(

@@ -115,14 +115,6 @@ def test_draws_fill_what_the_fields_allow_and_nothing_else() -> None:
     assert 0.45 < mirrored.mean() < 0.55
 
 
-@pytest.mark.parametrize("shift", [(1, 0), (0, 2)])
-def test_a_shift_is_counted_in_pixels(shift: tuple[int, int]) -> None:
-    image = np.arange(35, dtype=np.float32).reshape(1, 1, 5, 7)
-    map_ = np.array([[[1.0, 0.0, 2 * shift[0] / 7], [0.0, 1.0, 2 * shift[1] / 5]]], dtype=np.float32)
-    seen = distorted(torch.tensor(image), torch.tensor(map_)).numpy()[0, 0]
-    np.testing.assert_allclose(seen[: 5 - shift[1], : 7 - shift[0]], image[0, 0, shift[1] :, shift[0] :], atol=1e-4)
-
-
 def generator(seed: int = 0) -> Any:
     return torch.Generator().manual_seed(seed)
 

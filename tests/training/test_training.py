@@ -116,13 +116,6 @@ def test_every_teacher_sees_images_distorted_by_its_own_draws() -> None:
         assert max(np.abs(alone[name] - undistorted[name]).max() for name in alone) > 1e-2
 
 
-def test_records_that_are_no_images_are_not_distorted() -> None:
-    what = group(ADAM)
-    flat = replace(what, x=tuple(x.reshape(len(x), 64) for x in what.x))
-    with pytest.raises(ValueError, match=r"x must be images, got inputs of shape \(64,\)"):
-        train(flat)
-
-
 def test_empty_batches_move_by_noise_alone() -> None:
     recipe = PrivateSGD(learning_rate=0.1, steps=3, sampling_rate=1e-9, noise=2.0, clip=0.5)
     trained = train(group(recipe, sizes=(8,)))
