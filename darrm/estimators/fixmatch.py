@@ -28,8 +28,8 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         Of the images. A row is a square image, channel by channel and row by row of pixels from 0 to 1; the side is a
         multiple of 4.
     recipe
-        A `darrm.training.StudentRecipe`. None is `darrm.training.FIXMATCH`, for MNIST, minutes on a CPU; use one with
-        ``alignment=0`` for classes of different frequencies.
+        A `darrm.training.StudentRecipe`. None is `darrm.training.FIXMATCH`, for MNIST; use one with ``alignment=0`` for
+        classes of different frequencies.
     random_state, checkpoint, verbose
         The seed; a file from which a killed training resumes, deleted at the end; 1 shows a progress bar.
 

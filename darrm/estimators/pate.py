@@ -108,29 +108,27 @@ class PATEClassifier(Ensemble):
     """A publishable student of private teachers: PATE [P].
 
     `fit` trains teachers on disjoint shards, releases their labels of public inputs within the budget, and trains the
-    student on public inputs and released labels only. `predict` costs nothing. The fitted estimator holds neither
-    teachers nor votes.
+    student on these alone. `predict` costs nothing. The fitted estimator holds neither teachers nor votes.
 
     Parameters
     ----------
     teacher, n_teachers, classes, n_jobs, random_state, verbose
         As ``estimator`` and the others of `PrivateVotingClassifier`; ``random_state`` also governs the student.
     student
-        Any classifier. None is a scaled logistic regression with self-training on unlabeled inputs. ``"fixmatch"``, for
-        images of one channel and classes of similar frequency, is `darrm.estimators.fixmatch.FixMatchClassifier`
-        (extra: ensemble); with a ledger FILE its training state is in FILE.student.
+        Any classifier. None is a logistic regression with self-training on unlabeled inputs. ``"fixmatch"`` is
+        `darrm.estimators.fixmatch.FixMatchClassifier`, for images of one channel (extra: ensemble); with a ledger FILE
+        its training state is in FILE.student.
     epsilon, delta
         The budget of the labels and of the student.
     max_answers
         The largest number of labels. None is a quarter of the public inputs for ``"confident"``, else all.
     aggregator
-        ``"confident"`` checks all public inputs and answers those with high consensus; ``"best"`` answers
-        ``max_answers`` of them by the best plan; or an aggregator, such as ``darrm.pate.ConfidentGNMax(200, 150, 40)``,
-        which may abstain.
+        ``"confident"`` answers public inputs with high consensus; ``"best"`` answers ``max_answers`` of them by the
+        best plan; or an aggregator, such as ``darrm.pate.ConfidentGNMax(200, 150, 40)``, which may abstain.
     accounting
         ``"worst case"``: the cost for any votes. ``"tested"``: propose-test-release (`darrm.pate.tested`), far less
-        noise if teachers agree. If the test fails, ``"best"`` labels all inputs with noise for any votes, and
-        ``"confident"`` labels none and spends the budget.
+        noise if teachers agree. If the test fails, ``"best"`` labels all inputs with noise for any votes,
+        ``"confident"`` none.
     votes_look_like
         For ``"tested"``: a public belief about the votes, such as ``"dirichlet:0.01"`` for high consensus, or
         ``"votes:FILE"`` for public votes of as many teachers. The guarantee does not depend on it.
@@ -138,11 +136,11 @@ class PATEClassifier(Ensemble):
         For experiments: without ``X_public``, each person's rows are held out with this probability, train no teacher,
         and serve as public inputs, which **no guarantee covers**.
     semi_supervised
-        Whether the student takes all public inputs, with the label -1 for none, and class indices as labels. ``"auto"``
-        is true for the classes of `sklearn.semi_supervised`.
+        Whether the student takes all public inputs, with class indices as labels and -1 for none. ``"auto"`` is true
+        for the classes of `sklearn.semi_supervised`.
     ledger
-        A file that keeps the budget, and the labels until the student is saved or `acknowledge`: after a crash, or a
-        failed student, `fit` resumes without cost. None keeps both in memory for one fit.
+        A file that keeps the budget, and the labels until the student is saved or `acknowledge`: after a crash, `fit`
+        resumes without cost. None keeps both in memory for one fit.
 
     Attributes
     ----------

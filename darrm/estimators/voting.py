@@ -228,15 +228,15 @@ class PayingVote(Ensemble):
 class PrivateVotingClassifier(PayingVote):
     """A private plurality vote of non-private teachers, trained on disjoint shards.
 
-    One person's data influence one teacher (`darrm.estimators.ensemble`), so at most one of K votes changes. The labels
-    of all calls of `predict` together are (epsilon, delta)-differentially private; teachers and votes are not.
-    `copy.deepcopy` and pickle share the budget (`darrm.estimators.budget`).
+    One person's data influence one teacher (`darrm.estimators.ensemble`). The labels of all calls of `predict` together
+    are (epsilon, delta)-differentially private; teachers and votes are not. `copy.deepcopy` and pickle share the
+    budget.
 
     Parameters
     ----------
     estimator
         Any classifier; each teacher is a clone. Put steps that learn from data, such as a scaler, into it (a pipeline):
-        *in front* of this class they are fitted to all rows, and one person influences all teachers.
+        *in front* of this class, one person influences all teachers.
     n_teachers
         K. More teachers need less noise, and have less data each.
     epsilon, delta
@@ -252,8 +252,8 @@ class PrivateVotingClassifier(PayingVote):
     random_state
         Governs shards and training, never the noise.
     ledger
-        A file that keeps the budget over all fits, processes and restarts, created if missing. None keeps it in memory:
-        n fits to the same people's data cost n budgets.
+        A file that keeps the budget over all fits and processes, created if missing. None keeps it in memory: n fits to
+        the same people's data cost n budgets.
     verbose
         Whether `fit` shows progress on standard error after two seconds.
 
@@ -339,8 +339,8 @@ class PrivateModelsVotingClassifier(PayingVote):
         K.
     epsilon_each, delta_each
         The guarantee of one ``fit``, for replacing, adding or removing one person. None reads the estimator's
-        parameters ``epsilon`` and ``delta`` (0 without a delta). Those are about one row, so they are required with
-        ``groups``, for all rows of a person, and for pipelines, whose steps have guarantees of parts only.
+        parameters ``epsilon`` and ``delta`` (0 without a delta), which are about one row: required with ``groups``, for
+        all rows of a person, and for pipelines, whose steps have guarantees of parts only.
     epsilon, delta, max_queries, classes, n_jobs, random_state, ledger, verbose
         As for `PrivateVotingClassifier`; ``random_state`` governs only the shards. Retrained models are new voters: a
         ledger in a file must be empty.

@@ -155,14 +155,14 @@ class ResampledPrompts:
             data or keep state. An exception, None or an unknown class, after all retries, is a missing vote.
         batched
             If true, ``answer([(examples, question), …])`` returns K classes, each of one prompt only. Prompts without a
-            vote are asked again one by one, so one failure does not remove other votes.
+            vote are asked again one by one.
         retries
             Number of further attempts per prompt, with the same examples.
         jobs
             joblib's threads or processes; None takes joblib's configuration, 1 runs without joblib.
         trial
-            Ask the first question without examples before sampling: an error is public and propagates, as a
-            `ValueError` if it returns no class. Later errors are private and do not.
+            Ask the first question without examples before sampling: its error is public and propagates (`ValueError` if
+            it returns no class). Later errors are private and do not.
         rng
             None draws from the operating system. A generator is for experiments only.
         """

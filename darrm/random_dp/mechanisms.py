@@ -155,9 +155,9 @@ class Laplace(AddedNoise):
         object.__setattr__(self, "privacy", pure(self.privacy, "Laplace"))
 
     def draw(self, steps: Fraction, size: int, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Draw noise of scale ⌈(Δ/step + d)/ε⌉ steps, with Δ/step in ``steps`` and d in ``size``: about Δ/ε.
+        """Draw noise of scale s = ⌈(Δ/step + d)/ε⌉ steps, with Δ/step in ``steps`` and d in ``size``.
 
-        With s ≥ (Δ/step + d)/ε, Pr[output | z] ∝ exp(−‖output − z‖₁/s) changes by at most e^{‖z − z′‖₁/s} ≤ e^ε.
+        Pr[output | z] ∝ exp(−‖output − z‖₁/s) changes by at most e^{‖z − z′‖₁/s} ≤ e^ε.
         """
         scale = math.ceil((steps + size) / self.privacy.exact_epsilon)
         return discrete_laplace(Fraction(scale), size, uniform_below(rng))

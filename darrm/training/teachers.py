@@ -245,14 +245,14 @@ def train_teachers(
     recipe
         `PrivateSGD` or `PlainSGD`.
     build
-        Makes the network, in single or double precision. Frozen parameters keep their initial values. Layers that mix
-        examples, draw at random or cannot be differentiated by `torch.func` raise an error with their name.
+        Makes the network, in single or double precision. Frozen parameters keep their initial values. A layer that
+        mixes examples, draws at random or cannot be differentiated by `torch.func` is refused by name.
     seed
         ``None`` draws from the operating system. An integer is for experiments only: anyone who knows it can subtract
         the noise.
     checkpoints
         A folder from which a killed training resumes. It contains unfinished teachers and, without a seed, the key of
-        their noise, destroyed after the last teacher. Protect it like the training data.
+        their noise, until the last teacher is trained. Protect it like the training data.
     **running
         ``jobs``, processes (None is joblib's configuration); ``stack_size``, teachers per process at once (6 on a CPU,
         64 on a GPU); ``device``; ``progress``, bars on standard error.
