@@ -13,9 +13,8 @@ reused random bits. The events are each label, alone and with whether the second
 set {P > e^ε·P'}, which the first half of the draws chooses and the second half counts.
 
 **Neighbors.** A γ gets its costliest pair, and that of a majority without noise, which reveals too little noise. Other
-releases get the costliest of many near ties and clear leads. A private voter is at a corner of
-`darrm.plurality.voter_corners`; a non-private voter of the overlap votes for another class. With resampled examples,
-only the votes of one side include the person, with the declared probability.
+releases get the costliest of many near ties and leads. A private voter is at a corner, a non-private one of the overlap
+votes for another class. With resampled examples, one side includes the person with the declared probability.
 
 **The law.** A probability of a label outside of its bounds shows that the labels come from another mechanism. Permute
 and flip answers with class c with probability e_c·∫ Π (1 − e_o·s) ds over the others, s in [0, 1], a polynomial that
@@ -221,10 +220,9 @@ def attack(
 ) -> Refutation:
     """Draw labels on costly pairs of neighbors, and list the claims that they refute.
 
-    ``draws`` is the number of labels from either side of every pair, 1 to 10⁹: a million show a loss of 0.3 to about
-    0.01. ``confidence`` is of all bounds together: an honest release is called false with probability ≤ 1 − confidence.
-    ``rng`` is for experiments; without it the operating system draws the labels, as in every release. `ValueError` for
-    an argument out of range, or if the law of the labels has too many terms to be summed.
+    ``draws`` labels, 1 to 10⁹, are of either side of every pair: a million show a loss of 0.3 to about 0.01. An honest
+    release is called false with probability ≤ 1 − ``confidence``. Without ``rng`` the operating system draws them.
+    `ValueError` for an argument out of range, or if the law of the labels has too many terms.
 
     >>> from darrm.noisy_max.noisy_maximum import NoisyMaximum
     >>> aggregator = NoisyMaximum(ExponentialMechanism(1.0), Voters(11, PrivacyParams("inf"), 1), classes=3)
@@ -376,7 +374,7 @@ def _worst_pairs(table: Table) -> dict[str, Pair]:
 
 
 def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
-    """Find the smallest true ε at the target's δ and probabilities (p, p') of neighbors that attain it, both (K,).
+    """Find the smallest true ε at the target's δ and neighbors (p, p') that attain it, both (K,).
 
     Dinkelbach's iteration: the row that costs most at e^ε₁ has a larger loss log((P − δ)/P') than ε₁, until no row has.
     """
@@ -401,6 +399,7 @@ def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple
 
 
 def law_of(aggregator: Released) -> Law:
+    """Return the law of a label, by votes; `TooLongError` if it has too many terms."""
     if isinstance(aggregator, TestedRun):
         raise TooLongError("whether a label leaves depends on all votes of the run")
     if is_open(aggregator.classes) or aggregator.classes > _MOST_CLASSES:

@@ -213,9 +213,13 @@ def _judge_ledgers(now: Audit, digests: Sequence[LedgerDigest], keys: Sequence[P
         return judge_history(ledger, [digest for digest in shown if digest.identity == ledger.identity], keys)
 
     now.judge(LEDGER, history)
+
+    def entries(piece: Piece) -> Iterable[Verdict]:
+        return judge_ledger(now.ledgers[piece.path]) if piece.path in now.ledgers else ()
+
     audits = list(now.ledgers.values())
     unused = assign_releases(audits, now.releases)
-    now.judge(LEDGER, partial(_judge_entries, now))
+    now.judge(LEDGER, entries)
     now.add("", judge_populations(audits))
     for path, answering in unused.items() if audits else ():
         reason = f"no entry of a ledger among the files holds its digest {answering.digest}: it may be unused"
@@ -225,10 +229,6 @@ def _judge_ledgers(now: Audit, digests: Sequence[LedgerDigest], keys: Sequence[P
     if keys and {one.verdict for one in now.verdicts if one.claim == SIGNED} == {UNKNOWN}:
         claim = f"{', '.join(key.path for key in keys)} signed a ledger among the files"
         now.add("", [Verdict(topics.HISTORY, claim, FALSE, "no ledger has a signed entry")])
-
-
-def _judge_entries(now: Audit, piece: Piece) -> Iterable[Verdict]:
-    return judge_ledger(now.ledgers[piece.path]) if piece.path in now.ledgers else ()
 
 
 def _judge_together(
@@ -328,23 +328,14 @@ def text_report(audit: Audit, *, every: bool = False, page: str = "") -> str:
     lines.append(f"{PROVED:<22} {', '.join(topic for topic in TOPICS if topic in about) or 'nothing'}")
     found = f"{counts[CONSISTENT]} checks of files   unknown {counts[UNKNOWN]}   false {counts[FALSE]}"
     more = f"Report written to {page}    (every check: --all)" if page else "(every check: --all; a page: --report)"
-    lines = [_cut(line) for line in (*lines, f"{CONSISTENT:<22} {found}", more)]
-    return "\n".join([*lines, *(_every(audit) if every else [])]).replace("\r", "\\r") + "\n"
-
-
-def _cut(line: str) -> str:
-    line = line.replace("\n", "\\n")
-    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
-
-
-def _every(audit: Audit) -> Iterator[str]:
-    for path in dict.fromkeys(verdict.file for verdict in audit.verdicts):
-        own = [str(verdict) for verdict in audit.verdicts if verdict.file == path]
-        yield from (line.replace("\n", "\\n") for line in ("", path or "all files", *own))
-    yield ""
-    for file in audit.files:
-        path = file.path.replace("\n", "\\n")
-        yield f"{file.role:<10}{path}, {file.size:,} bytes, SHA-256 {file.sha256}"
+    lines = [line.replace("\n", "\\n") for line in (*lines, f"{CONSISTENT:<22} {found}", more)]
+    lines = [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…" for line in lines]
+    for path in dict.fromkeys(verdict.file for verdict in audit.verdicts) if every else ():
+        lines += ["", path or "all files", *(str(verdict) for verdict in audit.verdicts if verdict.file == path)]
+    if every:
+        lines.append("")
+        lines += [f"{one.role:<10}{one.path}, {one.size:,} bytes, SHA-256 {one.sha256}" for one in audit.files]
+    return "\n".join(line.replace("\n", "\\n") for line in lines).replace("\r", "\\r") + "\n"
 
 
 def json_report(audit: Audit) -> dict[str, Any]:

@@ -185,8 +185,8 @@ def read_members(path: Path) -> dict[str, Point]:
 def judge_members(members: Mapping[str, Point], voters: Voters) -> Iterator[Verdict]:
     """Judge for each named voter whether a table counts them as no more private than they are.
 
-    Match greedily, largest ε first: of the voters whose ε covers a member, and so all later ones, the member gets the
-    smallest δ that is large enough. No matching covers more.
+    Match greedily, largest ε first: of the voters whose ε covers a member, and so all later ones, they get the least δ
+    that is large enough. No matching covers more.
     """
     counted = voters.pairs
     if len(members) != len(counted):

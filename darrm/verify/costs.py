@@ -1,20 +1,19 @@
 """Compute the cost of one query from its release, and judge the claims about it.
 
 A `Cost` encloses the smallest δ for each ε, and the Rényi divergence at an order. For a table that is too large, or
-noise that is too wide, the result is None, and the claim is *unknown*.
+noise that is too wide, it returns None, and the claim is *unknown*.
 
-**Laws on histograms.** For each partition of K votes into C counts (the largest first) and each different count n in
-it, the file holds the probability that the answer is a class with n votes, in units of 2^-53; these classes share it
-equally. This law h is (ε, δ)-private exactly if Σ_c max(0, h_c(n) − e^ε·h_c(n')) ≤ δ for all histograms n and n' with
-Σ_c |n_c − n'_c| ≤ 2t. As h treats classes alike, n may be a partition; n' is any histogram.
-With the least common multiple of 1 … C all numbers are whole; only e^ε is rounded.
+**Laws on histograms.** For each partition of K votes into C counts (the largest first) and each count n in it, the file
+holds the probability that a class with n votes is the answer, in units of 2^-53; these classes share it equally. This
+law h is (ε, δ)-private exactly if Σ_c max(0, h_c(n) − e^ε·h_c(n')) ≤ δ for all histograms with Σ_c |n_c − n'_c| ≤ 2t.
+As h treats classes alike, n may be a partition. Times lcm(1 … C) all numbers are whole; only e^ε is rounded.
 
-For open-set answers a list has no zeros, and its last number is the probability of no answer. A histogram n' has places
-for t strings without votes in n. The answer always has votes, so h_c = 0 if n_c = 0.
+For open-set answers a list has no zeros, and ends with the probability of no answer. A histogram n' has places for t
+strings without votes in n. Without votes a string is no answer: h_c = 0 if n_c = 0.
 
-Private voters are at corners: on the two data sets a voter returns (a, b) with probabilities (hi, lo) and (lo, hi), and
-with probability Δ u and v instead. Every multiset of at most t of them is examined, voter by voter, as averages of h;
-all others are certain. With hi and Δ rounded either way the result is enclosed.
+Private voters are at corners: a voter returns (a, b) with probabilities (hi, lo) and (lo, hi) on the two data sets, and
+with probability Δ u and v instead. Every multiset of at most t of them is examined; all others are certain. With hi and
+Δ rounded either way the result is enclosed.
 """
 
 import math
@@ -362,6 +361,7 @@ def weights_of(table: Table) -> list[list[int]]:
 
 
 def check_size(table: Table) -> None:
+    """Raise `ValueError` unless each partition has its weights; `TooLargeError` if they are too many to list."""
     K, C = table.voters.K, table.classes
     ways = 0 if K > _MOST_VOTERS or table.format == OPEN_TABLE else _number_of_partitions(K, C)
     if K > _MOST_VOTERS or C > _MOST_CLASSES or (table.format != OPEN_TABLE and ways > _MOST_PARTITIONS):

@@ -174,8 +174,7 @@ def read_labels(path: Path) -> LabelsFile:
     """Read released labels from a .csv or .npy file; `ValueError` if it holds anything that a release does not write.
 
     A .csv file may hold lines ``number,label`` in any order and with repetitions, as a stream prints them, or lines
-    ``id,label`` below a first line ``NAME,label``. A spreadsheet's line ends, byte order
-    mark and last line break change no label.
+    ``id,label`` below ``NAME,label``. A spreadsheet's line ends, byte order mark and last line break change no label.
     """
     if path.stat().st_size > _MOST_LABEL_BYTES:
         raise TooLargeError(f"{str(path)!r} holds more than {_MOST_LABEL_BYTES:,} bytes")
@@ -412,6 +411,7 @@ def check_regular(path: Path, most_bytes: int) -> None:
 
 
 def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
+    """Raise `ValueError` or `OSError` for a named path that cannot be used."""
     if not paths:
         raise ValueError(f"PATH is missing: {_ABSENT}")
     seen, held = set[str](), 0

@@ -223,14 +223,20 @@ def join(*fields: object) -> str:
 def read(data: Json, form: Json) -> Json:
     """Read JSON as ``form`` describes it; `ValueError` if it does not fit.
 
-    A form is a type (`float`: finite), a range of whole numbers, a set of words, a list of one form or of one for each
-    value, an object of forms by name (``name?`` may be missing), a pair of None and a form, or a function.
+    A form is a type (`float`: finite), a range, a set of words, a list of one form or of one for each value, an object
+    of forms by name (``name?`` may be missing), a pair of None and a form, or a function.
 
     >>> read({"K": 3, "scheme": "fixed"}, {"K": range(1, 9), "scheme": {"fixed"}, "records?": range(1, 9)})
     {'K': 3, 'scheme': 'fixed'}
     """
     if isinstance(form, dict):
-        return _read_object(data, form)
+        forms = {name.removesuffix("?"): value for name, value in form.items()}
+        names = data.keys() if isinstance(data, dict) else set()
+        missing, unknown = form.keys() - {f"{name}?" for name in forms} - names, names - forms.keys()
+        if missing or unknown:
+            wrong = f"missing ({', '.join(sorted(missing))}) or unknown ({', '.join(unknown)[:80]!r})"
+            raise ValueError(f"fields are {wrong}")
+        return {name: read(value, forms[name]) for name, value in data.items()}
     if isinstance(form, list) and isinstance(data, list):
         if len(form) > 1:
             return tuple(read(value, one) for value, one in zip(data, form, strict=True))
@@ -254,15 +260,6 @@ def _fits(data: Json, form: Json) -> bool:
     if form is float:
         return isinstance(data, int | float) and not isinstance(data, bool) and math.isfinite(data)
     return isinstance(data, form)
-
-
-def _read_object(data: Json, form: Mapping[str, Json]) -> dict[str, Json]:
-    forms = {name.removesuffix("?"): value for name, value in form.items()}
-    names = data.keys() if isinstance(data, dict) else set()
-    missing, unknown = form.keys() - {f"{name}?" for name in forms} - names, names - forms.keys()
-    if missing or unknown:
-        raise ValueError(f"fields are missing ({', '.join(sorted(missing))}) or unknown ({', '.join(unknown)[:80]!r})")
-    return {name: read(value, forms[name]) for name, value in data.items()}
 
 
 def exact_number(text: Json) -> Fraction:

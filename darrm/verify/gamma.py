@@ -1,7 +1,7 @@
 """Decide in whole numbers whether a noise function is private, with every rounding bounded.
 
 One voter in the data set and in its neighbor answers 1 with probabilities (p, p'). That each voter is (ε, Δ)-private
-leaves a polygon of such pairs; with hi = (e^ε + Δ)/(e^ε + 1) and lo = 1 − hi its corners are
+leaves a polygon; with hi = (e^ε + Δ)/(e^ε + 1) and lo = 1 − hi its corners are
 
     (0,0)  (1,1)  (0,Δ)  (Δ,0)  (1−Δ,1)  (1,1−Δ)  (hi,lo)  (lo,hi),
 
@@ -13,27 +13,26 @@ where L is the number of ones, g(l) = γ(l) above K/2, −γ(l) below and 0 at a
 corners are enough [D, Lemma 5.1]; the K − t voters outside of the overlap t have p = p', so (0,0) or (1,1).
 
 **Theorem 1 (two chains).** No row with voters at both (hi,lo) and (lo,hi) costs more than every row without such a
-pair. *Proof.* hi + lo = 1, so the number x of ones among the two has the same law under p and p'. Given x they are as
-two voters at (0,0) or (1,1), and f is the average over x of costs of such rows. ∎ So a row has j voters at (hi,lo), or
-j at (lo,hi), and all others near 0 or 1. With T_j(s) = E[g(s + Bin(j, hi))], T_{j+1}(s) = lo·T_j(s) + hi·T_j(s+1), and
-g odd about K/2, E[g(s + Bin(j, lo))] = −T_j(K − j − s).
+pair. *Proof.* hi + lo = 1, so the number x of ones among the two has one law under p and p'. Given x they are as two
+voters at (0,0) or (1,1), and f averages the costs of such rows over x. ∎ So a row has j voters at (hi,lo), or j at
+(lo,hi), the others near 0 or 1. With T_j(s) = E[g(s + Bin(j, hi))], T_{j+1}(s) = lo·T_j(s) + hi·T_j(s+1), and, g odd
+about K/2, E[g(s + Bin(j, lo))] = −T_j(K − j − s).
 
-**Theorem 2 (voters near 0 and 1).** Let N = t − j be the other voters of the overlap, n of them near 1, and k of the
-K − t certain voters at 1. Under p any a of the N − n may have Δ and any b of the n may have 1 − Δ, and under p'
-independently: (Δ,Δ) is a point of the polygon. With V(n, k) the largest φ(a, b) = E[T_j(n + k + Bin(a, Δ) − Bin(b, Δ))]
-over a ≤ N − n, b ≤ n, the largest cost is V(n, k) + c·V(N − n, K − t − k); for the other chain the same with −T_j. In a
-and in b the second differences of φ are Δ²·E[T_j''], so where T_j'' ≥ −M, φ is at most its largest value on a grid of
-steps u and v plus Δ²M(u² + v²)/8; where T_j rises or falls it is largest at a corner. The grid {0, N − n} × {0, n} is
-refined until the bound decides, at last to every a and b.
+**Theorem 2 (voters near 0 and 1).** Of the N = t − j other voters of the overlap let n be near 1, and of the K − t
+certain ones k at 1. Under p any a of the N − n may have Δ and any b of the n may have 1 − Δ, and independently under
+p', as (Δ,Δ) is in the polygon. With V(n, k) the largest φ(a, b) = E[T_j(n + k + Bin(a, Δ) − Bin(b, Δ))] over a ≤ N − n,
+b ≤ n, the largest cost is V(n, k) + c·V(N − n, K − t − k); for the other chain with −T_j. Second differences of φ in a
+and b are Δ²·E[T_j''], so where T_j'' ≥ −M, φ exceeds a grid of steps u and v by at most Δ²M(u² + v²)/8; where T_j
+rises or falls it is largest at a corner. The grid {0, N − n} × {0, n} is refined until the bound decides.
 
-**Theorem 3 (monotone γ).** If g never falls, E[g] rises with every p_i, so every pair has one with no smaller p and no
+**Theorem 3 (monotone γ).** If g never falls, E[g] rises with every p_i, and every pair has one with no smaller p and no
 larger p' on the chain (Δ,0) – (hi,lo) – (1,1−Δ): the first chain is enough, with a = N − n and b = 0.
 
-**Voters that differ** are placed kind by kind, in every multiset of corners, each by one average of neighboring values.
+**Voters that differ** are placed kind by kind, in every multiset of corners.
 
 **Rounding.** Numbers are whole, in units of 2^-b. hi, Δ and c are rounded down: a voter's probability is off by at most
-2^(1−b), each average by one unit, c by one unit. Weights of binomials are rounded down, and the rest of their
-sum to 1 is added as an error, |g| ≤ 1. Results enclose the true numbers; tests compare them with exact fractions.
+2^(1−b), each average and c by one unit. Weights of binomials are rounded down, and what they lack of 1 is an error, as
+|g| ≤ 1. Results enclose the true numbers; tests compare them with exact fractions.
 
 **Theorem 4 (optimality).** Let w_l be the weights of the expected error ½ Σ_l w_l (1 − γ(l)), and y_r ≥ 0 any
 multipliers of rows a_r·γ ≤ B of voters at corners. With ρ_l = Σ_r y_r a_{r,l} − ½ w_l no private γ has an expected
@@ -41,10 +40,9 @@ error below
 
     ½ Σ_l w_l − B Σ_r y_r + G,      G = Σ_l min(0, ρ_l),      of those that never fall  G = min(0, min_k Σ_{l≥k} ρ_l).
 
-*Proof.* A private γ satisfies the rows, so its error is at least ½ Σ_l w_l (1 − γ(l)) + Σ_r y_r (a_r·γ − B). In the
-first case every γ(l) is in [0, 1]; in the second γ is a convex combination of 0 and of steps that are 1 from some k
-on. ∎ The bound is computed in balls, from priors in exact fractions. The accuracy of a table of more classes is no
-privacy claim, and not judged.
+*Proof.* A private γ satisfies the rows, so its error is at least ½ Σ_l w_l (1 − γ(l)) + Σ_r y_r (a_r·γ − B). Either
+every γ(l) is in [0, 1], or γ is a convex combination of 0 and of steps that are 1 from some k on. ∎ The bound is
+computed in balls, from priors in exact fractions. The accuracy of more classes is not judged.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -123,8 +121,6 @@ def budget(epsilon: Fraction, delta: Fraction) -> Enclosure:
 
 def worst_costs(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
     """Enclose the largest f for each ε'; None if there are too many rows.
-
-    For one voter and γ = 1 the release is as private as the voter: (ε, 0)-private, with equality.
 
     >>> gamma = Gamma(1, (Fraction(1),), ((1, (Fraction(1, 10), Fraction(0))),), 1)
     >>> (worst,) = worst_costs(gamma, [Fraction(1, 10)])
@@ -345,9 +341,7 @@ def _enumerated(gamma: Gamma, ratios: Sequence[Enclosure]) -> list[Enclosure] | 
 
 
 def label_laws(gamma: Gamma) -> tuple[Iterator[Laws], int] | None:
-    """List the laws of the label on both data sets, for all multisets of corners, and their unit; None if too many.
-
-    A divergence that is jointly convex is largest at one of them: it is convex in each voter's pair.
+    """List the laws of a label for all multisets of corners, where jointly convex divergences are largest; their unit.
 
     >>> laws, unit = label_laws(Gamma(1, (Fraction(1, 2),), ((1, None),), 1))
     >>> [([x / unit for x in p], [y / unit for y in q]) for p, q in laws if p != q]
@@ -447,8 +441,7 @@ def error_weights(K: int, prior: Mapping[str, str]) -> list[Fraction] | None:
 
     Independent votes with mean p ≥ 1/2 are binomial. If all voters share one p ~ U[0, 1], then, as ∫ Pr[L = l] dp from
     0 to 1/2 is Pr[Bin(K+1, ½) > l]/(K+1), w_l = 2·(Pr[Bin(K+1, ½) ≤ l] − Pr[Bin(K+1, ½) > l])/(K+1).
-
-    Raises `ValueError` or `KeyError` for a malformed prior.
+    `ValueError` or `KeyError` for a malformed prior.
 
     >>> error_weights(1, {"kind": "dirichlet", "concentration": "1"})
     [Fraction(1, 2)]

@@ -91,21 +91,20 @@ class LedgerAudit:
         if any(charge.alone or charge.vanishing for charge in charges):
             return UNKNOWN, "no filter of the independent checker covers costs of models or open answers"
         room = epsilon * (1 + Fraction(1, 10**9))
-        for how, costs in self._filter_costs(float_up(filter_order(room, delta * (1 - share)))):
-            if reason := filter_admits(costs, room, delta, share):
-                return how, reason
-        return FALSE, "neither the sums nor the Rényi filter of the budget admit all queries"
-
-    def _filter_costs(self, order: float) -> Iterator[tuple[str, list[Charge]]]:
+        order = float_up(filter_order(room, delta * (1 - share)))
         pairs = [
             Charge(charge.count, charge.guarantee if cost is not None and cost.proves(charge) else None)
             for charge, cost in self.priced
         ]
-        yield PROVED, pairs
-        found = [None if cost is None else cost.renyi(order) for _, cost in self.priced]
-        curves = [((), ()) if own is None or math.isinf(own.high) else ((order,), (own.high,)) for own in found]
-        yield PROVED, [Charge(one.count, one.guarantee, *curve) for one, curve in zip(pairs, curves, strict=True)]
-        yield CONSISTENT, [charge for charge, _ in self.priced]
+        if reason := filter_admits(pairs, room, delta, share):
+            return PROVED, reason
+        found_renyi = [None if cost is None else cost.renyi(order) for _, cost in self.priced]
+        curves = [((), ()) if own is None or math.isinf(own.high) else ((order,), (own.high,)) for own in found_renyi]
+        both = [Charge(one.count, one.guarantee, *curve) for one, curve in zip(pairs, curves, strict=True)]
+        for how, costs in ((PROVED, both), (CONSISTENT, charges)):
+            if reason := filter_admits(costs, room, delta, share):
+                return how, reason
+        return FALSE, "neither the sums nor the Rényi filter of the budget admit all queries"
 
     @property
     def adds_up(self) -> str:
@@ -246,10 +245,9 @@ def _covers(answering: Answering, charge: Charge) -> bool:
 
 
 def judge_populations(audits: Sequence[LedgerAudit]) -> Iterator[Verdict]:
-    """Add up the budgets of ledgers of one population, if they add up; judge that one identity means copies.
+    """Add up the budgets of ledgers of one population; judge that one identity means copies.
 
-    Each ledger's answers together are (ε, δ)-private for any answers of the others, and concurrent interactive
-    mechanisms compose as sequential ones. This needs the same neighbors, guarantees, and independent randomness.
+    Concurrent interactive mechanisms compose as sequential ones, with the same neighbors and independent randomness.
     """
     distinct = {audit.ledger.identity: audit for audit in audits}  # a copy pays for nothing
     groups: dict[str, list[LedgerAudit]] = {}

@@ -15,8 +15,8 @@ PermuteAndFlip              (ε, 0)-private: Pr[c] = e_c·∫ Π (1 − e_o·s) 
 ==========================  ==========================================================================================
 
 **Privacy amplification** when voters resample examples per query. The person is drawn with probability q. Given all
-other data, the label has the law A without the person and B with them, or, for a sample of fixed size, with a
-replacement; A and B belong to votes that differ by the overlap.
+other data, the label has the law A without the person and B with them (in a fixed sample: a replacement); the votes of
+A and B differ by the overlap.
 
 ==========  ============================================  ========================================================
 scheme      one direction, the largest over all A and B   the other direction
@@ -31,9 +31,8 @@ All are convex in B (and B'), so several drawn records cost at most as much as o
     sup_S A(S) − u·((1 − q)A + qB)(S) = c·(sup_S A(S) − (qu/c)·B(S)),               c = 1 − (1 − q)u > 0, else 0,
 
 with qu/c ≥ 1: both directions follow exactly from the cost for a person who certainly takes part. For fixed samples the
-first is attained at B' = A, and by joint convexity nothing costs more than it at the worst pair; so the first is exact
-there. An α-divergence exp((α − 1)D) is jointly convex, too: it is at most 1 − q + q·exp((α − 1)D) of B and A, or of B
-and B'. If the law has few numbers, its divergences are computed for every pair.
+first is attained at B' = A, and by joint convexity nothing costs more. An α-divergence exp((α − 1)D) is jointly convex,
+too: at most 1 − q + q·exp((α − 1)D) of B and A, or of B and B'. Of few numbers it is computed for every pair.
 """
 
 import math
@@ -281,7 +280,7 @@ def sampled_deltas(
     *,
     back: bool,
 ) -> list[Enclosure] | None:
-    """Enclose δ for each ε by the ``deltas`` of a person who certainly takes part, see the module.
+    """Enclose δ for each ε by the ``deltas`` of a person who certainly takes part.
 
     >>> quarter = [Enclosure(Fraction(1, 4), Fraction(1, 4))]
     >>> [found] = sampled_deltas(lambda *_: quarter, Sampling(Fraction(1, 10)), [Fraction(0)], (), back=False) or []
@@ -367,7 +366,7 @@ def renyi_of_sides(sides: Sequence[Sides], order: float) -> Between:
 
 
 def renyi_of_laws(pairs: Iterable[Laws], unit: int, order: float, sampling: Sampling | None = None) -> Between:
-    """Enclose the largest Rényi divergence of pairs of laws in whole numbers, or under Poisson subsampling.
+    """Enclose the largest Rényi divergence of pairs of laws in units, or under Poisson subsampling.
 
     >>> found = renyi_of_laws([((1, 3), (3, 1))], 4, 2.0)
     >>> found.low < math.log(3**2 / 4 + 1 / 12) < found.high
@@ -395,8 +394,8 @@ def of_convexity(certain: Between, sampling: Sampling, order: float) -> Between:
 def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Between:
     """Enclose the Rényi divergence of an exponential mechanism under Poisson subsampling.
 
-    The person changes the odds of two classes by e^ε. With Pr = (u, 1 − u), which two classes attain, the ratios of the
-    laws are r/E r, r of e^{−ε} and 1. Both ratios rise in u; a cell of u is bounded by both ends, and halved.
+    With Pr = (u, 1 − u), which two classes attain, the ratios of the laws are r/E r, r of e^{−ε} and 1. Both rise in u:
+    the ends of a cell bound it.
     """
     penalties = [RenyiPenalty(order, rate, back=back) for back in (False, True)]
     tails = np.geomspace(1e-15, 0.5, _CELLS)

@@ -1,17 +1,17 @@
 """Bound the cost of a label of a noisy maximum, in code that shares nothing with the prover.
 
-Two classes a and b stand i and j votes above the least noisy count with which they beat all others, so given the others
-the label is a, b or neither; a vote moves from a to b: (i, j) → (i − 1, j + 1). With independent noises X, f(w) =
-Pr[X = w], G(t) = Pr[X ≤ t] and S(i, j) = Pr[i + X_a ≥ 0, i + X_a ≥ j + X_b] the three outcomes have the probabilities
+Two classes a and b are i and j votes above the least noisy count that beats all others, so given the others the label
+is a, b or neither; a vote moves from a to b: (i, j) → (i − 1, j + 1). With independent noises X, f(w) = Pr[X = w],
+G(t) = Pr[X ≤ t] and S(i, j) = Pr[i + X_a ≥ 0, i + X_a ≥ j + X_b] the three outcomes have the probabilities
 
     S(i, j + z),    S(j, i + 1 − z),    G(−i − 1)·G(−j − 1),    z = 1 where b wins ties, else 0.
 
-Divergences are jointly convex, so the largest over all (i, j, z) bounds that of labels among any number of classes
-(`darrm.noisy_max.label_cost` proves it, and that both directions are covered). Each is Σ q·φ(L) over the outcomes, with
-q after the move, L = log p/q, and φ falling below and rising above 0. The noise is log-concave, so all three L fall in
-i and rise in j and z, and each q is largest at one corner of a block of (i, j, z): that bounds a block. Blocks are
-halved until every bound is within `_TOLERANCE` of the largest value, or at most ``enough``. No class leads another by
-more votes than there are, so blocks of a larger i − j, up to ties, are left out.
+Divergences are jointly convex, so the largest over all (i, j, z) bounds that of any number of classes, in both
+directions (`darrm.noisy_max.label_cost` has the proof). Each is Σ q·φ(L) over the outcomes, q after the move,
+L = log p/q, φ falling below and rising above 0. The noise is log-concave, so all three L fall in i and rise in j and z,
+and each q is largest at one corner of a block of (i, j, z), which bounds the block. Blocks are halved until every bound
+is within `_TOLERANCE` of the largest value, or at most ``enough``. Blocks where one class leads by more votes than
+there are, up to ties, are left out.
 
 **Outside** of −R ≤ i, j ≤ 3R, |i − j| ≤ 2R. Let τ be the mass of X beyond −l or r, l and r ≤ R, and for α-divergences
 A(w) = f(w)^α·f(w + 1)^{1−α}, B(w) = f(w)^α·f(w − 1)^{1−α} with sums H_A, H_B and tails beyond −l or r of at most T_A,
@@ -26,8 +26,8 @@ for with both noises within it is likelier.
 - max(i, j) > 3R, |i − j| ≤ 2R: neither needs a noise beyond ±R, and a and b have p at most, and q at least 1 − τ times,
   those of "i + X_a ≥ j + X_b" without others (G grows, so given a win X_a below −i is less likely than without).
 
-Single bits and pairs without others are one-dimensional and looked at one by one. The hockey stick is bounded in the
-same way with τ for T. Sums of positive numbers in floats are off by 2^-52 for each summand: `_Noise.rounding`.
+Single bits and pairs without others are one-dimensional. The hockey stick is bounded with τ for T. Sums of positive
+floats are off by 2^-52 for each summand: `_Noise.rounding`.
 """
 
 import math
@@ -66,8 +66,8 @@ class TooWideError(ValueError):
 class RenyiPenalty:
     """exp((α − 1)·D_α) − 1 = Σ q·φ(L) of P = (1 − r)·q + r·p and q, or of q and P with ``back``.
 
-    The vote moves with probability r. For r = 1, φ(L) = e^{αL} − 1 − α(e^L − 1). φ is convex in e^L, and at most r
-    times the φ of p and q, or of q and p: the bound outside the box holds.
+    For r = 1, φ(L) = e^{αL} − 1 − α(e^L − 1). φ is convex in e^L, and at most r times the φ of p and q, or of q and p:
+    the bound outside the box holds.
     """
 
     order: float
@@ -85,10 +85,7 @@ class RenyiPenalty:
         return math.expm1(min((self.order - 1.0) * cost, _EXPONENT))
 
     def outside(self, noise: "_Noise", inner: float) -> float:
-        """Bound the cost outside the box, if no bit and no pair without others costs more than ``inner``.
-
-        Terms linear in p and q are of outcomes that need a noise beyond ±R, too.
-        """
+        """Bound the cost outside the box, if no bit and no pair without others costs more than ``inner``."""
         factor = math.expm1(-(self.order - 1.0) * math.log1p(-2.0 * noise.beyond))
         return inner + (1.0 + inner) * factor + 2.0 * noise.tilted_beyond(self.order)
 
@@ -137,11 +134,10 @@ def renyi_of_label(
     enough: float = 0.0,
     rate: float = 1.0,
 ) -> Between:
-    """Enclose the Rényi divergence of a label at an order for one moved vote; `TooWideError` if it takes too long.
+    """Enclose the Rényi divergence of a label for one vote moved with probability ``rate``; `TooWideError` if slow.
 
-    ``log_weights`` is log w(x) of the noise up to a constant: log-concave, at most 0 = w(0). No class is more than
-    ``lead`` votes ahead of another. An upper end of at most ``enough`` need not be close. The vote moves with
-    probability ``rate``. GNMax with σ = 40 at order 8: the label costs 0.003204, the noisy counts 0.005.
+    ``log_weights`` of the noise are log-concave, at most 0 = w(0). No class leads by more than ``lead`` votes. An upper
+    end of at most ``enough`` need not be close.
 
     >>> found = renyi_of_label(gaussian(40.0), 8.0)
     >>> 0.003203 < found.low < found.high < 0.003209
@@ -157,7 +153,7 @@ def renyi_of_label(
 def delta_of_label(
     log_weights: Callable[[Array], Array], epsilon: float, *, lead: float = math.inf, enough: float = 0.0
 ) -> Between:
-    """Enclose the δ of a label at an ε for one moved vote; parameters as for `renyi_of_label`.
+    """Enclose the δ of a label at an ε for one moved vote; see `renyi_of_label`.
 
     >>> found = delta_of_label(lambda x: -(x**2) / 200.0, 0.1)
     >>> 0.0209 < found.low < found.high < 0.021
@@ -168,10 +164,9 @@ def delta_of_label(
 
 
 def delta_of_gaussian_label(sigma: float, epsilon: float) -> Between:
-    """Enclose the δ of a label of Gaussian noise: that of both noisy counts, which depends only on their difference.
+    """Enclose the δ of a label of Gaussian noise: that of both noisy counts, whose best test is "a beats b".
 
-    A label is a function of the noisy counts, and "a beats b without others" is their best test. Their loss is
-    (D + 1)/σ² of D = X_a − X_b, with Pr[D = d] ∝ exp(−d²/4σ²)·Σ_x exp(−(x − d/2)²/σ²), a sum for odd d, one for even.
+    Their loss is (D + 1)/σ² of D = X_a − X_b, Pr[D = d] ∝ exp(−d²/4σ²)·Σ_x exp(−(x − d/2)²/σ²).
 
     >>> found = delta_of_gaussian_label(10.0, 0.1)
     >>> 0.0209 < found.low < found.high < 0.021, found.high < found.low * (1 + 1e-9)
@@ -203,7 +198,7 @@ def _noise_of(log_weights: Callable[[Array], Array], order: float) -> "_Noise":
 
 
 def wide_support(log_weights: Callable[[Array], Array], smallest: float, longest: float) -> tuple[Integers, Array]:
-    """Return whole numbers up to which log w falls to −``smallest``, and log w."""
+    """Return whole numbers up to which log w falls to −``smallest``, and log w; else `TooWideError`."""
     width = 16
     while min(-log_weights(np.array([-width, width], dtype=np.float64))) < smallest:
         width *= 2

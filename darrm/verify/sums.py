@@ -1,10 +1,9 @@
 """Compose queries by sums of privacy losses, in exact arithmetic with every rounding on the safe side.
 
-A *kind* of query is a set of proved points (ε_a, δ_a), ε_a ≥ 0, such that every query of the kind is (ε_a, δ_a)-private
-in both directions, with the number of queries. Let H(t) = sup_S P(S) − t·P'(S) for neighbors P, P' and t ≥ 0: it is
-convex, falls, H(0) = 1 and H(t) ≤ δ_a at t = e^{ε_a}. A random *loss* L in (−∞, ∞] dominates a kind if
-E[max(0, 1 − t·e^{−L})] ≥ H(t) for all t, neighbors and earlier answers. Then the sum of independent losses, one for
-each query, dominates all answers [ZDW22]: they are (ε, δ)-private with
+A *kind* is a number of queries with proved points (ε_a, δ_a), ε_a ≥ 0: each query is (ε_a, δ_a)-private in both
+directions. H(t) = sup_S P(S) − t·P'(S), t ≥ 0, of neighbors P, P' is convex, falls, H(0) = 1 and H(e^{ε_a}) ≤ δ_a. A
+random *loss* L in (−∞, ∞] dominates a kind if E[max(0, 1 − t·e^{−L})] ≥ H(t) for all t, neighbors and earlier answers.
+Then the sum of independent losses, one for each query, dominates all answers [ZDW22]: they are (ε, δ)-private with
 
     δ = E[max(0, 1 − e^{ε−ΣL})].
 
@@ -28,8 +27,7 @@ alone. For the direction of the y'_j, y and y' change places.
 A chord of proved points, as function of t, lies above H: it gives the y_j, and every (ε, δ) proves the point (1,
 (e^ε − 1 + 2δ)/(e^ε + 1)). The means of 1 and of e^{−L} are kept, so errors are of second order in h [DGKKM22].
 
-The bound holds for kinds and numbers that were fixed before the first answer. Answers may choose the questions, and
-when to stop. It does not hold for kinds that depend on earlier answers.
+Kinds and numbers must be fixed before the first answer. Answers may choose the questions, and when to stop.
 """
 
 import math
@@ -116,10 +114,7 @@ class LossSum:
 
 
 def composed_epsilon(kinds: Sequence[Kind], delta: Fraction, *, enough: Fraction = _NOTHING) -> Fraction | None:
-    """Bound the ε of all queries together at one δ from above; None if it is infinite.
-
-    The step of losses is halved until that gains almost nothing, or the bound is at most ``enough``. Thirty queries of
-    ε = 0.5, which add up to 15:
+    """Bound the ε of all queries together at one δ from above, no closer than ``enough``; None if it is infinite.
 
     >>> round(float(composed_epsilon([([(Fraction(1, 2), Fraction(0))], 30)], Fraction(1, 10**5))), 3)
     12.984
@@ -137,7 +132,7 @@ def composed_epsilon(kinds: Sequence[Kind], delta: Fraction, *, enough: Fraction
 
 
 def composed_delta(kinds: Sequence[Kind], epsilon: Fraction, *, least: Fraction = Fraction(1, 10**12)) -> Fraction:
-    """Bound the δ of all queries together at one ε from above, up to some thousandth of ``least``, which is positive.
+    """Bound the δ of all queries together at one ε from above, up to a thousandth of ``least`` > 0.
 
     >>> round(float(composed_delta([([(Fraction(1, 2), Fraction(0))], 30)], Fraction(12))), 7)
     7.85e-05
@@ -286,12 +281,11 @@ def _settled(values: Iterator[Fraction | None], gain: Fraction, enough: Fraction
 
 
 def telling_points(kinds: Sequence[Kind], delta: Fraction, most: int) -> list[list[Point]]:
-    """Choose two to ``most`` points of each kind: those that matter most for the ε of all queries at this δ.
+    """Choose two to ``most`` points of each kind that matter most at this δ; no claim rests on the choice.
 
-    The choice is made in floats; no claim rests on it. A corner t = e^ε where the slope rises by s adds s·(t^{1+λ} +
-    t^{−λ}) to the moment E[e^{λL}] of a query; without it, the chord passes its masses on to the adjacent corners.
-    Those whose absence adds least are dropped, one by one. λ = √(2·log(1/δ)/V), V the variance of
-    all losses, bounds δ best.
+    A corner t = e^ε where the slope rises by s adds s·(t^{1+λ} + t^{−λ}) to the moment E[e^{λL}]; without it, the chord
+    passes its masses on. Corners whose absence adds least are dropped. λ = √(2·log(1/δ)/V), V the variance of all
+    losses, bounds δ best.
 
     >>> line = [(Fraction(place, 4), Fraction(4 - place, 8)) for place in range(5)]
     >>> [[float(epsilon) for epsilon, _ in points] for points in telling_points([(line, 9)], Fraction(1, 1000), 3)]

@@ -1,8 +1,7 @@
 """Prove an ε for all answers together: the smallest of several bounds.
 
-The cost of one answer is computed from its release, if that is among the files. Otherwise it is the cost in the ledger,
-and the total is conditional on it. `darrm.verify.sums` adds losses. Balls of `flint` enclose every other number, and
-their safe ends are compared.
+The cost of one answer is computed from its release, or else stated by the ledger, and the total conditional on it.
+`darrm.verify.sums` adds losses. Balls of `flint` enclose all other numbers, and their safe ends are compared.
 
 **Fixed kinds.** ρ in all at the order α > 1 gives (ε, δ) with ε = ρ + c(α) [CKS20, Proposition 12],
 
@@ -31,8 +30,8 @@ joint             H_{e^x} ≤ R·h(y), e^y = 1 + (e^x − 1)/R, with R ≥ H_{e^
                   voters without a guarantee; or, one model after another, t steps of (x/t, d), d·Σ e^{ix/t} ≤ δ, i < t
 ================  ====================================================================================================
 
-If models differ, each of the t counts with the largest ε and the largest Δ. The joint bound is decided at given x: at
-the ε that is enough, and somewhat above.
+If models differ, each of the t counts with the largest ε and Δ. The joint bound is tried at the ε that is enough and
+somewhat above.
 """
 
 import math
@@ -309,7 +308,7 @@ def _subsampled(models: Voters, priced: Sequence[Priced], delta: Fraction, enoug
     return epsilon if epsilon is not None and epsilon <= most else None
 
 
-def _non_private(priced: Sequence[Priced], overlap: int) -> list[Priced] | None:
+def _of_non_private(priced: Sequence[Priced], overlap: int, delta: Fraction, enough: Fraction) -> Fraction | None:
     described: list[Priced] = []
     for charge, cost in priced:
         fitting = [(reached, one) for reached, one in charge.plain if reached >= overlap]
@@ -322,13 +321,8 @@ def _non_private(priced: Sequence[Priced], overlap: int) -> list[Priced] | None:
             holds = found is not None and found[0].upper <= plain.guarantee[1]
             plain = plain if holds or isinstance(own.answering, Mechanism) else replace(plain, guarantee=None)
         described.append((replace(plain, count=charge.count), own))
-    return described
-
-
-def _of_non_private(priced: Sequence[Priced], overlap: int, delta: Fraction, enough: Fraction) -> Fraction | None:
-    plain = _non_private(priced, overlap)
-    found = None if plain is None else smallest_total(plain, delta, enough=float(enough) * (1.0 - NEAR))
-    return None if found is None else Fraction(found.epsilon)
+    total = smallest_total(described, delta, enough=float(enough) * (1.0 - NEAR))
+    return None if total is None else Fraction(total.epsilon)
 
 
 def _joint(models: Voters, priced: Sequence[Priced], delta: Fraction, x: Fraction, steps: int) -> bool:
@@ -344,9 +338,9 @@ def _joint(models: Voters, priced: Sequence[Priced], delta: Fraction, x: Fractio
 
 
 def filter_admits(costs: Sequence[Charge], epsilon: Fraction, delta: Fraction, set_aside: Fraction) -> str:
-    """Prove that a budget (ε, δ) admits queries whose kinds were chosen on the way, δ·``set_aside`` for their own δ.
+    """Prove that a budget admits queries of kinds chosen on the way; return the proof in words, or nothing.
 
-    Returns the proof in words, empty without one. A hundred queries of ε = 0.1:
+    δ·``set_aside`` is for the queries' own δ.
 
     >>> hundred = [Charge(100, guarantee=(Fraction(1, 10), Fraction(0)))]
     >>> [filter_admits(hundred, Fraction(epsilon), Fraction(1, 100), Fraction(1, 2)) for epsilon in ("2.97", "2.98")]
