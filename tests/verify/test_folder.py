@@ -1,8 +1,19 @@
-"""A whole folder in one audit: what each file is, claims between files, receipts and heads, what is not judged."""
+"""A whole folder in one audit: what each file is, claims between files, what is not judged, and files of anything.
 
+Bombs, small files that ask for much memory, are judged in a process that may have one gigabyte, within ten seconds of
+its processor.
+"""
+
+import hashlib
+import io
 import json
 import os
+import random
 import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +28,320 @@ from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.noisy_max.selection import ExponentialMechanism
 from darrm.table.release import Release
 from darrm.verify.__main__ import main
-from darrm.verify.audit import Audit, audit, text_report
+from darrm.verify.audit import Audit, audit, html_report, json_report, text_report
 from darrm.verify.verdicts import ASSUMED, FALSE, PROVED, RECEIPT, TOTAL, UNKNOWN
+from darrm.votes.parquet_file import record_batches
+from tests.doors import refused
+
+LIMITED = (
+    "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)); "
+    "resource.setrlimit(resource.RLIMIT_CPU, (10, 10)); runpy.run_module(sys.argv.pop(1), run_name='__main__')"
+)
+TABLE = certify(Problem(Voters(3, PrivacyParams("0.2")), PrivacyParams("0.3")), NoiseFunction(3, [0.3, 0.5]))
+
+
+def limited(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", LIMITED, module, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def zipped(path: Path, content: bytes) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("schema.json", content)
+
+
+def parquet(path: Path, column: Any, **how: Any) -> None:
+    arrow, files = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    files.write_table(arrow.table({"label": column}), path, compression="zstd", **how)
+
+
+def equal_rows(path: Path, rows: int, text: str) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    column = arrow.DictionaryArray.from_arrays(arrow.array(np.zeros(rows, np.int8)), arrow.array([text]))
+    parquet(path, column, row_group_size=rows)
+
+
+def sparse(path: Path, start: bytes) -> None:
+    path.write_bytes(start)
+    os.truncate(path, 2**30)
+
+
+def long_gamma(path: Path) -> None:
+    """A table whose proof takes the prover minutes."""
+    data: dict[str, Any] = json.loads(json.dumps(TABLE.to_json()))
+    data["problem"]["K"], data["gamma"] = 20_001, [1e-9, 0.0] * 5000 + [1e-9]
+    text = json.dumps({name: data[name] for name in ("problem", "gamma")}, sort_keys=True, separators=(",", ":"))
+    path.write_text(json.dumps({**data, "checksum": hashlib.sha256(text.encode()).hexdigest()}))
+
+
+BOMBS: dict[str, Callable[[Path], object]] = {
+    "unknown.bin": lambda path: sparse(path, b""),
+    "ledger.sqlite": lambda path: sparse(path, b"SQLite format 3\0"),
+    "zeros.npy": lambda path: sparse(path, npy_header(2**30 - 128)),
+    "gamma.json": long_gamma,
+    "lists.json": lambda path: path.write_bytes(b"[" + b"[]," * 5_000_000 + b"[]]"),
+    "large.json": lambda path: path.write_bytes(b"[" + b"1.5," * 5_000_000 + b"1]"),
+    "large.skops": lambda path: zipped(path, b'"' + b"x" * 200_000_000 + b'"'),
+    "rows.parquet": lambda path: equal_rows(path, 2**27 + 1, "a"),
+    "unfolds.parquet": lambda path: equal_rows(path, 60_000, "x" * 1_000_000),
+    "page.parquet": lambda path: parquet(path, ["x" * 300_000_000]),
+    "different.csv": lambda path: path.write_text("".join(f"w{number}\n" for number in range(600_000))),
+    "numbers.csv": lambda path: path.write_text("".join(f"{number},1\n" for number in range(4_200_000))),
+    "one-long.csv": lambda path: path.write_bytes(b"a\n" * 1_000_000 + b"b" * 200 + b"\n"),
+    "line.csv": lambda path: path.write_bytes(b"a" * 50_000_000),
+    "quotes.csv": lambda path: path.write_bytes(b'"' + b'""' * 5_000_000),
+}
+LABELS: dict[str, Callable[[Path], object]] = {
+    "digits.csv": lambda path: path.write_bytes(b"0\n" * 50_000_000),
+    "words.csv": lambda path: path.write_bytes(b"yes\nno\n" * 14_000_000),
+    "rows.parquet": lambda path: equal_rows(path, 100_000_000, "a"),
+}
+
+
+def npy_header(count: int) -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "|i1", "fortran_order": False, "shape": (count,)})
+    return file.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BOMBS)
+def test_no_bomb_of_a_folder_fills_the_memory(name: str, tmp_path: Path) -> None:
+    BOMBS[name](tmp_path / name)
+    TABLE.save(tmp_path / "table.json")
+    done = limited("darrm.verify", str(tmp_path), "--quiet", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    verdicts = json.loads(done.stdout)["verdicts"]
+    assert any(Path(one["file"]).name == name for one in verdicts) or name.endswith(".parquet")
+    assert any(one["file"].endswith("table.json") and one["verdict"] == PROVED for one in verdicts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LABELS)
+def test_many_labels_are_streamed(name: str, tmp_path: Path) -> None:
+    LABELS[name](tmp_path / name)
+    done = limited("darrm.verify", str(tmp_path / name), "--quiet", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["labels"][0]["labels"] >= 28_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bomb", ["page", "unfolds"])
+def test_no_bomb_of_votes_fills_the_memory(bomb: str, tmp_path: Path) -> None:
+    arrow, files = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    column = arrow.array(["x" * 100_000_000])
+    if bomb == "unfolds":
+        places = arrow.array(np.zeros(60_000, np.int8))
+        column = arrow.DictionaryArray.from_arrays(places, arrow.array(["x" * 1_000_000]))
+    files.write_table(arrow.table(dict.fromkeys("abc", column)), tmp_path / "votes.parquet", compression="zstd")
+    TABLE.save(tmp_path / "table.json")
+    budget = ["--ledger", str(tmp_path / "ledger.sqlite"), "--create-budget", "9,1e-5", "--classes", "no,yes"]
+    where = ["--table", str(tmp_path / "table.json"), "--output", str(tmp_path / "out.parquet")]
+    done = limited("darrm.release", str(tmp_path / "votes.parquet"), *where, *budget)
+    assert done.returncode == 2, done.stderr
+    assert ("unfold" if bomb == "page" else "is none of the classes") in done.stderr
+
+
+def test_pages_are_measured_as_they_were_written(tmp_path: Path) -> None:
+    files = pytest.importorskip("pyarrow.parquet")
+    from darrm.votes import parquet_file
+
+    rng = np.random.default_rng(0)
+    for version, size in (("1.0", 2**10), ("2.0", 2**14)):
+        numbers = rng.integers(0, 2**60, 50_000)
+        parquet(tmp_path / "a.parquet", numbers, use_dictionary=False, data_page_size=size, data_page_version=version)
+        with (tmp_path / "a.parquet").open("rb") as raw:
+            [chunk] = parquet_file._chunks(raw)
+            found = parquet_file._largest_page(raw, chunk)
+        column = files.read_metadata(tmp_path / "a.parquet").row_group(0).column(0)
+        assert (chunk[7], chunk[9], chunk[5]) == (column.total_compressed_size, column.data_page_offset, 50_000)
+        assert size <= found <= 2 * size + 2**13
+
+
+def varint(value: int) -> bytes:
+    """Write a number as Thrift does in a page's header."""
+    value *= 2
+    parts = [value >> shift & 127 | 128 for shift in range(0, max(1, value.bit_length()), 7)]
+    return bytes([*parts[:-1], parts[-1] & 127])
+
+
+def test_a_page_that_claims_two_gigabytes_gets_one_line(tmp_path: Path) -> None:
+    own, size = tmp_path / "page.parquet", 2**24
+    parquet(own, ["x" * size], use_dictionary=False, write_statistics=False)
+    content, told = own.read_bytes(), varint(size + 10)  # with the levels of its row
+    assert content.count(told) == 1
+    for claimed in (size + 10, 2**31 - 1):
+        own.write_bytes(content.replace(told, varint(claimed)))
+        done = limited("darrm.verify", str(own))
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert done.stderr.startswith(f"error: '{own}' ")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5000])
+def test_parquet_files_that_were_damaged_are_refused_in_words(rows: int, tmp_path: Path) -> None:
+    parquet(tmp_path / "a.parquet", [f"word {row % 9}" for row in range(rows)], data_page_size=2**9)
+    content, rng = (tmp_path / "a.parquet").read_bytes(), np.random.default_rng(rows)
+    assert sum(batch.num_rows for batch in record_batches(tmp_path / "a.parquet", ["label"])) == rows
+    for _ in range(150):
+        damaged = bytearray(content)
+        damaged[rng.integers(len(damaged))] ^= 1 << int(rng.integers(8))
+        (tmp_path / "a.parquet").write_bytes(damaged)
+        try:
+            list(record_batches(tmp_path / "a.parquet", ["label"]))
+        except ValueError as error:
+            assert "\n" not in str(error)  # noqa: PT017 (one line)
+
+
+SECRET = "db.example:5432:*:admin:correct horse battery"  # noqa: S105 (of nobody)
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "plan.json", "notes.txt", "key", "labels.npy", "e.skops"])
+@pytest.mark.parametrize("how", ["link", "copy"])
+def test_no_report_quotes_a_file_that_is_not_what_it_seems(name: str, how: str, tmp_path: Path) -> None:
+    own, folder = tmp_path / "pgpass", tmp_path / "folder"
+    folder.mkdir()
+    own.write_text(f"{SECRET}\n")
+    TABLE.save(folder / "table.json")
+    if how == "link":
+        (folder / name).symlink_to(own)
+        (folder / "table.sqlite-journal").symlink_to(own)
+    else:
+        shutil.copy(own, folder / name)
+    found = audit([folder])
+    shown = text_report(found) + html_report(found) + json.dumps(json_report(found))
+    assert not [part for part in SECRET.split() if part in shown]
+    assert any(Path(one.file).name == name for one in found.verdicts)
+    if how == "link":
+        reasons = [one.reason for one in found.verdicts if Path(one.file).name == name]
+        assert reasons == ["it is a link that leaves the folder: give what it leads to by its name"]
+        assert name not in {Path(file.path).name for file in found.files}
+
+
+def test_a_link_within_the_folder_is_followed_and_a_journal_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    TABLE.save(folder / ".table.json")
+    (folder / "table.json").symlink_to(".table.json")
+    PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(1, "1e-5"))
+    (folder / "ledger.sqlite-journal").symlink_to("/dev/zero")
+    found = audit([folder])
+    assert len(found.releases) == 1
+    assert not found.ledgers
+
+
+@pytest.fixture(scope="module")
+def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of each kind."""
+    folder = tmp_path_factory.mktemp("kinds")
+    TABLE.save(folder / "table.json")
+    ledger = PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(9, "1e-5"))
+    votes = np.random.default_rng(0).integers(0, 2, (9, 3))
+    for name in ("labels.csv", "labels.npy"):
+        release_debited(Release(TABLE), votes, ledger=ledger, output=folder / name)
+    parquet(folder / "labels.parquet", [0, 1, 1])
+    node = {"__class__": "dict", "content": {"kind": {"__class__": "str", "content": '"X"'}}}
+    zipped(folder / "e.skops", json.dumps(node).encode())
+    (folder / "card.md").write_text(f"# Model card: PATEClassifier\n{ledger.digest().to_text()}\n")
+    (folder / "figure.json").write_text(json.dumps({"format": "darrm sanitized figure", "version": 1}))
+    return folder
+
+
+ODD: list[Any] = [None, [], {}, "", "x", -1, 1e308, True, [[]], {"format": []}, 10**400]
+
+
+def mutations(content: bytes, rng: random.Random) -> list[bytes]:
+    """Bytes that are gone, doubled, flipped or others, and JSON in which any value is any other."""
+    found = [b"", content[: len(content) // 2], content * 2, b"[" * 100_000, b"\xff" + content]
+    for _ in range(12):
+        damaged = bytearray(content or b"x")
+        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        found.append(bytes(damaged))
+    try:
+        data = json.loads(content)
+    except ValueError:
+        return found
+    places = [(data, name) for name in data] if isinstance(data, dict) else []
+    for holder, name in list(places):
+        inner = holder[name]
+        keys = list(inner) if isinstance(inner, dict) else range(min(2, len(inner))) if isinstance(inner, list) else []
+        places += [(inner, key) for key in keys]
+    for holder, name in places:
+        kept = holder[name]
+        for odd in rng.sample(ODD, 4):
+            holder[name] = odd
+            found.append(json.dumps(data).encode())
+        holder[name] = kept
+    return found
+
+
+KINDS = [
+    *("table.json", "ledger.sqlite", "labels.csv", "labels.npy", "e.skops", "card.md"),
+    *("figure.json", "labels.csv.receipt.json", pytest.param("labels.parquet", marks=pytest.mark.slow)),
+]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_file_gets_a_verdict_whatever_is_in_it(name: str, one_of_each: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(one_of_each, tmp_path / "folder"))
+    others = {"labels.npy"} - {name}
+    for path in folder.iterdir():  # two files are quicker than nine
+        if path.name not in {name, *others}:
+            path.unlink()
+    rng = random.Random(name)  # noqa: S311 (chosen for a test)
+    for content in mutations((one_of_each / name).read_bytes(), rng):
+        (folder / name).write_bytes(content)
+        found = audit([folder])
+        about = {Path(one.file).name for one in found.verdicts}
+        assert {name, *others} <= about or (name.endswith(".parquet") and "folder" in about), content[:200]
+        text_report(found)
+
+
+def two_labels(path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.Table.from_arrays([[1], [0]], names=["label"] * 2), path)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("a.json", lambda path: path.write_text('{"format": []}')),
+        ("b.json", lambda path: path.write_text('{"format": {"a": 1}, "checksum": 1}')),
+        ("c.parquet", two_labels),
+        ("d.skops", lambda path: path.write_bytes(b"PK\x03\x04" + bytes(5000))),
+        ("f.json", lambda path: path.write_text('{"a":' * 50_000)),
+        ("h.json", lambda path: path.write_text('{"format": ' + "[" * 33 + "]" * 33 + "}")),
+        ("g.json", lambda path: path.write_text('{"format": "darrm-receipt 1", "ledger_digest": ' + "[" * 50_000)),
+    ],
+)
+def test_what_stopped_an_audit_once_is_a_verdict(name: str, write: Callable[[Path], None], tmp_path: Path) -> None:
+    write(tmp_path / name)
+    TABLE.save(tmp_path / "table.json")
+    found = audit([tmp_path])
+    assert len(found.releases) == 1
+    assert any(Path(one.file).name in {name, tmp_path.name} for one in found.verdicts)
+    assert found.status == (FALSE in {one.verdict for one in found.verdicts})
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        '{"ledger_digest":' * 50_000,
+        '{"ledger_digest":' * 50_000 + "1" + "}" * 50_000,
+        "{",
+        "{}",
+        '{"ledger_digest": []}',
+        "no head",
+        "darrm-digest:1:x",
+    ],
+)
+def test_a_head_that_is_none_is_refused(head: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    TABLE.save(tmp_path / "table.json")
+    (tmp_path / "head").write_text(head)
+    refused(main, [str(tmp_path / "table.json"), "--head", str(tmp_path / "head")], "head", capsys)
+
 
 PLAIN = Voters(20, PrivacyParams("inf"), overlap=1)
 NOISY = NoisyMaximum(GNMax(12.0), PLAIN, 3)
-TABLE = certify(Problem(Voters(3, PrivacyParams("0.2")), PrivacyParams("0.3")), NoiseFunction(3, [0.3, 0.5]))
 
 
 @pytest.fixture(scope="module")

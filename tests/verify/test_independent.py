@@ -56,18 +56,17 @@ def judged(where: Path, folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_it_runs_where_the_rest_is_not_there(tmp_path: Path) -> None:
-    alone = tmp_path / "alone" / "darrm"
+@pytest.mark.parametrize(
+    "make",
+    [made_plurality, pytest.param(partial(made_mechanism, "exponential", "adaptive"), marks=pytest.mark.slow)],
+    ids=["plurality", "exponential"],
+)
+def test_it_runs_where_the_rest_is_not_there(make: Callable[[Path], None], tmp_path: Path) -> None:
+    alone, folder = tmp_path / "alone" / "darrm", tmp_path / "folder"
     shutil.copytree(FOLDER, alone / "verify", ignore=shutil.ignore_patterns(*ATTACK, "__pycache__"))
     (alone / "__init__.py").write_text("")
-    makers: dict[str, Callable[[Path], None]] = {
-        "plurality": made_plurality,
-        "exponential": partial(made_mechanism, "exponential", "adaptive"),
-    }
-    for name, make in makers.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        make(folder)
-        own, whole = judged(alone.parent, folder), judged(FOLDER.parents[1], folder)
-        assert own["answers"][0]["answer"] == "PASS"
-        assert own["verdicts"] == whole["verdicts"]
+    folder.mkdir()
+    make(folder)
+    own, whole = judged(alone.parent, folder), judged(FOLDER.parents[1], folder)
+    assert own["answers"][0]["answer"] == "PASS"
+    assert own["verdicts"] == whole["verdicts"]
