@@ -62,11 +62,8 @@ MOST_DRAWS = 10**9  # of an attack: minutes
 _SHARES, _SOME_DELTA = (0.5, 0.1), 0.01  # of the total variation: δ for a profile; δ for a curve alone
 _DRAWS_AT_ONCE = 2**14  # labels of one call: few, compared with the labels that one block of random bytes decides
 _LAW_ERROR, _RAREST = 2e-4, 1e-9  # of a probability, at most, for wide noise; one that no draws show
-_LARGEST_LOSS = 700.0  # e^709 is the largest float
 _MOST_STEPS = 60  # of Dinkelbach's iteration, which ends after a few
-_PLAIN = PrivacyParams("inf")
 _MOST_CLASSES = 1_000
-_MOST_VOTES = 2**21  # different votes: seconds
 
 Histogram = NDArray[np.int64]  # (C,); several are (n, C)
 Counts = TypeVar("Counts", Histogram, Array)
@@ -183,7 +180,7 @@ class Pair:
         for n, each in zip(self.sizes.tolist(), side, strict=True):
             likely = np.flatnonzero(each)
             ways = math.comb(n + likely.size - 1, n)
-            if len(votes) * ways > _MOST_VOTES:
+            if len(votes) * ways > 2**21:  # different votes: seconds
                 raise TooLongError("private voters may vote in too many ways to be summed")
             own = np.zeros((ways, side.shape[1]), dtype=np.int64)
             own[:, likely] = histograms_of(n, likely.size).counts
@@ -278,7 +275,7 @@ def _events(cells: Counts) -> Counts:
 
 
 def _sets(cells: NDArray[np.int64], claims: list[Bound]) -> NDArray[np.int64]:
-    ratios = [math.exp(min(claim.claimed, _LARGEST_LOSS)) for claim in claims]
+    ratios = [math.exp(min(claim.claimed, 700.0)) for claim in claims]  # e^709 is the largest float
     sets = [own > ratio * other for ratio in ratios for own, other in (cells, cells[::-1])]
     return np.array(sets, dtype=np.int64)
 
@@ -317,7 +314,7 @@ def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) 
 def _pairs(aggregator: Released, law: Law, claims: list[Bound]) -> dict[str, Pair]:
     voters, C, sampled = aggregator.voters, aggregator.classes, aggregator.voters.sampled
     if not isinstance(aggregator, Release):  # a mechanism is private for any votes
-        voters = Voters(voters.K, _PLAIN, min(aggregator.mechanism.reached, voters.K))
+        voters = Voters(voters.K, PrivacyParams("inf"), min(aggregator.mechanism.reached, voters.K))
     rate = 1.0 if sampled is None else float(sampled.rate)
     if isinstance(aggregator, Release) and isinstance(aggregator.table.law, NoiseFunction) and sampled is None:
         return _worst_pairs(aggregator.table)

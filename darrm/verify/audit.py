@@ -56,7 +56,6 @@ PASS, FAIL, OPEN = "PASS", "FAIL", "OPEN"  # OPEN: nothing is false, and the ans
 _MOST_ANSWERS, _MOST_ASSUMPTIONS, _MOST_UNKNOWN = 2, 5, 3  # lines
 _WIDTH = 100
 _LOGGED = 1000  # entries of a log: a page stays readable
-_DIGEST_SHOWN = 16  # characters
 _OF_A_LABEL = ("one label is", "one query costs", "test and labels", "the Rényi curve")
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #1c1c1c; max-width: 60rem; margin: 2rem auto; background: #fff; }
@@ -416,7 +415,7 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
 
 
 def _log(audit: LedgerAudit) -> str:
-    entries, cut = audit.ledger.entries, slice(_DIGEST_SHOWN)
+    entries, cut = audit.ledger.entries, slice(16)  # characters
     rows = [
         (one.time, f"{one.count:,}", one.what, one.note, one.table[cut] or "–", one.labels[cut] or "–")
         for one in entries[:_LOGGED]

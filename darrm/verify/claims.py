@@ -58,7 +58,6 @@ from darrm.verify.verdicts import (
     pair_at_most,
 )
 
-CARD_FORMAT = "darrm model card"
 _BLOCK = re.compile(rb"```json\s*(\{.*?\})\s*```", re.DOTALL)
 _APART, _ROUNDED = 1.05, 1.0001  # relative: a larger sum refutes a claim; digits that a card leaves out
 _MOST_SAMPLED, _DISTANCE = 200, 1e-12  # voters, of two laws that are meant to be equal
@@ -117,7 +116,7 @@ def read_card(content: bytes) -> Json | None:
     """Return the JSON block of a model card, if it has one; its prose is not read."""
     for block in _BLOCK.findall(content):
         with suppress(ValueError):
-            if (data := parse_json(block)).get("format") == CARD_FORMAT:
+            if (data := parse_json(block)).get("format") == "darrm model card":
                 return data
     return None
 

@@ -56,7 +56,6 @@ _VOTERS_HEAD, _OF_VOTERS = b"name,epsilon,delta", "it names voters: give it with
 _REPORTS = "it is what a command printed, and repeats what other files claim"
 _KEY, _BESIDE = b"-----BEGIN PUBLIC KEY-----", "a key from the audited folder proves nothing: use --public-key"
 _ESTIMATOR = "a saved estimator is no release; give its ledger, and the plan that it was made with"
-_PRIVATE = "it is private data: what darrm pate computed from the votes, and not to be handed on"
 _ABSENT = "give a table, a mechanism (plan.json), a ledger, labels, or a folder that holds them"
 # other schemes and spellings of URLs, and words that may hold a password
 _NO_FILE = re.compile(
@@ -501,7 +500,7 @@ def _of_text(path: Path) -> Piece:
         raise ValueError(f"{whole!r} holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
     named = data.get("format")
     if named is None and {"warning", "table_1"} <= data.keys():
-        return _not_judged(path, _PRIVATE)
+        return _not_judged(path, "it is private data: what darrm pate computed from the votes, and not to be handed on")
     if not isinstance(named, str) or named in _FORMATS or "checksum" in data:
         return Piece(_FORMATS.get(str(named), ANSWERS), whole, {"": content})
     is_report = named.startswith("darrm ")

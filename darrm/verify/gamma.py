@@ -82,11 +82,9 @@ ALL, CHAINS, MONOTONE = (
 )
 _FINE = 256  # bits behind the point along chains
 _UNIT = 1 << _FINE
-_TAIL = _FINE - 128  # a binomial is cut off at a tail below 2^-128
 _MOST_REFINED = 200_000  # evaluations of refined grids
 _TOLERANCE = _UNIT >> 56  # of an upper bound
 _PRECISION, _OF_ERROR = 320, 1e-12  # bits; absolute: the prover computes weights of priors in floats
-_MOST_OF_ROWS = 240_000_000  # numbers: about twenty seconds
 _NO_PRIOR = "the file does not hold its prior, or its draws: the maker can show them"
 
 _Pair = tuple[int, int]
@@ -289,7 +287,7 @@ class _Chains:
                 weights.append(comb(n, i) * moved * self._powers[n - i] >> _FINE)
                 left -= weights[-1]
                 moved = moved * self.delta >> _FINE
-                if left >> _TAIL == 0:
+                if left >> (_FINE - 128) == 0:  # a binomial is cut off at a tail below 2^-128
                     break
             self._weights[n] = weights
             self._lack = max(self._lack, 2 * left)
@@ -425,7 +423,7 @@ def _judge_bound(table: Table, claims: Mapping[str, Json], weights: list[Fractio
     if rows is None:
         return UNKNOWN, "the file holds no multipliers, which would prove it"
     try:
-        if len(rows) * K * K > _MOST_OF_ROWS:
+        if len(rows) * K * K > 240_000_000:  # numbers: about twenty seconds
             return UNKNOWN, f"K = {K:,} is beyond the independent checker; the prover can load the table again"
         with ctx.workprec(_PRECISION):
             proved = _error_bound(table, rows, weights, is_free=claims["shape"] == "free")

@@ -41,8 +41,6 @@ from darrm.verify.verdicts import (
 
 _RESERVE = {"adaptive": Fraction(1, 2), "renyi": Fraction(0)}  # the share of δ for the queries' own
 _APART = 1.02  # relative: a larger sum refutes the budget; below it, bounds may differ
-_CLOCK_SECONDS = 60.0  # that clocks of machines may differ
-_SHOWN = 5  # questions
 
 
 @dataclass(eq=False)
@@ -147,7 +145,7 @@ def judge_ledger(audit: LedgerAudit) -> Iterator[Verdict]:
     yield from _judge_times(ledger)
     if named := [entry for entry in ledger.entries if entry.questions]:
         asked = Counter(question for entry in named for question in entry.questions)
-        twice = sorted(question for question, times in asked.items() if times > 1)[:_SHOWN]
+        twice = sorted(question for question, times in asked.items() if times > 1)[:5]
         reason = f"paid for more than once: {', '.join(twice)}" if twice else "each once"
         whole = all(len(entry.questions) == entry.count for entry in named)
         yield judged(LEDGER, f"it names {asked.total():,} questions that it paid for", reason, holds=whole)
@@ -182,7 +180,7 @@ def _judge_times(ledger: Ledger) -> Iterator[Verdict]:
     for entry in ledger.entries:
         if (seconds := _seconds(entry.time)) is None:
             none.append(entry.number)
-        elif seconds < latest - _CLOCK_SECONDS:
+        elif seconds < latest - 60.0:  # that clocks of machines may differ
             back.append(entry.number)
         else:
             latest = seconds

@@ -61,7 +61,6 @@ from darrm.verify.verdicts import Array, Enclosure, Laws, ball, exponential, upp
 
 _PURE = ("ExponentialMechanism", "PermuteAndFlip")
 _PRECISION = 2200  # bits: differences of numbers near ε are about ε²
-_MOST_MOVES = 8  # of one person, in a chain of single moves
 _AROUND = (1.0, 0.84, 1.19, 0.71, 1.41, 0.5, 2.0)  # of p − 1 that is best for curves linear in the order
 _HELD, _MOST_TERMS = 700.0, 1 << 27  # −log of weights that are summed, and how many for two classes: a second
 _MOST_POINTS = 1 << 23  # of noise that is added up one by one
@@ -159,7 +158,7 @@ def _certain_renyi(mechanism: Mechanism, order: float, enough: float) -> Between
     bounds = [] if math.isinf(own_epsilon(mechanism)) else [Between(0.0, _pure(own_epsilon(mechanism), order))]
     if mechanism.kind == "GNMax" and mechanism.reached > 1:
         bounds.append(Between(0.0, order * (mechanism.reached / mechanism.parameters[0]) ** 2 * (1.0 + 1e-12)))
-    if mechanism.reached <= _MOST_MOVES:
+    if mechanism.reached <= 8:  # of one person, in a chain of single moves
         try:
             bounds.append(_of_moves(mechanism, mechanism.reached, order, enough))
         except TooWideError:
@@ -256,9 +255,7 @@ def _pure(epsilon: float, order: float) -> float:
 _RATE_BITS = 400
 _CELLS, _SETTLED, _MOST_CELLS, _HALVINGS = 64, 1e-6, 1 << 16, 60
 _MOST_LOSS = Fraction(600)  # of a label for a person who takes part: δ beyond it counts as 0
-_NEXT_TO_NONE = 1e-280  # of a probability
 _OF_FLOATS = 2.0**-49  # relative, of a probability and of an exponential
-_LAWS_AT_ONCE = 4096
 
 Sides = tuple[Array, Array]  # laws Q of rows, and P − Q
 
@@ -340,7 +337,7 @@ def float_deltas(sides: Sequence[Sides], epsilons: Sequence[Fraction]) -> list[E
             excess, error = gain - growth * q, _OF_FLOATS * (np.abs(gain) + growth * q)
             low = max(low, float(np.max(np.sum(np.maximum(0.0, excess - error), axis=1))))
             high = max(high, float(np.max(np.sum(np.maximum(0.0, excess + error), axis=1))))
-            high += _NEXT_TO_NONE * bool(np.any(q <= 0.0))  # for underflow
+            high += 1e-280 * bool(np.any(q <= 0.0))  # for underflow
         enclosed.append(Enclosure(Fraction(low), Fraction(min(1.0, high)), "all pairs of votes"))
     return enclosed
 
@@ -373,7 +370,7 @@ def renyi_of_laws(pairs: Iterable[Laws], unit: int, order: float, sampling: Samp
     True
     """
     pairs, bounds = iter(pairs), [Between(0.0, 0.0)]
-    while block := list(islice(pairs, _LAWS_AT_ONCE)):
+    while block := list(islice(pairs, 4096)):
         own, other = ([[x / unit for x in law] for law in side] for side in zip(*block, strict=True))
         gain = np.array([[(y - x) / unit for x, y in zip(*laws, strict=True)] for laws in block])
         if sampling is None:

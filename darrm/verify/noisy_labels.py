@@ -52,7 +52,6 @@ _LEAST = 1e-15  # of a δ: near the resolution of floats
 _OF_FLOATS = 1e-9  # relative: probabilities are off by 2^-53, losses by 2^-50
 _EXPONENT = 700.0  # of the largest float
 _TIES = 1  # vote: i − j is the lead before the move, up to who wins ties with the best of the others
-_SHORTEST = 8  # numbers of a support
 _DEVIATIONS = 32.0  # of one noise: the difference of two is larger with probability e^{−256}
 _RELATIVE = 1e-12  # of f, without the errors of sums
 _SLOPE, _LEFT_OUT = 1e-4, 1e-25  # of truncated tails: the rest adds e^{−48} at most
@@ -219,7 +218,7 @@ class _Noise:
         self.narrow, self.unheld = narrow, math.exp(-2.0 * narrow - 6.0)  # below it a noise is beyond −l or r
         points, logs = wide_support(log_weights, smallest, _LONGEST)
         points = points[logs >= -smallest]
-        if points.size < _SHORTEST:
+        if points.size < 8:  # numbers of a support
             raise TooWideError("the noise is next to none")
         self.first, self.last = int(points[0]), int(points[-1])
         self.logs = logs[logs >= -smallest] - math.log(np.sum(np.exp(logs)))

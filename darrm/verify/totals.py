@@ -69,7 +69,6 @@ from darrm.verify.verdicts import (
 Priced = tuple[Charge, Cost | None]  # a cost of the ledger, and its recomputation if the release is among the files
 _POINTS, _MORE_POINTS = 16, 256  # of a profile: each takes as long as the proof of privacy
 _CLOSER, _CLOSEST, _NEARLY = 0.1, 0.001, 1.3  # relative steps of orders; a sum that is nearly enough
-_DRAWN_POINTS = 64  # with resampled examples, in both directions
 _OWN_POINTS, _FEW_POINTS = 192, 32  # without a stated profile; if each takes a tenth of a second
 _OWN_ORDERS = (1.0, 1.1, 0.9, 1.2, 0.8, 1.4, 0.7)  # times the order that is best for curves linear in it
 _BITS = 192
@@ -133,7 +132,7 @@ def _bounds(priced: Sequence[Priced], delta: Fraction, enough: float) -> Iterato
     if (found_renyi := _renyi(priced, delta, enough)) is not None:
         yield found_renyi
     drawn = any(charge.sampled is not None for charge, _ in priced)
-    for most in (_DRAWN_POINTS, _MORE_POINTS) if drawn else (_POINTS,):
+    for most in (64, _MORE_POINTS) if drawn else (_POINTS,):  # with resampled examples, in both directions
         if (losses := _losses(priced, delta, enough, most)) is not None:
             yield losses, "privacy losses added in whole numbers"
 

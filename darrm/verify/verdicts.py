@@ -23,7 +23,6 @@ BITS = 128  # after the binary point, of corners and factors
 ONE = 1 << BITS
 MOST_EPSILON = 700  # of one query: beyond it e^ε is no float
 NEAR = 1e-9  # relative: floats on either side
-_EXPONENTIAL_BITS = 330
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ def exponential(x: Fraction) -> Enclosure:
     >>> float(exponential(Fraction(1)).lower), exponential(Fraction(1)).upper - exponential(Fraction(1)).lower < 1e-80
     (2.718281828459045, True)
     """
-    with ctx.workprec(_EXPONENTIAL_BITS + 2 * ceil(x)):
+    with ctx.workprec(330 + 2 * ceil(x)):
         value = ball(x).exp()
         return Enclosure(-upper_end(-value), upper_end(value))
 

@@ -165,6 +165,7 @@ def varint(value: int) -> bytes:
     return bytes([*parts[:-1], parts[-1] & 127])
 
 
+@pytest.mark.slow
 def test_a_page_that_claims_two_gigabytes_gets_one_line(tmp_path: Path) -> None:
     own, size = tmp_path / "page.parquet", 2**24
     parquet(own, ["x" * size], use_dictionary=False, write_statistics=False)
