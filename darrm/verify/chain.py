@@ -387,21 +387,15 @@ class Receipt:
     signature: str
 
 
-def _signature(data: Json) -> str:
-    if not str(data).startswith(_SIGNATURE):
-        raise ValueError("its signature is none")
-    return str(data)
-
-
-_FORM = {"format": str, "ledger_digest": dict, "entry": dict, "files?": dict, "signature?": _signature}
-
-
 def read_receipt(path: str, content: bytes) -> Receipt:
     try:
-        data = read(parse_json(content), _FORM)
+        form = {"format": str, "ledger_digest": dict, "entry": dict, "files?": dict, "signature?": str}
+        data = read(parse_json(content), form)
         digest = read_digest(data["ledger_digest"]["text"], Path(path).name)
     except (ValueError, *MALFORMED) as error:
         raise ReceiptFaultError(f"{type(error).__name__}: {error}") from error
+    if not data.get("signature", _SIGNATURE).startswith(_SIGNATURE):
+        raise ReceiptFaultError("its signature is none")
     fields = {name: value for name, value in vars(digest).items() if name != "source"}
     budget = {name: fields.pop(name) for name in ("epsilon", "delta")}
     if data["ledger_digest"] != {**fields, "budget": budget, "text": digest.to_text()}:

@@ -198,13 +198,11 @@ def judge_members(members: Mapping[str, Point], voters: Voters) -> Iterator[Verd
         if fitting:
             matched[name] = counted.pop(min(fitting, key=[one[1] for one in counted].__getitem__))
     for name, own in members.items():
-        shown = _words(matched[name], "without a guarantee", "-DP") if name in matched else "anyone"
-        reason = f"the file promises {_words(own, 'no guarantee')}"
-        yield judged(VOTERS, f"{name!r} is counted as {shown}", reason, holds=name in matched)
-
-
-def _words(pair: Point, none: str, after: str = "") -> str:
-    return none if pair == NO_GUARANTEE else f"{pair_at_most(*pair)}{after}"
+        one = matched.get(name)
+        plain = "without a guarantee" if one == NO_GUARANTEE else "anyone"
+        shown = plain if one is None or one == NO_GUARANTEE else f"{pair_at_most(*one)}-DP"
+        promise = "no guarantee" if own == NO_GUARANTEE else pair_at_most(*own)
+        yield judged(VOTERS, f"{name!r} is counted as {shown}", f"the file promises {promise}", holds=one is not None)
 
 
 def judge_figure(content: bytes, ledgers: Mapping[str, Ledger]) -> Iterator[Verdict]:

@@ -18,12 +18,9 @@ from darrm.verify.verdicts import MOST_EPSILON, Point
 
 Json = Any  # any JSON value
 MALFORMED = (KeyError, TypeError, AttributeError, ArithmeticError, IndexError, RecursionError)  # of data in a file
-GAMMA, PLURALITY, OPEN_TABLE, RELEASE, RUN = (
-    *("darrm gamma table", "darrm plurality table", "darrm open table"),
-    *("darrm release", "darrm tested run"),
-)
+GAMMA, PLURALITY, OPEN_TABLE = TABLES = "darrm gamma table", "darrm plurality table", "darrm open table"
+RELEASE, RUN = "darrm release", "darrm tested run"
 RECEIPT_FORMAT, DIGEST_PREFIX = "darrm-receipt 1", "darrm-digest:1:"
-TABLES = (GAMMA, PLURALITY, OPEN_TABLE)
 OPEN = 0  # the number of classes of open-set answers
 NO_GUARANTEE = (Fraction(10**400), Fraction(1))  # more than any (ε, δ)
 WEIGHT_ONE = 2**53  # the sum of the weights of a law on histograms
@@ -307,8 +304,7 @@ def _kind(data: Json) -> tuple[int, Point | None]:
 
 
 def _classes(data: Json) -> int:
-    classes: int = OPEN if data == "open" else read(data, _COUNT[1:])
-    return classes
+    return OPEN if data == "open" else int(read(data, _COUNT[1:]))
 
 
 def _parameter(stored: Json) -> float:

@@ -140,8 +140,7 @@ def judge_ledger(audit: LedgerAudit) -> Iterator[Verdict]:
     reason = "pages, checksums, entry hashes and totals agree; a forger could compute them"
     yield Verdict(LEDGER, claim, CONSISTENT, reason)
     if ledger.population:
-        claim = f"it is about the population {ledger.population!r}"
-        yield Verdict(LEDGER, claim, ASSUMED, "no file can show this")
+        yield Verdict(LEDGER, f"it is about the population {ledger.population!r}", ASSUMED, "no file can show this")
     yield from _judge_times(ledger)
     if named := [entry for entry in ledger.entries if entry.questions]:
         asked = Counter(question for entry in named for question in entry.questions)

@@ -302,12 +302,19 @@ def two_labels(path: Path) -> None:
     pytest.importorskip("pyarrow.parquet").write_table(arrow.Table.from_arrays([[1], [0]], names=["label"] * 2), path)
 
 
+def test_columns_that_are_no_labels_are_named(tmp_path: Path) -> None:
+    parquet(tmp_path / "odd.parquet", [1, None, 2])
+    with pytest.raises(ValueError, match=r"odd\.parquet"):
+        audit([tmp_path / "odd.parquet"])
+
+
 @pytest.mark.parametrize(
     ("name", "write"),
     [
         ("a.json", lambda path: path.write_text('{"format": []}')),
         ("b.json", lambda path: path.write_text('{"format": {"a": 1}, "checksum": 1}')),
         ("c.parquet", two_labels),
+        pytest.param("list.parquet", lambda path: parquet(path, [[1], [2]]), marks=pytest.mark.slow),
         ("d.skops", lambda path: path.write_bytes(b"PK\x03\x04" + bytes(5000))),
         ("f.json", lambda path: path.write_text('{"a":' * 50_000)),
         ("h.json", lambda path: path.write_text('{"format": ' + "[" * 33 + "]" * 33 + "}")),
@@ -459,14 +466,6 @@ def test_what_is_no_file_of_a_folder_is_listed(folder: Path) -> None:
     os.mkfifo(folder / "pipe.json")
     left = [Path(one.file).name for one in audit([folder]).verdicts if one.claim == "it is not judged"]
     assert {"elsewhere", "gone.json", "pipe.json"} <= set(left)
-
-
-@pytest.mark.parametrize("labels", [[[1], [2]], [1, None, 2]])
-def test_columns_that_are_no_labels_are_named(labels: list[Any], tmp_path: Path) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.table({"label": labels}), tmp_path / "odd.parquet")
-    with pytest.raises(ValueError, match=r"odd\.parquet"):
-        audit([tmp_path / "odd.parquet"])
 
 
 def test_costs_below_what_floats_hold_are_not_called_false(tmp_path: Path) -> None:
