@@ -192,7 +192,6 @@ class Pair:
 
 
 def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> tuple[dict[str, Json] | None, str, str]:
-    """Return the numbers of an attack as plain data, a verdict, and its reason."""
     try:
         aggregator = release_of(json.loads(content.decode("utf-8-sig")))
     except (TableError, CertificationError) as error:

@@ -144,17 +144,17 @@ def audit(
     Parameters
     ----------
     paths
-        Files, folders that hold them, and URLs of ledgers; nothing is written to them.
+        Files, folders, and URLs of ledgers; nothing is written to them.
     voters_path
-        A file with the (ε, Δ) of each voter by name.
+        A file with each voter's name, ε and Δ.
     classes
-        The names of the labels, if they have names.
+        The names of the labels.
     draws
-        Attack every release with this number of labels, see `darrm.verify.attack`.
+        Labels of an attack on every release, see `darrm.verify.attack`.
     digests
-        Earlier digests of ledgers, in addition to those of receipts.
+        Earlier digests of ledgers, besides those of receipts.
     keys
-        Public keys of the signers of ledgers, from a source other than the files.
+        Public keys of the signers, not from the files.
     report
         Called with a line of progress.
 

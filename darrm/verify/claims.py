@@ -71,7 +71,6 @@ _PARAMETERS = {"order", "deviation", "safety"}, {"order", "smoothness", "noise_s
 
 
 def judge_plan(claims: Json, cost: Cost) -> Iterator[Verdict]:
-    """Judge the voters of a plan and the cost of all answers; accuracy is no claim."""
     try:
         plan = read_plan(claims)
     except (ValueError, *MALFORMED) as error:

@@ -158,7 +158,7 @@ def _renyi(numbers: Gamma, order: float) -> Between | None:
 
 
 def looks_at_few(sample: tuple[int, float] | None, cost: Cost | None) -> bool:
-    """Whether a label is near a majority of few voters, mixed with a coin; without a release trust the ledger."""
+    """Whether a label is nearly a majority of few voters, mixed with a coin; without a release trust the ledger."""
     if sample is None:
         return False
     if cost is None:

@@ -339,12 +339,7 @@ def _enumerated(gamma: Gamma, ratios: Sequence[Enclosure]) -> list[Enclosure] | 
 
 
 def label_laws(gamma: Gamma) -> tuple[Iterator[Laws], int] | None:
-    """List the laws of a label for all multisets of corners, where jointly convex divergences are largest; their unit.
-
-    >>> laws, unit = label_laws(Gamma(1, (Fraction(1, 2),), ((1, None),), 1))
-    >>> [([x / unit for x in p], [y / unit for y in q]) for p, q in laws if p != q]
-    [([0.75, 0.25], [0.25, 0.75]), ([0.25, 0.75], [0.75, 0.25])]
-    """
+    """List laws for all multisets of corners, where jointly convex divergences are largest, and their unit."""
     if (listed := _placements(gamma)) is None:
         return None
     scale, states = listed

@@ -277,13 +277,7 @@ def sampled_deltas(
     *,
     back: bool,
 ) -> list[Enclosure] | None:
-    """Enclose δ for each ε by the ``deltas`` of a person who certainly takes part.
-
-    >>> quarter = [Enclosure(Fraction(1, 4), Fraction(1, 4))]
-    >>> [found] = sampled_deltas(lambda *_: quarter, Sampling(Fraction(1, 10)), [Fraction(0)], (), back=False) or []
-    >>> found.lower == found.upper == Fraction(1, 40)
-    True
-    """
+    """Enclose δ for each ε by the ``deltas`` of a person who certainly takes part."""
     rate, enclosed, back = sampling.rate, list[Enclosure](), back and sampling.is_directed
     for epsilon, asked in zip(epsilons, enough or (0.0,) * len(epsilons), strict=True):
         grown = exponential(epsilon)
@@ -363,12 +357,7 @@ def renyi_of_sides(sides: Sequence[Sides], order: float) -> Between:
 
 
 def renyi_of_laws(pairs: Iterable[Laws], unit: int, order: float, sampling: Sampling | None = None) -> Between:
-    """Enclose the largest Rényi divergence of pairs of laws in units, or under Poisson subsampling.
-
-    >>> found = renyi_of_laws([((1, 3), (3, 1))], 4, 2.0)
-    >>> found.low < math.log(3**2 / 4 + 1 / 12) < found.high
-    True
-    """
+    """Enclose the largest Rényi divergence of pairs of laws, in units, or under Poisson subsampling."""
     pairs, bounds = iter(pairs), [Between(0.0, 0.0)]
     while block := list(islice(pairs, 4096)):
         own, other = ([[x / unit for x in law] for law in side] for side in zip(*block, strict=True))

@@ -152,12 +152,7 @@ def renyi_of_label(
 def delta_of_label(
     log_weights: Callable[[Array], Array], epsilon: float, *, lead: float = math.inf, enough: float = 0.0
 ) -> Between:
-    """Enclose the δ of a label at an ε for one moved vote; see `renyi_of_label`.
-
-    >>> found = delta_of_label(lambda x: -(x**2) / 200.0, 0.1)
-    >>> 0.0209 < found.low < found.high < 0.021
-    True
-    """
+    """See `renyi_of_label`."""
     low, high = _largest(_noise_of(log_weights, 1.0), _HockeyStick(epsilon), lead + _TIES, enough)
     return Between(max(0.0, low - _LEAST), min(1.0, high))  # the error of differences of floats
 
@@ -335,7 +330,7 @@ def _largest(noise: _Noise, penalty: _Penalty, lead: float, enough: float) -> tu
 
 
 def _first_blocks(noise: _Noise) -> Integers:
-    """List (i, j, more of i, more of j): the box, the bits of b and a, and pairs without others."""
+    """List (i, j, more of i, more of j) of the box, of single bits, and of pairs without others."""
     R = noise.reach
     side = max(1, R // 4)
     far = max(noise.last - noise.first, 4 * R + 4 * side) + 2  # apart from the box

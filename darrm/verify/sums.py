@@ -147,7 +147,7 @@ def composed_delta(kinds: Sequence[Kind], epsilon: Fraction, *, least: Fraction 
 
 
 def compose(kinds: Sequence[Kind], step: Fraction, delta: Fraction) -> LossSum:
-    """Add losses on multiples of a step; masses far below δ are cut off."""
+    """Add losses on multiples of a step; cut off masses far below δ."""
     queries = sum(count for _, count in kinds)
     bits = _BITS + queries.bit_length() + ceil(1 / delta).bit_length()
     spare = floor(delta * (1 << bits) / (2 * _SPARE * (len(kinds) + 1)))

@@ -163,7 +163,6 @@ def _renyi(priced: Sequence[Priced], delta: Fraction, enough: float) -> tuple[fl
 
 
 def _orders(priced: Sequence[Priced], delta: Fraction) -> list[float]:
-    """Choose the best order of stated curves, else orders around that of a linear curve."""
     grids = {charge.orders for charge, _ in priced}
     if len(grids) == 1 and (grid := grids.pop()):
         sums = [sum(charge.count * charge.divergences[place] for charge, _ in priced) for place in range(len(grid))]

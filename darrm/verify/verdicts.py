@@ -108,11 +108,6 @@ def pair_at_most(epsilon: float | Fraction, delta: float | Fraction, digits: int
 
 
 def counted(number: int, one: str, many: str) -> str:
-    """Write a number with its noun.
-
-    >>> counted(1, "label", "labels"), counted(2000, "label", "labels")
-    ('1 label', '2,000 labels')
-    """
     return f"{number:,} {one if number == 1 else many}"
 
 
