@@ -39,11 +39,7 @@ _NO_ALLOWANCE = "voters that are not private have no allowance m: state the targ
 
 
 class Open(int):
-    """The number of classes of open-set answers: voters answer with any string.
-
-    >>> OPEN, OPEN == 0, Problem(Voters(9, PrivacyParams("inf"), overlap=1), PrivacyParams(1), "open").classes
-    (open, True, open)
-    """
+    """The number of classes of open-set answers, equal to 0: voters answer with any string."""
 
     __slots__ = ()
 
@@ -63,22 +59,20 @@ class Voters:
     Parameters
     ----------
     K
-        Number of voters, from 1 to a million. For even K a tie is answered by a fair coin.
+        1 … 10^6. For even K a fair coin answers a tie.
     each
         The guarantee (ε, Δ) of every voter, ε > 0; see `Voters.non_private` for voters without one.
     overlap
-        The largest number of voters that one person's data can influence, 1 … K; None is K, the paper's analysis.
+        How many voters one person's data can influence, 1 … K; None is K, as in the paper.
     models
-        True: voters are models that are trained once and answer all queries. Answers share the randomness of the
-        training, so guarantees of queries do not add up. Equal `Voters` count as the same models: give retrained ones
-        another account and ledger. False: voters draw fresh randomness for every query; the votes cannot show this.
+        True: voters are trained once and answer all queries, so their guarantees per query do not add up. Equal
+        `Voters` are the same models: give retrained ones another account and ledger. False: voters draw fresh
+        randomness for every query, which votes cannot show.
     per_voter
-        The guarantee of each voter if they differ, see `Voters.of`; ``each`` is then the weakest of them. Using only
-        ``each`` is valid but conservative.
+        The guarantee of each voter if they differ, see `Voters.of`; ``each`` is then the weakest of them.
     sampled
-        For non-private voters that resample examples per query, such as prompted language models: the probability that
-        a person is among the examples, or a `Subsampling`. ``overlap`` counts the voters that one person influences
-        when included, usually 1.
+        For non-private voters that resample examples per query: the probability that a person is among the examples, or
+        a `Subsampling`. ``overlap`` counts the voters that one person influences when included, usually 1.
 
     Examples
     --------
@@ -110,9 +104,8 @@ class Voters:
     def of(cls, per_voter: Sequence[PrivacyPair], overlap: int | None = None, *, models: bool = False) -> Voters:
         """Return voters with different guarantees; their order is irrelevant.
 
-        >>> hospitals = Voters.of([PrivacyParams("0.1"), PrivacyParams("0.5"), PrivacyParams("0.1", "1e-6")])
-        >>> hospitals.K, hospitals.each, Voters.of([PrivacyParams(1)] * 3) == Voters(3, PrivacyParams(1))
-        (3, PrivacyParams(epsilon=0.5, delta=0.000001), True)
+        >>> Voters.of([PrivacyParams("0.1"), PrivacyParams("0.5"), PrivacyParams("0.1", "1e-6")]).each
+        PrivacyParams(epsilon=0.5, delta=0.000001)
         """
         if isinstance(per_voter, PrivacyParams | str) or not isinstance(per_voter, Sequence) or not per_voter:
             checks.fail("per_voter", per_voter, "a list of pairs (epsilon, delta), one for each voter")
@@ -121,7 +114,7 @@ class Voters:
 
     @classmethod
     def non_private(cls, K: int, overlap: int | None = None, sampled: Subsampling | Number | None = None) -> Voters:
-        """Return voters that guarantee nothing themselves, such as teachers trained on disjoint shards."""
+        """Return voters without a guarantee, such as teachers on disjoint shards."""
         return cls(K, PrivacyParams("inf"), overlap, sampled=sampled)
 
     def __post_init__(self) -> None:
@@ -199,7 +192,7 @@ class Voters:
 
     @property
     def are_non_private(self) -> bool:
-        """Whether no voter has a guarantee: proofs then hold for any answers of the voters."""
+        """Whether no voter has a guarantee."""
         return self.per_voter is None and not self.each.is_private  # equal guarantees are stored in `each` alone
 
     @property
@@ -228,12 +221,7 @@ class Voters:
         return self.K - self.K // 2
 
     def rounded(self, groups: int) -> Voters:
-        """Round ε and Δ up to at most that number of groups, so that the sum of all ε grows least.
-
-        >>> hospitals = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.11", "0.5", "0.45", "0.4")])
-        >>> [(n, each.epsilon) for n, each in hospitals.rounded(2).groups]
-        [(3, 0.5), (2, 0.11)]
-        """
+        """Round ε and Δ up to at most that number of groups, so that the sum of all ε grows least."""
         checks.integer_at_least(1, groups=groups)
         if len(self.groups) <= groups:
             return self
@@ -258,7 +246,7 @@ class Voters:
         return Voters.of([each for n, each in pairs for _ in range(n)], self.overlap, models=self.models)
 
     def cover(self, others: Voters) -> bool:
-        """Whether a proof for these voters holds for others: the same K, guarantees and overlap no larger."""
+        """Whether a proof for these voters holds for others: equal K, guarantees and overlap no larger."""
         if self.K != others.K or self.reached < others.reached:
             return False
         if self.sampled is not None or others.sampled is not None:
@@ -312,11 +300,11 @@ class Problem:
     voters
         Who votes.
     target
-        The required (ε, δ) of the release, ε finite. For private voters with equal guarantees m = target.epsilon /
-        each.epsilon must be in [1, K] and target.delta ≥ each.delta; for others any ε > 0 and any δ.
+        The required (ε, δ) of the release, ε finite. Private voters with equal guarantees need m = target.epsilon /
+        each.epsilon in [1, K] and target.delta ≥ each.delta; others any ε > 0 and any δ.
     classes
-        The number C ≥ 2 of classes; or ``"open"``, stored as `OPEN`: voters answer with any string, and the release is
-        the string of a voter or no answer. Open-set answers need non-private voters.
+        The number C ≥ 2 of classes; or ``"open"``, stored as `OPEN`, for non-private voters: they answer with any
+        string, and the release is one of these strings or no answer.
 
     Examples
     --------
@@ -325,10 +313,6 @@ class Problem:
     (3.0, 6)
     >>> round(problem.budget, 6)
     0.349919
-    >>> teachers = Voters(30, PrivacyParams("inf"), overlap=1)
-    >>> print(Problem(teachers, PrivacyParams(0.5, 1e-5), classes=3))
-    30 voters, not private themselves; one person's data reach at most 1 of them. The released plurality of 3 classes \
-must be (0.5, 1e-05)-differentially private.
     """
 
     voters: Voters
@@ -375,10 +359,10 @@ must be (0.5, 1e-05)-differentially private.
 
     @classmethod
     def from_allowance(cls, voters: Voters, m: Number, delta: Number | None = None, classes: int = 2) -> Problem:
-        """State the problem as in the paper: the target of private voters is (m·ε, δ).
+        """State the problem as in the paper: the target of private voters is (m·ε, δ), m in [1, K].
 
-        The allowance m is a real number in [1, K], relative to the largest ε and Δ if voters differ. By default δ is
-        1 − (1 − Δ)^m, rounded down to 15 significant digits.
+        If voters differ, m is relative to the largest ε and Δ. By default δ is 1 − (1 − Δ)^m, rounded down to 15
+        significant digits.
 
         >>> Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), m=3).target
         PrivacyParams(epsilon=0.3, delta=0.000029999700001)
@@ -448,12 +432,6 @@ class Workload:
         As for `Problem`. Plans for more than two classes need non-private voters or private models.
     missing
         How many of the K votes are usually missing, 0 … K − 1: the majority is then that of the others.
-
-    Examples
-    --------
-    >>> work = Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams(2, 1e-5))
-    >>> work.voters.reached, work.queries
-    (1, 1000)
     """
 
     voters: Voters
@@ -505,11 +483,7 @@ def is_law_a_gamma(classes: int) -> bool:
 
 
 def is_open(classes: object) -> bool:
-    """Whether classes are `OPEN` or the word "open".
-
-    >>> is_open(OPEN), is_open("open"), is_open(0)
-    (True, True, False)
-    """
+    """Whether classes are `OPEN` or the word "open"; the number 0 is not."""
     return isinstance(classes, Open) or (isinstance(classes, str) and classes == repr(OPEN))
 
 
@@ -533,11 +507,6 @@ def classes_in_words(classes: int) -> str:
 
 
 def answer_in_words(classes: int) -> str:
-    """Name the winner of a vote: a majority of two classes, a plurality of more.
-
-    >>> answer_in_words(2), answer_in_words(10)
-    ('majority', 'plurality of 10 classes')
-    """
     return "majority" if is_law_a_gamma(classes) else f"plurality of {classes_in_words(classes)}"
 
 

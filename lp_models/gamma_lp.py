@@ -47,7 +47,6 @@ class Shape(Enum):
     MONOTONE = "monotone"
 
     def variables_to_gamma(self, point: Array) -> Array:
-        """Turn variables into γ, shapes (h,) and (h,)."""
         if self is Shape.FREE:
             return np.clip(point, 0.0, 1.0)
         return np.clip(np.cumsum(point), 0.0, 1.0)
@@ -83,12 +82,7 @@ def expected_error_program(
 
 
 def sampled_error_program(weights: Array, share: float, shape: Shape) -> LinearProgram:
-    """State (7) and (9) with the shape's own rows; tangents and privacy rows are generated.
-
-    >>> program = sampled_error_program(np.array([1.0, 3.0]), 0.25, Shape.MONOTONE)
-    >>> program.cost, program.matrix, program.offset
-    (array([-2.  , -1.5 ,  0.25]), array([[1., 1., 0.]]), 2.0)
-    """
+    """State (7) and (9) with the shape's own rows; tangents and privacy rows are generated."""
     linear = expected_error_program(weights, shape)
     return LinearProgram(
         np.append(linear.cost, share),  # (7)
@@ -99,14 +93,7 @@ def sampled_error_program(weights: Array, share: float, shape: Shape) -> LinearP
 
 
 class SampledError:
-    """F for the draws d of shape (T, h), split into its linear part and the mixed draws.
-
-    >>> sampled = SampledError(np.array([[0.2, 0.4], [-0.3, 0.1]]))
-    >>> sampled.linear, sampled.mixed, sampled.share
-    (array([0.1, 0.2]), array([[ 0.3, -0.1]]), 0.5)
-    >>> round(sampled.value(np.array([0.5, 1.0])), 12)  # (½·0.2·0.5 + ½·0.3·0.5)/2
-    0.0625
-    """
+    """F for the draws d of shape (T, h), split into its linear part and the mixed draws."""
 
     def __init__(self, differences: Array) -> None:
         turned = differences * np.where(np.sum(differences, axis=1) < 0.0, -1.0, 1.0)[:, None]
@@ -118,7 +105,7 @@ class SampledError:
         self.mean_size = np.mean(np.abs(differences), axis=0)
 
     def mixed_error(self, gamma: Array) -> float:
-        """Compute θ(γ); 0 if no draw is mixed."""
+        """Compute θ(γ)."""
         return float(np.sum(0.5 * np.abs(self.mixed @ (1.0 - gamma)))) / max(1, len(self.mixed))
 
     def tangent(self, gamma: Array) -> Array:
@@ -127,7 +114,6 @@ class SampledError:
         return np.asarray(signs @ self.mixed, dtype=np.float64) / max(1, len(self.mixed))
 
     def value(self, gamma: Array) -> float:
-        """Compute F(γ)."""
         return float(0.5 * self.linear @ (1.0 - gamma)) + self.share * self.mixed_error(gamma)
 
 
@@ -146,7 +132,6 @@ class EpigraphOracle:
         return self.lifted(found, [self.sampled.tangent(gamma)] if is_above else [])
 
     def lifted(self, found: Separation, tangents: Sequence[Array]) -> Separation:
-        """Turn an answer about x into one about (x, θ), with the cuts of some tangents."""
         rows = np.hstack([found.matrix, np.zeros((found.limits.size, 1))])
         cuts = [[*self.shape.rows(-tangent), -1.0] for tangent in tangents]
         limits = np.append(found.limits, [-np.sum(tangent) for tangent in tangents])

@@ -1,12 +1,11 @@
 """Linear programs solved by HiGHS: once, or again and again while rows come and go.
 
 HiGHS stops at an absolute feasibility tolerance, 1e-10 at its strictest. Rows and costs of a `Master` are therefore
-passed multiplied by `_SCALE`, with HiGHS's own scaling off: the tolerance in our units is 1e-14. Without this the row
-generation stalls at violations near 1e-9. A status only decides whether to try again.
+passed multiplied by `_SCALE`, with HiGHS's own scaling off: the tolerance in our units is 1e-14. At 1e-10 the row
+generation stalls at violations near 1e-9.
 
 **Knots.** A program over x in [0, 1]^n is restricted to x = U z with z in [0, 1]^k and a sparse U. The solver gets a U
-for every row a, and c U. The bound is computed from the multipliers over all of x, so a restriction never makes it
-false, only weak where reduced costs vary between two knots.
+for every row a, and c U. The bound is over all x, so a restriction never makes it false, only weak.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ class Knots(ABC):
 
     @classmethod
     def spread(cls, n: int, intervals: int, *, keeps_rows: bool = False) -> Knots:
-        """Return about ``intervals`` intervals of equal lengths, at most n."""
         starts = np.unique(np.linspace(0, n, min(n, intervals), endpoint=False).astype(np.int64))
         return cls(starts, n, keeps_rows=keeps_rows)
 
@@ -64,7 +62,7 @@ class Knots(ABC):
         """Compute a U for each row a: shape (…, n) → (…, k)."""
 
     def repaired(self, duals: Array, reduced: Array) -> Array:
-        """Return multipliers with a better bound; by default the same."""
+        """Return multipliers with a better bound."""
         del reduced
         return duals
 
@@ -99,7 +97,6 @@ class Ramps(Knots):
         return rows if self.is_full else np.asarray(np.add.reduceat(rows, self.starts, axis=-1) / self.lengths)
 
     def repaired(self, duals: Array, reduced: Array) -> Array:
-        """Make the multiplier of Σ x ≤ 1 as large as the smallest reduced cost needs it."""
         raised = duals.copy()
         raised[0] = max(0.0, duals[0] - float(np.min(reduced)))
         return raised
@@ -132,10 +129,9 @@ class Solver:
         self._highs.clearSolver()
 
     def run(self, seconds: float) -> tuple[Array, Array, bool]:
-        """Solve from the last basis; if that fails, from nothing, with one changed setting after the other.
+        """Solve from the last basis, else from nothing with `retries`; ``seconds`` limits all runs, `longest_run` each.
 
-        ``seconds`` limits all runs, `longest_run` each: the simplex method has been seen to cycle. Returns variables,
-        HiGHS's multipliers of rows, and whether they are optimal.
+        Returns variables, HiGHS's multipliers of rows, and whether they are optimal.
         """
         deadline = time.perf_counter() + seconds
         optimal = self._run(seconds)
@@ -159,8 +155,6 @@ class Solver:
 
 
 class Master(Solver):
-    """A linear program whose rows change between solves."""
-
     def __init__(self, program: LinearProgram, knots: Knots | None = None) -> None:
         self.cost, self.offset = program.cost, program.offset
         self.matrix = np.empty((0, program.cost.size))
@@ -198,13 +192,12 @@ class Master(Solver):
         return rows if self.knots is None else self.knots.down(rows)
 
     def add_cost(self, extra: Array) -> None:
-        """Add to the cost that the solver minimizes, shape (n,); values and bounds ignore it."""
+        """Add to the cost that the solver minimizes; values and bounds ignore it."""
         self._extra_cost = extra
         cost = self._down(self.cost + extra) * self._cost_scale
         self._highs.changeColsCost(cost.size, np.arange(cost.size, dtype=np.int32), cost)
 
     def add_rows(self, matrix: Array, limits: Array, labels: Sequence[RowLabel] = ()) -> None:
-        """Append the rows matrix x ≤ limits, shapes (r, n) and (r,), with r labels or none."""
         self.labels += labels or [None] * limits.size
         self._pass_rows(matrix, limits)
         self.matrix = np.vstack([self.matrix, matrix])
@@ -227,7 +220,6 @@ class Master(Solver):
         self._row_scales = np.concatenate([self._row_scales, scale])
 
     def drop_idle_rows(self, idle_rounds: int) -> None:
-        """Remove added rows without a multiplier for ``idle_rounds`` solves."""
         keep = self.idle < idle_rounds
         keep[: self._permanent] = True
         drop = np.flatnonzero(~keep).astype(np.int32)
@@ -238,7 +230,7 @@ class Master(Solver):
             self.labels = list(compress(self.labels, keep))
 
     def solve(self, seconds: float = np.inf) -> Solution:
-        """Solve in at most ``seconds``; a solution that is not optimal has a valid bound all the same."""
+        """Solve in at most ``seconds``; the bound is valid in any case."""
         variables, row_duals, optimal = self.run(seconds)
         there = (variables.size, row_duals.size) == (self.variables, self.limits.size)  # HiGHS may return nothing
         if there and np.all(np.isfinite(variables)) and np.all(np.isfinite(row_duals)):
@@ -286,7 +278,6 @@ class BlockMaster(Solver):
         pass
 
     def solve(self, seconds: float = np.inf) -> Solution:
-        """Solve in at most ``seconds``; without an optimum nothing is known."""
         variables, row_duals, optimal = self.run(seconds) if seconds > 0.0 else (self.cost, self.limits, False)
         if not optimal:
             return Solution(np.zeros(self.variables), np.zeros(self.limits.size), 0.0, -np.inf, Status.FAILED)

@@ -8,10 +8,10 @@ class SolveOptions:
     """How long a solve takes and how close it gets; no option changes a guarantee.
 
     A solve stops when ``value − bound`` is at most ``gap · |value|`` or ``floor`` (in units of the cost), after
-    ``time_limit`` seconds, or after ``patience`` rounds in which neither moves by a tenth of the gap. While the gap
-    exceeds a millionth of the value, patience is twenty times as many rounds, and a hundredth of the gap. A row without
-    a multiplier for ``idle_rounds`` rounds is dropped once there are more than a hundred rows and more than
-    ``rows_per_variable`` for each variable. `ValueError` for negative ``gap``, ``floor`` or ``time_limit``.
+    ``time_limit`` seconds, or after ``patience`` rounds in which neither moves by a tenth of the gap (twenty times as
+    many, by a hundredth, while the gap exceeds a millionth of the value). A row without a multiplier for
+    ``idle_rounds`` rounds is dropped once there are more than a hundred rows and more than ``rows_per_variable`` for
+    each variable. `ValueError` for negative ``gap``, ``floor`` or ``time_limit``.
     """
 
     gap: float = 1e-9

@@ -42,26 +42,18 @@ class Separation:
 
 
 def beginning_at(feasible: Array) -> Separation:
-    """Begin with a point that satisfies all rows, and without rows."""
     return Separation(np.empty((0, feasible.size)), np.empty(0), feasible, thorough=True)
 
 
 class Oracle(Protocol):
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
-        """Look for broken rows; all of them if ``thorough``, else a cheap part that is usually enough.
-
-        Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
-        """
+        """Look for broken rows, all if ``thorough``; `TimeoutError` when `time.perf_counter` passes ``deadline``."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The best point, with its value, a bound, and the work done.
-
-    ``point`` satisfied every row when it was looked at thoroughly, up to rounding; the caller proves it again. If a
-    time limit was too short for that look, the point is the most promising one unless an earlier one was looked at.
-    """
+    """``point`` satisfies every row up to rounding, unless a time limit was too short for a thorough look at one."""
 
     point: Array
     value: float
@@ -88,10 +80,9 @@ def minimize_with_rows(
 ) -> Result:
     """Minimize ``program`` subject to its rows and all of the oracle's; a `BlockProgram` is maximized.
 
-    ``tie_break`` is a small extra cost, shape (n,), that decides between points of equal cost; ``knots`` select the
-    variables to begin with, by default all; ``start`` is an oracle's earlier answer: rows, and a point that no result
-    is worse than if every row was looked at. At a time limit, after Ctrl-C, and when the solver fails the result is the
-    best point and the best bound so far.
+    ``tie_break`` is a small extra cost (n,) between points of equal cost; ``knots`` select the variables to begin with;
+    ``start`` has rows, and a point that no result is worse than if it is thorough. At a time limit, after Ctrl-C, and
+    when the solver fails the result is the best point and bound so far.
     """
     master = BlockMaster(program) if isinstance(program, BlockProgram) else Master(program, knots)
     loop = _Loop(master, oracle, options, tie_break, report)
@@ -130,9 +121,9 @@ class _Loop:
         self.candidate = np.zeros(self.master.cost.size)
 
     def run(self) -> Status:
-        """Repeat rounds until a reason to stop: with the tie-break, and without it if it is in the way.
+        """Repeat rounds with the tie-break, then without it if it is in the way.
 
-        Without it the master would choose again in every round between points of equal cost, and waste rows.
+        Without it the master chooses again in every round between points of equal cost, and wastes rows.
         """
         if self.tie_break is None:
             return self.rounds_until_stop()
@@ -166,7 +157,6 @@ class _Loop:
             self.bound, self.multipliers = bound, multipliers
 
     def rounds_until_stop(self) -> Status:
-        """Repeat rounds until the gap closes, time is up, or nothing moves after a fresh start."""
         fresh = False
         while True:
             try:
@@ -187,7 +177,6 @@ class _Loop:
                 return Status.TIME_LIMIT
 
     def round(self) -> Status | None:
-        """Solve the master, separate its point, add rows."""
         solution = self.master.solve(self.deadline - time.perf_counter())
         self.rounds += 1
         if solution.bound > self.bound:
