@@ -59,7 +59,7 @@ _STOPPED = {Status.TIME_LIMIT, Status.INTERRUPTED}
 
 
 def generate_rows(request: Request) -> Table:
-    """Solve by row generation; try simple rules where the solver left a gap."""
+    """Try simple rules, too, where the solver left a gap."""
     problem, prior = request.problem, request.prior
     nearby, factor = in_range(problem.conditional_on_inclusion, LEAST_SIZE)
     program = GammaProgram(PrivacyOracle(nearby, request.shape), weights_of(prior, problem.voters.K), request.report)
@@ -69,11 +69,10 @@ def generate_rows(request: Request) -> Table:
         gamma = best_for_non_private_voters(problem.conditional_on_inclusion)
     solution = Solution(prior, multipliers, result.status.value, request.shape.value, "linear")
     table = certify(problem, gamma).with_solution(solution, {"solver": "production", **made_by(result)})
-    if table.optimality is None or table.optimality.gap <= max(
-        _WIDE_GAP * table.optimality.value, request.options.floor
-    ):
+    optimality = table.optimality
+    if optimality is None or optimality.gap <= max(_WIDE_GAP * optimality.value, request.options.floor):
         return table
-    best, least = table, table.optimality.value
+    best, least = table, optimality.value
     for propose in (baselines.subsampling, baselines.double_subsampling, baselines.truth):
         with suppress(ValueError):
             rule = propose(problem.conditional_on_inclusion)
@@ -96,9 +95,7 @@ def write_every_row(request: Request) -> Table:
     if solution.status is not Status.OPTIMAL:
         raise SolveError("the reference solver found no optimum: try --solver production", status=status)
     duals = solution.duals[-len(matrix) :]
-    rows: list[Multiplier] = [
-        (float(duals[row]), counts_at(whole.counts[row].tolist())) for row in np.flatnonzero(duals)
-    ]
+    rows = [(float(duals[row]), counts_at(whole.counts[row].tolist())) for row in np.flatnonzero(duals)]
     multipliers = _in_proportion(rows, problem, factor)
     proved = Solution(prior, multipliers, status, shape.value, "linear")
     table = certify(request.problem, NoiseFunction(K, shape.variables_to_gamma(solution.point)))
@@ -107,11 +104,7 @@ def write_every_row(request: Request) -> Table:
 
 
 def counts_at(counts: list[int]) -> CornerCounts:
-    """Convert the numbers of voters at the corners of `lp_models.reference.corner_pairs` to the label of their row.
-
-    >>> counts_at([1, 0, 2, 0, 0, 3, 0, 0])
-    CornerCounts(high=2, low=0, zeros=4, ones=0, moved_zeros=3, moved_ones=0, moved_zeros_prime=0, moved_ones_prime=0)
-    """
+    """Convert the numbers of voters at the corners of `lp_models.reference.corner_pairs` to the label of their row."""
     zeros, ones, high, low, *moved = counts + [0] * (8 - len(counts))
     moved_zeros_prime, moved_zeros, moved_ones, moved_ones_prime = moved
     all_zeros, all_ones = zeros + moved_zeros + moved_zeros_prime, ones + moved_ones + moved_ones_prime
@@ -142,8 +135,7 @@ class GammaProgram:
 
     def tie_break(self) -> Array | None:
         """Return a small cost that follows a common prior at the levels with negligible weights."""
-        # U[0.5, 1] has weights down to 1e-60 near a tie at K = 501; without a tie-break γ would be arbitrary there. The
-        # bound and the value use the prior alone.
+        # U[0.5, 1] has weights down to 1e-60 near a tie at K = 501, where γ would be arbitrary without a tie-break
         top = float(np.max(self.weights))
         silent = self.weights < _SMALLEST_WEIGHT * top
         if not np.any(silent):
@@ -167,7 +159,7 @@ class GammaProgram:
         )
 
     def solve_linear(self, options: SolveOptions, tie_break: Array | None, known: Sequence[Row]) -> Result:
-        """Minimize; with many levels a free γ starts from a monotone one, and that from the rows for fewer voters."""
+        """With many levels a free γ starts from a monotone one, and that from the rows for fewer voters."""
         start, is_free = self.oracle.beginning(known), self.shape is Shape.FREE
         if self.weights.size <= _MOST_AT_ONCE:
             return self._minimize(options, tie_break, start)
@@ -252,18 +244,13 @@ _BROKEN = 1e-12
 
 
 class PrivacyOracle:
-    """The privacy rows of a problem, over the variables of a shape."""
-
     def __init__(self, problem: Problem, shape: Shape) -> None:
         self.problem, self.shape, self.voters = problem, shape, problem.voters
         self.full = rows_of(problem.voters, problem.target.exact_epsilon)
         self.budget = budget_below(problem.target)
 
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
-        """Find violated rows: of both chains, and for Δ > 0 of all moves near 0 and 1 if few other rows are violated.
-
-        For Δ = 0, and for a γ that never decreases, both chains suffice, so the search is thorough.
-        """
+        """Find violated rows of both chains, which suffice for Δ = 0 or a monotone γ, else of the border too."""
         gamma, full = self.shape.variables_to_gamma(point), self.full
         limit = self.budget * (1.0 + _BROKEN)
         rows: Sequence[Row]
@@ -294,7 +281,6 @@ class PrivacyOracle:
         return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
 
     def beginning(self, rows: Sequence[Row], point: Array | None = None) -> Separation:
-        """Return a starting point: rows, and a feasible point in the variables, if one is known."""
         feasible = np.zeros(self.voters.num_upper_levels) if point is None else point
         limits = np.full(len(rows), self.budget)
         matrix = self.rows_over_variables(rows, np.inf)
@@ -316,7 +302,6 @@ _FIT_SEED = 20_250_503  # for the draws in the objective; estimates use another 
 
 
 def fit_draws(request: Request) -> Table:
-    """Solve for the mean of the draws, then for the draws that change sign."""
     problem, prior, K = request.problem, request.prior, request.problem.voters.K
     count = number_of_draws(K, request.draws)
     generator = np.random.default_rng(_FIT_SEED) if request.rng is None else request.rng

@@ -49,16 +49,16 @@ def optimize_table(
     Parameters
     ----------
     problem
-        Voters, target and classes. With more than two classes only ``prior``, ``options`` and ``report`` apply.
+        With more than two classes only ``prior``, ``options`` and ``report`` apply.
     K, m, each
         Instead of a problem; by default 11, 3 and (0.1, 1e-5), the paper's example.
     prior
-        The public prior on the voters; by default independent p_i ~ U[0.5, 1].
+        Public; by default independent p_i ~ U[0.5, 1].
     shape
         ``"free"``, or ``"monotone"``: γ never decreases from the tie to unanimity, the default if voters differ.
     objective
-        ``"expected-error"`` under the prior [D, Eq. 2]: linear in γ if no p_i is below 1/2 or all are equal, else
-        fitted to draws, absolute value included. ``"surrogate"``: the paper's linear one, `darrm.priors.surrogate_of`.
+        ``"expected-error"`` under the prior [D, Eq. 2], by draws unless it is linear in γ (no p_i is below 1/2, or all
+        are equal). ``"surrogate"``: the paper's linear one, `darrm.priors.surrogate_of`.
     solver
         ``"production"`` generates rows; ``"reference"`` lists every row of Lemma 5.1 and needs cvxpy.
     options
@@ -66,11 +66,11 @@ def optimize_table(
     draws
         Of a prior without linear expected error, by default 20,000 to 5,000; as many held-out ones estimate the result.
     rng
-        Of these draws, with a fixed seed by default. It draws nothing private.
+        Of these draws, with a fixed seed by default.
     report
         Called once per round of the production solver.
     start
-        The table of a similar problem, whose active rows the production solver starts from.
+        The table of a similar problem, for the production solver.
 
     Returns
     -------
@@ -86,12 +86,8 @@ def optimize_table(
 
     Examples
     --------
-    >>> from darrm import Problem, PrivacyParams, Voters
-    >>> problem = Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)
-    >>> optimize_table(problem, shape="monotone").gamma.half.round(9)
+    >>> optimize_table(K=5, m=1, each=(0.1, 0), shape="monotone").gamma.half.round(9)
     array([0.2, 0.6, 1. ])
-    >>> round(optimize_table(K=5, m=1, each=(0.1, 0)).gamma(4), 9)
-    0.6
     """
     if problem is None:
         pair = PrivacyParams("0.1", "1e-5") if each is None else PrivacyParams.of(each, "each")
@@ -133,9 +129,9 @@ def optimize_many(
 ) -> list[Table]:
     """Find and prove the noise functions with the smallest expected errors for many problems.
 
-    A solve starts from the active rows of the previous problem with the same voters: sort a sweep by m. This changes
-    no table. ``jobs`` is the number of processes, −1 for one per core; others than 1 need joblib (the extra
-    ``sampling``). `ValueError` as `optimize_table`.
+    A solve starts from the active rows of the previous problem with the same voters: sort a sweep by m. ``jobs`` is the
+    number of processes, −1 for one per core; others than 1 need joblib (the extra ``sampling``). `ValueError` as
+    `optimize_table`.
 
     >>> from darrm import PrivacyParams, Voters
     >>> voters = Voters(5, PrivacyParams(0.1))

@@ -75,10 +75,9 @@ def optimize_plurality(
 ) -> Table:
     """Find and certify the private plurality with the largest accuracy.
 
-    ``prior`` is the public prior on the votes, by default `darrm.priors.default_of` the classes. ``options`` say when
-    to stop and change no guarantee; ``report`` is called once per round of the solver. The table's ``optimality`` holds
-    the accuracy and an upper bound on that of every private mechanism. `ValueError` if the problem is larger than
-    `check_size` allows, or the prior can only sample.
+    ``prior`` is public, by default `darrm.priors.default_of`. ``options`` change no guarantee; ``report`` is called
+    once per round of the solver. ``optimality`` holds the accuracy and an upper bound on that of every private
+    mechanism. `ValueError` if the problem is larger than `check_size` allows, or the prior can only sample.
 
     For one voter with three classes the optimum is randomized response, e/(e + 2):
 
@@ -121,7 +120,7 @@ def optimize_plurality(
 class PluralityOptimum:
     """The best law for one order and Rényi budget; a proposal, like every `PluralityLaw`.
 
-    ``bound`` is on laws with all probabilities at least `SMALLEST_PROBABILITY`, up to the solver's rounding.
+    ``bound`` is on laws with probabilities of at least `SMALLEST_PROBABILITY`, up to the solver's rounding.
     """
 
     law: PluralityLaw
@@ -141,12 +140,6 @@ def optimize_plurality_under_renyi(
     """Find the plurality with the largest accuracy whose Rényi divergence of order α > 1 is within a budget ρ > 0.
 
     `ValueError` if the problem is larger than `check_size` allows, or the prior can only sample.
-
-    >>> from darrm import PrivacyParams
-    >>> from darrm.priors import Dirichlet
-    >>> one = Voters(1, PrivacyParams("inf"))
-    >>> round(optimize_plurality_under_renyi(one, 3, Dirichlet(), 2.0, 0.5).value, 4)
-    0.5481
     """
     checks.instance(Voters, voters=voters, advice="say Voters(K, each, overlap)")
     if not voters.are_non_private:
@@ -175,7 +168,7 @@ def versions(*distributions: str) -> str:
 
 
 def check_size(voters: Voters, classes: int) -> None:
-    """Raise `ValueError`, with the limit, unless the program takes at most about two minutes."""
+    """Raise `ValueError` unless the program takes at most about two minutes."""
     if not voters.are_non_private:
         partitions_of(voters.K, classes)  # raises if there are too many to list
         voter_corners.check_size(voters, classes)
@@ -206,7 +199,6 @@ class _MoveOracle:
         self.delta = problem.target.delta
 
     def separate(self, point: Array, **_: object) -> Separation:
-        """Return the positive terms of each violated pair as a row."""
         pairs = self.pairs
         before, after = pairs.sides(point)
         excess = pairs.classes * (before - self.ratio * after)
@@ -248,7 +240,6 @@ class _VoterOracle:
         self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
 
     def separate(self, point: Array, *, thorough: bool, **_: object) -> Separation:
-        """Return the worst rows per number of movers; search many rows only as a last step."""
         broken, share = self._look(point, every=False) if self.few or (self.many and not thorough) else ([], 1.0)
         thorough = self.few or not broken
         if not broken and not self.few:
@@ -294,7 +285,6 @@ class _TurnOracle:
 def _mixed(
     problem: Problem, point: Array, share: float, matrix: list[Array], labels: Sequence[object], thorough: bool
 ) -> Separation:
-    """Return rows, with the point mixed with a share of a random answer, which satisfies them."""
     entries = np.array(matrix).reshape(-1, point.size)
     places, columns = np.nonzero(entries)
     rows = SparseRows(places, columns, entries[places, columns], np.full(len(labels), problem.target.delta))
@@ -315,7 +305,6 @@ class _RenyiOracle:
         return replace(self.half_planes(point, chosen, shares), feasible=feasible)
 
     def half_planes(self, point: Array, chosen: NDArray[np.int64], shares: Array | None = None) -> Separation:
-        """Return half-planes at a point mixed with shares of a random answer, for the pairs of the chosen terms."""
         pairs, alpha = self.pairs, self.order
         share = 0.0 if shares is None else shares[pairs.pair[chosen]]
         before, after = (
@@ -338,7 +327,7 @@ class _RenyiOracle:
         return Separation(rows, rows.limits, point, True, kept.tolist())
 
     def start(self, partitions: Partitions) -> Array:
-        """Return the law of the exponential mechanism that the budget allows, which is near the optimum."""
+        """Return the law of the exponential mechanism that the budget allows."""
         pairs = self.pairs
 
         def law(rate: float) -> Array:

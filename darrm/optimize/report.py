@@ -21,15 +21,14 @@ from darrm.problem import Problem, Voters, is_open
 from darrm.table.optimality import Optimality
 from darrm.table.table import Table, certify
 from darrm.table.text import (
+    MEANING,
     allowance,
     answers,
-    majority_heading,
-    majority_proof,
+    bound_text,
+    heading,
     plot_noise_functions,
-    plurality_heading,
-    plurality_proof,
+    proof,
     right_labels,
-    share_answered,
     shown_histograms,
 )
 from darrm.util import checks
@@ -40,7 +39,6 @@ _COLUMN = 9  # characters
 _SMALL_GAIN = 0.001  # of accuracy
 _MOST_SAMPLED = 51  # voters: with more, draws of the second prior take too long, and only --all has its errors
 _MOST_VALUES, _A_LINE = 12, 6  # of γ in the short report
-_WIDTH = 100  # characters of the short report
 _CONSTANT = "γ_flat"
 _RULES = {
     "γ_opt": "optimal γ",
@@ -49,7 +47,6 @@ _RULES = {
     "γ_Sub": "subsampling",
     "γ_const": "randomized response",
 }
-_MEANING = "γ(l): the probability of returning the true majority at l ones, else a fair coin; γ(l) = γ(K − l)"
 _NOTES = """\
 accuracy: agreement with the noiseless majority or plurality, expected under the prior
 error: the expected error of [D, Eq. 2], for two classes
@@ -69,13 +66,12 @@ class Entry:
 
     @classmethod
     def of(cls, name: str, table: Table, prior: Prior, second: Array | None) -> Entry:
-        """Evaluate a table under a prior, and its error under a second one."""
+        """Evaluate a table under a prior, and its error for draws of a second one."""
         scale, gamma = table.certificate.scale, table.gamma
         remark = f"shown as certify scaled it, by {scale:.6g}" if scale < 1.0 - 1e-9 else ""
         if name == _CONSTANT:
-            remark = (
-                f"the largest private constant, {remark or '1 as it stands'}; γ_const is p_const by simple composition"
-            )
+            found = remark or "1 as it stands"
+            remark = f"the largest private constant, {found}; γ_const is p_const by simple composition"
         elif name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):
             remark = f"its theorem needs δ ≥ 1 − (1 − Δ)^m; {remark or 'certified as it stands'}"
         second_error = None if second is None else float(np.mean(errors_of(gamma.half, second)))
@@ -83,12 +79,7 @@ class Entry:
 
 
 def second_prior(prior: Prior) -> Prior | None:
-    """Return the prior of which this one is the paper's surrogate, or else the surrogate of this one, if any.
-
-    >>> from darrm.priors import Independent
-    >>> second_prior(Independent(0.5, 1)), second_prior(Independent(0, 1))
-    (Independent(low=0.0, high=1.0), Independent(low=0.5, high=1.0))
-    """
+    """Return the prior of which this one is the paper's surrogate, or else the surrogate of this one, if any."""
     other = two_sided_of(prior) or surrogate_of(prior)
     return None if other == prior else other
 
@@ -110,8 +101,6 @@ def compare(optimal: Table, prior: Prior, second: Prior | None = None) -> tuple[
     >>> [(entry.name, round(entry.expected_error, 4), round(entry.second_error, 4)) for entry in entries]
     [('γ_opt', 0.0413, 0.0378), ('γ_Sub', 0.1219, 0.0955), ('γ_DSub', 0.0692, 0.0675), ('γ_const', 0.3271, 0.1416),
     ('γ_flat', 0.0596, 0.0258)]
-    >>> {entry.name: round(entry.share_right, 4) for entry in entries}
-    {'γ_opt': 0.9542, 'γ_Sub': 0.8515, 'γ_DSub': 0.9072, 'γ_const': 0.6487, 'γ_flat': 0.936}
     """
     problem = optimal.problem
     draws = None if second is None else _differences(second, problem.voters.K)
@@ -144,17 +133,7 @@ class WithMissing:
 def with_missing(
     table: Table, prior: Prior, numbers: Iterable[int], *, report: Callable[[str], object] | None = None
 ) -> tuple[WithMissing, ...]:
-    """Evaluate a table for increasing numbers of missing votes, each below K; call ``report`` before each.
-
-    >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
-    >>> from darrm.priors import Independent
-    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
-    >>> for row in with_missing(optimize_table(problem), Independent(0.5, 1), range(3)):
-    ...     print(row.missing, round(row.share_right, 4), round(row.expected_error, 4))
-    0 0.9542 0.0413
-    1 0.9486 0.0465
-    2 0.9031 0.0701
-    """
+    """Evaluate a table for increasing numbers of missing votes, each below K; call ``report`` before each."""
     rows, gamma = [], table.gamma
     for missing in numbers:
         if report is not None:
@@ -166,31 +145,32 @@ def with_missing(
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A certified law on histograms; ``remark`` is a note on the voters' guarantees."""
+    """A certified law on histograms."""
 
     table: Table
     everything: bool = field(default=False, kw_only=True)  # with the certificate, and why rules do not apply
-    remark: str = field(default="", kw_only=True)
+    remark: str = field(default="", kw_only=True)  # on the voters' guarantees
 
     def blocks(self) -> Iterable[str]:
         """Write the paragraphs."""
         problem, law, optimality = self.table.problem, self.table.law, self.table.optimality
-        yield plurality_heading(problem, optimality, self.remark)
+        yield heading(problem, optimality, self.remark)
         yield right_labels(problem, law, optimality)
         yield answers(problem, law)
-        yield plurality_proof(problem, law, self.table.certificate)
+        yield proof(problem, law, self.table.certificate, optimality)
 
     def details(self) -> Document:
         """Write the part of the document that depends on the kind of law."""
-        problem, law = self.table.problem, self.table.law
+        problem, law, answered = self.table.problem, self.table.law, dict[str, float | None]()
         shown = shown_histograms(problem.voters.K, problem.classes)
-        answered = share_answered(law, self.table.optimality) if is_open(problem.classes) else None
+        if is_open(problem.classes):
+            answered = {"share_answered": law.share_answered(_optimality_of(self.table).prior)}
         return {
             "format": "darrm plurality report",
             "version": 1,
             "problem": problem.to_json(),
             "share_right": self.table.share_right,
-            **({"share_answered": answered} if is_open(problem.classes) else {}),
+            **answered,
             "histograms": [
                 {"votes": list(counts), "probabilities": law.probabilities([counts])[0].tolist()} for counts in shown
             ],
@@ -199,8 +179,9 @@ class Report:
 
     def text(self, output: Path | None) -> str:
         """Write the report for a person."""
-        unsaved = "Not saved: --output FILE.json keeps the table with its proof."
-        closing = unsaved if output is None else f"Table written to {output}"
+        closing = "Not saved: --output FILE.json keeps the table with its proof."
+        if output is not None:
+            closing = f"Table written to {output}"
         return "\n\n".join(block for block in (*self.blocks(), closing) if block) + "\n"
 
     def document(self, output: Path | None) -> Document:
@@ -236,11 +217,11 @@ class GammaReport(Report):
                 _short_proof(table, optimality),
             )
         return (
-            majority_heading(table.problem, optimality, self.remark),
+            heading(table.problem, optimality, self.remark),
             _values(table, self.entries, optimality.prior, self.second),
             _remarks(self.entries),
             _missing(self.missing),
-            majority_proof(table.problem, table.certificate, optimality),
+            proof(table.problem, table.law, table.certificate, optimality),
         )
 
     def details(self) -> Document:
@@ -290,7 +271,7 @@ def rows_text(tables: Sequence[Table]) -> str:
 
 
 def rows_document(tables: Sequence[Table]) -> Document:
-    """Write the same as a JSON document; schema: `optimize_rows.json` in `darrm/schemas`."""
+    """Write the rows as a JSON document; schema: `darrm/schemas/optimize_rows.json`."""
     voters = tables[0].problem.voters.to_json()
     return {"format": "darrm optimize rows", "version": 1, "voters": voters, "rows": rows_data(tables)}
 
@@ -314,7 +295,7 @@ def rows_data(tables: Sequence[Table]) -> list[dict[str, float | None]]:
 def report_of(
     table: Table, missing: Iterable[int], show: Callable[[str], object], *, everything: bool, remark: str
 ) -> Report:
-    """Compare a γ, and evaluate it with missing votes, while ``show`` prints progress; report on a law as it is."""
+    """Report on a table; compare a γ, and evaluate it with missing votes, while ``show`` prints progress."""
     if not table.problem.has_noise_function:
         return Report(table, everything=everything, remark=remark)
     prior = _optimality_of(table).prior
@@ -325,9 +306,8 @@ def report_of(
 
 def _optimality_of(table: Table) -> Optimality:
     if table.optimality is None:
-        checks.fail(
-            "table", checks.Found("one that was not optimized"), "one with a prior", "say optimize_table(problem)"
-        )
+        found = checks.Found("one that was not optimized")
+        checks.fail("table", found, "one with a prior", "say optimize_table(problem)")
     return table.optimality
 
 
@@ -341,13 +321,10 @@ def _short_heading(problem: Problem, optimality: Optimality, remark: str) -> str
     ]
     if isinstance(optimality.prior, Independent) and optimality.prior.has_closed_form:
         lines.append(f"          only the mean of the p_i counts here: {optimality.prior.mean:g}")
+    objective = " of [D, Eq. 2], over draws of the prior; the table is over other draws"
     if optimality.objective == "linear":
-        lines.append("Objective the expected error, linear under this prior: the paper's surrogate is the same")
-    else:
-        lines.append(
-            "Objective the expected error of [D, Eq. 2], over draws of the prior; the table is over other draws"
-        )
-    return "\n".join(lines)
+        objective = ", linear under this prior: the paper's surrogate is the same"
+    return "\n".join([*lines, f"Objective the expected error{objective}"])
 
 
 def _comparison(table: Table, entries: Sequence[Entry], prior: Prior, second: Prior | None) -> str:
@@ -388,47 +365,44 @@ def _short_values(gamma: NoiseFunction) -> str:
     places = spread(gamma.half.size, _MOST_VALUES)
     values = [f"{gamma.levels[place]:>8,}: {gamma.half[place]:.4f}" for place in places]
     lines = ["".join(values[start : start + _A_LINE]) for start in range(0, len(values), _A_LINE)]
-    return "\n".join([f"{_MEANING}:", *lines])
+    return "\n".join([f"{MEANING}:", *lines])
 
 
 def _short_proof(table: Table, optimality: Optimality) -> str:
-    relative = optimality.gap / optimality.value if optimality.value > 0.0 else 0.0
-    where = "" if optimality.held_out is None else " on the fitted draws"
-    lines = [
-        f"Optimal   no private γ of this shape has an expected error below {optimality.bound_text}{where}",
-        f"          (gap {at_most(optimality.gap, 2)}, relative {at_most(relative, 2)})",
-    ]
+    what, _, gap = bound_text(optimality).partition(": ")
+    lines = [f"Optimal   {what}", f"          {gap}"]
     if optimality.held_out is not None:
         lines.append(f"          expected error on other draws: {optimality.held_out}")
     if optimality.status != "optimal":
         lines.append(f"          the solver: {optimality.status}; proof and bound hold")
-    proof = (
-        f"Proof     {table.certificate.rows:,} rows, {table.certificate.method}; --all shows it, with γ of every rule"
-    )
-    lines.append(fill(proof, _WIDTH, subsequent_indent=" " * 10, break_on_hyphens=False))
+    rows, method = f"{table.certificate.rows:,} rows", table.certificate.method
+    text = f"Proof     {rows}, {method}; --all shows it, with γ of every rule"
+    lines.append(fill(text, 100, subsequent_indent=" " * 10, break_on_hyphens=False))
     return "\n".join(lines)
 
 
 def _values(table: Table, entries: Sequence[Entry], prior: Prior, second: Prior | None) -> str:
     shown = {entry.name + ("*" if entry.remark else ""): entry for entry in entries if entry.table is not None}
-    columns = {name: entry.table.gamma.half for name, entry in shown.items() if entry.table is not None}
+    columns = [entry.table.gamma.half for entry in shown.values() if entry.table is not None]
     lines = [
-        f"{level:>8}" + "".join(f"{values[place]:>{_COLUMN}.4f}" for values in columns.values())
+        _row(level, [f"{values[place]:.4f}" for values in columns])
         for place, level in enumerate(table.gamma.levels.tolist())
     ]
-    head = f"{'l':>8}" + "".join(f"{name:>{_COLUMN}}" for name in columns)
-    values = "\n".join([head, *_shortened(lines, "--output or --format json")])
-    shares = "".join(f"{_short(entry.share_right):>{_COLUMN}}" for entry in shown.values())
-    errors = "".join(f"{_short(entry.expected_error):>{_COLUMN}}" for entry in shown.values())
+    block = [MEANING, _row("l", shown), *_shortened(lines, "--output or --format json")]
     coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size)).share_right(prior)
-    right = (
-        "" if coin is None else f"{'right':>8}{shares}   (share of right labels under the prior; a coin: {coin:.4f})\n"
-    )
-    block = f"{_MEANING}\n{values}\n{right}{'error':>8}{errors}   (expected, under the prior)"
-    if second is None:
-        return block
-    others = "".join(f"{_short(entry.second_error):>{_COLUMN}}" for entry in shown.values())
-    return f"{block}\n{'second':>8}{others}   (expected error under {second.text})"
+    if coin is not None:
+        shares = _row("right", [_short(entry.share_right) for entry in shown.values()])
+        block.append(f"{shares}   (share of right labels under the prior; a coin: {coin:.4f})")
+    errors = _row("error", [_short(entry.expected_error) for entry in shown.values()])
+    block.append(f"{errors}   (expected, under the prior)")
+    if second is not None:
+        others = _row("second", [_short(entry.second_error) for entry in shown.values()])
+        block.append(f"{others}   (expected error under {second.text})")
+    return "\n".join(block)
+
+
+def _row(name: object, cells: Iterable[str]) -> str:
+    return f"{name:>8}" + "".join(f"{cell:>{_COLUMN}}" for cell in cells)
 
 
 def _missing(rows: Sequence[WithMissing]) -> str:
@@ -437,11 +411,9 @@ def _missing(rows: Sequence[WithMissing]) -> str:
     head = [
         "The optimal γ with missing votes replaced by fair coins (darrm release --missing coin). A label is right",
         "if it is the majority of the other votes; at a tie both labels are right.",
-        f"{'missing':>8}{'right':>{_COLUMN}}{'error':>{_COLUMN}}",
+        _row("missing", ["right", "error"]),
     ]
-    lines = [
-        f"{row.missing:>8}{_short(row.share_right):>{_COLUMN}}{_short(row.expected_error):>{_COLUMN}}" for row in rows
-    ]
+    lines = [_row(row.missing, [_short(row.share_right), _short(row.expected_error)]) for row in rows]
     return "\n".join([*head, *_shortened(lines, "--format json")])
 
 
@@ -465,14 +437,11 @@ def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
     if found != voters and not quiet:
         before, after = voters.private_groups, found.private_groups
         lost = sum(n for n, _ in before) - sum(n for n, _ in after)
-        grown = [sum(each.epsilon * n for n, each in some) for some in (after, before)]
-        how = f"{lost} voters to no privacy" if lost else f"all ε together by a factor of {grown[0] / grown[1]:.4g}"
+        new, old = (sum(each.epsilon * n for n, each in some) for some in (after, before))
+        how = f"{lost} voters to no privacy" if lost else f"all ε together by a factor of {new / old:.4g}"
         kinds = ", ".join(f"{n} {'voter' if n == 1 else 'voters'} {each}" for n, each in found.groups)
-        number = len(voters.groups)
-        sys.stderr.write(
-            f"note: {number} kinds of voters have more rows than are looked at, so ε and Δ were rounded up, "
-            f"{how}: {kinds}\n"
-        )
+        what = f"{len(voters.groups)} kinds of voters have more rows than are looked at"
+        sys.stderr.write(f"note: {what}, so ε and Δ were rounded up, {how}: {kinds}\n")
     return found
 
 

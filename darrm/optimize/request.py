@@ -39,8 +39,6 @@ LEAST_ROWS, MOST_ROWS = 240, 1_250
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Request:
-    """A problem with two classes, and the checked options of `darrm.optimize.optimize_table`."""
-
     problem: Problem
     prior: Prior
     shape: Shape
@@ -74,7 +72,6 @@ class Request:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether the objective is the expected error over draws, because the prior does not make it linear."""
         return not self.prior.has_closed_form
 
 
@@ -135,13 +132,7 @@ def prior_to_optimize(prior: Prior | str | None, objective: str) -> Prior:
 
 
 def fitting(voters: Voters, classes: int = 2) -> Voters:
-    """Return the same voters if all rows can be searched, else with ε and Δ rounded up to as many kinds as fit.
-
-    >>> from darrm import PrivacyParams
-    >>> many = Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 50)])
-    >>> len(many.groups), len(fitting(many).groups), fitting(many).cover(many)
-    (40, 3, True)
-    """
+    """Return the same voters if all rows can be searched, else with ε and Δ rounded up to as many kinds as fit."""
 
     def fits(rounded: Voters) -> bool:
         if is_law_a_gamma(classes):
@@ -160,17 +151,7 @@ def fitting(voters: Voters, classes: int = 2) -> Voters:
 
 
 def least_error(voters: Voters, table: Table, prior: Prior) -> float:
-    """Bound from below the expected error of every monotone γ that is private for the true voters.
-
-    >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
-    >>> from darrm.priors import Dirichlet
-    >>> voters = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.2", "0.3", "0.4", "0.5")])
-    >>> rounded = optimize_table(Problem(voters.rounded(2), PrivacyParams("0.5")), prior=Dirichlet())
-    >>> exact = optimize_table(Problem(voters, PrivacyParams("0.5")), prior=Dirichlet())
-    >>> bound = least_error(voters, rounded, Dirichlet())
-    >>> round(bound, 4) <= round(exact.optimality.value, 4) <= round(rounded.optimality.value, 4)
-    True
-    """
+    """Bound from below the expected error of every monotone γ that is private for the true voters."""
     optimality = table.optimality
     if optimality is None or not optimality.multipliers:
         return 0.0

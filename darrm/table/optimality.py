@@ -38,12 +38,10 @@ def _name(objective: str) -> str:
 
 
 def _figure(objective: str, law: Law, prior: priors.Prior) -> float | None:
-    """Return None if the prior only samples."""
     return law.share_right(prior) if objective == SHARE_RIGHT else law.expected_error(prior)
 
 
 def _bound(claim: Solution | Optimality, problem: Problem, value: float) -> float:
-    """Bound every private law by what the multipliers prove, or by ``value`` if that is better."""
     if claim.objective == SHARE_RIGHT:
         return max(value, accuracy_bound.upper_bound(problem, claim.prior, claim.multipliers or ()))
     weights = priors.weights_of(claim.prior, problem.voters.K)

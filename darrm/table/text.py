@@ -14,7 +14,7 @@ from darrm.plurality.partitions import Histogram
 from darrm.plurality.plurality_law import random_law
 from darrm.priors import in_words
 from darrm.privacy import at_most
-from darrm.problem import OPEN, Problem, Voters, classes_in_words, is_open
+from darrm.problem import Problem, Voters, classes_in_words, is_open
 from darrm.table.evidence import Law
 from darrm.table.optimality import Optimality
 from darrm.util.extras import require
@@ -25,22 +25,23 @@ _MOST_GROUPS = 12
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.0)  # of the votes for the largest class, in the histograms
 _MOST_COLUMNS = 6  # of classes
 _MOST_VALUES = 11  # of a γ
+MEANING = "γ(l): the probability of returning the true majority at l ones, else a fair coin; γ(l) = γ(K − l)"
 
 
 def table_text(problem: Problem, law: Law, certificate: Certificate, optimality: Optimality | None) -> str:
+    blocks = [heading(problem, optimality)]
     if isinstance(law, NoiseFunction):
-        proof = majority_proof(problem, certificate, optimality)
-        blocks = [majority_heading(problem, optimality), _values(law, optimality), proof]
+        blocks.append(_values(law, optimality))
     else:
-        right, proof = right_labels(problem, law, optimality), plurality_proof(problem, law, certificate)
-        blocks = [plurality_heading(problem, optimality), right, answers(problem, law), proof]
-    return "\n\n".join(block for block in blocks if block)
+        blocks += [right_labels(problem, law, optimality), answers(problem, law)]
+    blocks.append(proof(problem, law, certificate, optimality))
+    return "\n\n".join(filter(None, blocks))
 
 
 def _values(gamma: NoiseFunction, optimality: Optimality | None) -> str:
     step = -(-gamma.half.size // _MOST_VALUES)
     lines = [
-        "γ(l): the probability of returning the true majority at l ones, else a fair coin; γ(l) = γ(K − l)",
+        MEANING,
         f"{'l':>8}" + "".join(f"{ones:>8}" for ones in gamma.levels[::step].tolist()),
         f"{'γ(l)':>8}" + "".join(f"{value:8.4f}" for value in gamma.half[::step].tolist()),
     ]
@@ -51,25 +52,24 @@ def _values(gamma: NoiseFunction, optimality: Optimality | None) -> str:
     return "\n".join(lines)
 
 
-def majority_heading(problem: Problem, optimality: Optimality | None, remark: str = "") -> str:
-    private = problem.voters.each.is_private
+def heading(problem: Problem, optimality: Optimality | None, remark: str = "") -> str:
+    voters, C, of_gamma = problem.voters, problem.classes, problem.has_noise_function
+    exponent = "mε" if of_gamma and voters.each.is_private else "ε"
     lines = [
-        f"Private majority of {problem.voters.K} voters",
-        *_who(problem.voters, remark),
-        f"  the release is  {'(mε, δ)' if private else '(ε, δ) '} = {problem.target}-differentially private"
-        + allowance(problem),
+        f"Private {'majority' if of_gamma else 'plurality'} of {voters.K} voters"
+        + ("" if of_gamma else f", {classes_in_words(C)}"),
+        *_who(voters, remark),
+        f"  the release is  ({exponent}, δ) = {problem.target}-differentially private" + allowance(problem),
+        f"  one person's data reach at most {voters.reached} of the voters",
     ]
-    if problem.voters.overlap is not None:
-        lines.append(f"  one person's data reach at most {problem.voters.overlap} of the voters")
-    elif problem.voters.per_voter is not None:
-        lines.append("  one person's data may reach all of the voters (--overlap T: at most T)")
-    if problem.voters.sampled is not None:
-        lines.append(f"  {problem.voters.sampled}")
-    if problem.voters.K % 2 == 0:
+    if voters.sampled is not None:
+        lines.append(f"  {voters.sampled}")
+    if of_gamma and voters.K % 2 == 0:
         lines.append("  K is even: a tie is answered by a fair coin")
     if optimality is not None:
-        lines.append(f"  optimized for   {in_words(optimality.prior)}, {optimality.shape} shape")
-        if optimality.objective != "linear":
+        shape = f", {optimality.shape} shape" if of_gamma else ""
+        lines.append(f"  optimized for   {in_words(optimality.prior)}{shape}")
+        if not optimality.is_accuracy and optimality.objective != "linear":
             lines.append("  objective       the expected error of [D, Eq. 2], absolute value included, over draws")
     return "\n".join(lines)
 
@@ -88,27 +88,31 @@ def _who(voters: Voters, remark: str = "") -> list[str]:
 
 
 def allowance(problem: Problem) -> str:
-    if not problem.voters.each.is_private:
+    if not (problem.has_noise_function and problem.voters.each.is_private):
         return ""
     return f", m = {problem.m:g}" + ("" if problem.voters.per_voter is None else " of the largest ε")
 
 
-def majority_proof(problem: Problem, certificate: Certificate, optimality: Optimality | None) -> str:
-    exponent = "(mε)" if problem.voters.each.is_private else "ε"
+def proof(problem: Problem, law: Law, certificate: Certificate, optimality: Optimality | None) -> str:
+    if isinstance(law, NoiseFunction):
+        covered = "every multiset of corners"
+        budget = f"e^{'(mε)' if problem.voters.each.is_private else 'ε'} − 1 + 2δ; no real cost is above it"
+    else:
+        covered = "all neighboring histograms, up to the names of classes"
+        if isinstance(law, OpenLaw):
+            covered = "all counts of the two strings that a vote moves between, and of the two largest others"
+        if not problem.voters.are_non_private:
+            covered = "all multisets of voters who change, and histograms of the others"
+        budget = "δ; no two histograms differ by more"
     lines = [
         "Certificate",
-        f"  rows covered   {certificate.rows:,} (every multiset of corners)",
+        f"  rows covered   {certificate.rows:,} ({covered})",
         f"  worst cost     {certificate.worst_cost!r}",
-        f"  budget         {certificate.budget!r}  (e^{exponent} − 1 + 2δ; no real cost is above it)",
+        f"  budget         {certificate.budget!r}  ({budget})",
         f"  proved by      {certificate.method}",
     ]
     if optimality is not None:
-        relative = optimality.gap / optimality.value if optimality.value > 0.0 else 0.0
-        where = "" if optimality.held_out is None else " on the fitted draws"
-        lines.append(
-            f"  optimality     no private γ of this shape has an expected error below {optimality.bound_text}{where}: "
-            f"gap {at_most(optimality.gap, 2)} (relative {at_most(relative, 2)})"
-        )
+        lines.append("  optimality     " + bound_text(optimality))
         lines.append(
             "  claimed        by the maker: the table lacks the multipliers of the bound"
             if optimality.claimed
@@ -116,87 +120,40 @@ def majority_proof(problem: Problem, certificate: Certificate, optimality: Optim
         )
         if optimality.held_out is not None:
             lines.append(f"  held out       expected error {optimality.held_out} that were not fitted")
-        lines += _stopped_early(optimality)
+        if optimality.status != "optimal":
+            lines.append(f"  the solver     {optimality.status}; the proof and the bound above hold")
     return "\n".join(lines)
 
 
-def plurality_heading(problem: Problem, optimality: Optimality | None, remark: str = "") -> str:
-    lines = [
-        f"Private plurality of {problem.voters.K} voters, {classes_in_words(problem.classes)}",
-        *_who(problem.voters, remark),
-        f"  the release is  (ε, δ) = {problem.target}-differentially private",
-        f"  one person's data reach at most {problem.voters.reached} of the voters",
-    ]
-    if problem.voters.sampled is not None:
-        lines.append(f"  {problem.voters.sampled}")
-    return "\n".join([*lines, *([] if optimality is None else [f"  optimized for   {optimality.prior}"])])
+def bound_text(optimality: Optimality) -> str:
+    gap, relative = at_most(optimality.gap, 2), optimality.gap / optimality.value if optimality.value > 0.0 else 0.0
+    if optimality.is_accuracy:
+        return f"no private mechanism has more right labels than {optimality.bound_text}: gap {gap}"
+    where = "" if optimality.held_out is None else " on the fitted draws"
+    what = f"no private γ of this shape has an expected error below {optimality.bound_text}{where}"
+    return f"{what}: gap {gap} (relative {at_most(relative, 2)})"
 
 
 def right_labels(problem: Problem, law: Law, optimality: Optimality | None) -> str:
     if optimality is None:
         return ""
-    source = "claimed by the maker" if optimality.claimed else "proved again when the table is loaded"
+    beside = f"of random answers {random_law(problem.voters.K, problem.classes).share_right(optimality.prior):.4g}"
     if is_open(problem.classes):
-        beside = f"{share_answered(law, optimality):.4g} of the questions have an answer"
-    else:
-        random = random_law(problem.voters.K, problem.classes).share_right(optimality.prior)
-        beside = f"of random answers {random:.4g}"
-    lines = [
-        f"Right labels      {optimality.value:.10g} of them are expected; {beside}",
-        f"  no private mechanism has more than {optimality.bound_text}: gap {at_most(optimality.gap, 2)}, {source}",
-    ]
-    return "\n".join([*lines, *_stopped_early(optimality)])
-
-
-def share_answered(law: Law, optimality: Optimality | None) -> float | None:
-    return None if optimality is None else law.share_answered(optimality.prior)
+        beside = f"{law.share_answered(optimality.prior):.4g} of the questions have an answer"
+    return f"Right labels      {optimality.value:.10g} of them are expected; {beside}"
 
 
 def answers(problem: Problem, law: Law) -> str:
-    K, C = problem.voters.K, problem.classes
-    if is_open(C):
-        return _open_answers(problem, law)
-    width, columns = len(str(K)) + 1, min(C, _MOST_COLUMNS)
-    more = " …" if columns < C else ""
-    lines = ["The votes for each class, and the probability that it is the answer"]
-    for counts in shown_histograms(K, C):
+    width, C = len(str(problem.voters.K)) + 1, problem.classes
+    what = ("string", "; that there is none") if is_open(C) else ("class", "")
+    lines = [f"The votes for each {what[0]}, and the probability that it is the answer{what[1]}"]
+    for counts in shown_histograms(problem.voters.K, C):
         (row,) = law.probabilities([counts]).tolist()
-        votes = "".join(f"{count:{width}d}" for count in counts[:columns])
-        lines.append(f"  {votes}{more}  " + "".join(f"{share:8.4f}" for share in row[:columns]) + more)
-    return "\n".join(lines)
-
-
-def _open_answers(problem: Problem, law: Law) -> str:
-    lines = ["The votes for each string, and the probability that it is the answer; that there is none"]
-    for counts in shown_histograms(problem.voters.K, OPEN):
-        (row,) = law.probabilities([counts]).tolist()
-        votes, shares = counts[:_MOST_COLUMNS], row[: min(len(counts), _MOST_COLUMNS)]
         more = " …" if len(counts) > _MOST_COLUMNS else ""
-        lines.append(f"  {' '.join(map(str, votes))}{more}:{''.join(f'{x:8.4f}' for x in shares)}{more}; {row[-1]:.4f}")
+        votes = "".join(f"{count:{width}d}" for count in counts[:_MOST_COLUMNS])
+        shares = "".join(f"{share:8.4f}" for share in row[: min(len(counts), _MOST_COLUMNS)])
+        lines.append(f"  {votes}{more}  {shares}{more}" + (f"; {row[-1]:.4f}" if is_open(C) else ""))
     return "\n".join(lines)
-
-
-def plurality_proof(problem: Problem, law: Law, certificate: Certificate) -> str:
-    covered = "neighboring histograms, up to the names of classes"
-    if isinstance(law, OpenLaw):
-        covered = "counts of the two strings that a vote moves between, and of the two largest others"
-    if not problem.voters.are_non_private:
-        covered = "multisets of voters who change, and histograms of the others"
-    return "\n".join(
-        [
-            "Certificate",
-            f"  rows covered   {certificate.rows:,} (all {covered})",
-            f"  they differ by {certificate.worst_cost!r} at most",
-            f"  the budget is  {certificate.budget!r}  (δ)",
-            f"  proved by      {certificate.method}",
-        ]
-    )
-
-
-def _stopped_early(optimality: Optimality) -> list[str]:
-    if optimality.status == "optimal":
-        return []
-    return [f"  the solver     {optimality.status}; the proof and the bound above hold"]
 
 
 def shown_histograms(K: int, classes: int) -> list[Histogram]:
@@ -209,8 +166,7 @@ def shown_histograms(K: int, classes: int) -> list[Histogram]:
         tops = dict.fromkeys(max(1, round(share * K)) for share in _SHARES)
         shapes = [(top, K - top) for top in tops if 2 * top >= K] + [(top, *(1,) * (K - top)) for top in tops]
         return list(dict.fromkeys(tuple(filter(None, shape)) for shape in shapes))
-    even = -(-K // classes)
-    found = []
+    even, found = -(-K // classes), []
     for top in dict.fromkeys(max(even, round(share * K)) for share in _SHARES):
         counts, left = list[int](), K
         for _ in range(classes):
