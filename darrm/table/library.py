@@ -1,7 +1,7 @@
 """The tables that come with the package: optimal noise functions for common settings, proven again at load.
 
-`experiments/make_tables.py` writes them into ``darrm/tables``: a compressed JSON file per number of voters holds γ, its
-checksum and the multipliers of its optimality. One more file holds whole tables for settings of [D] outside the grid.
+`experiments/make_tables.py` writes ``darrm/tables``: a compressed JSON file per number of voters, and one with whole
+tables for settings of [D] outside the grid.
 """
 
 import gzip
@@ -32,7 +32,7 @@ _SMALLEST_DELTA = 1e-9  # replaces δ = 0 in comparisons on a logarithmic scale
 
 @dataclass(frozen=True)
 class Setting:
-    """A stored setting: K voters, allowance m, the guarantee of each, and the shape."""
+    """A stored setting."""
 
     K: int
     m: int
@@ -61,8 +61,8 @@ def available_sizes() -> tuple[int, ...]:
 def available_tables(K: int | None = None) -> tuple[Setting, ...]:
     """List the settings of the stored tables, for one K or for all; `TableError` if a file of the package is damaged.
 
-    >>> str(available_tables(3)[0]), len(available_tables(3))
-    ("K = 3, m = 1, each = (0.05, 0), shape = 'free'", 60)
+    >>> print(available_tables(3)[0])
+    K = 3, m = 1, each = (0.05, 0), shape = 'free'
     """
     sizes = available_sizes()
     chosen = sizes if K is None else tuple(size for size in sizes if size == K)
@@ -83,12 +83,7 @@ class PaperSetting:
 
 
 def paper_settings() -> tuple[PaperSetting, ...]:
-    """List the settings of [D] outside the grid: the budgets of Tables 1 to 10, Figure 6, and Figure 9's T_P.
-
-    >>> one = paper_settings()[0]
-    >>> one.problem.voters.each, one.problem.target, one.prior.text, one.shape
-    (PrivacyParams(epsilon=0.0892, delta=0.0001), PrivacyParams(epsilon=0.0892, delta=0.0001), 'uniform:0.5,1', 'free')
-    """
+    """List the settings of [D] outside the grid: the budgets of Tables 1 to 10, Figure 6, and Figure 9's T_P."""
     return tuple(setting for setting, _ in _paper_entries())
 
 
@@ -104,19 +99,13 @@ def load_table(problem: Problem, *, shape: str = "free", prior: Prior | str = PR
     """Load a stored table and prove it again.
 
     ``problem`` is one of `available_tables`, with the default δ of `Problem.from_allowance` and full overlap, or one of
-    `paper_settings`. ``shape`` is ``"free"`` or ``"monotone"``; ``prior`` is that of the optimization, another one than
-    U[0.5, 1] only for a few `paper_settings`. `TableError` if there is no such table (``field`` is ``"library"``; the
-    message names near settings and how to compute it), or the stored one does not hold.
+    `paper_settings`. ``shape`` is ``"free"`` or ``"monotone"``; ``prior`` is another one than U[0.5, 1] only for a few
+    `paper_settings`. `TableError` with the ``field`` ``"library"``, near settings and how to compute the table if it is
+    not stored, or with another ``field`` if the stored one does not hold.
 
     >>> from darrm import Problem, PrivacyParams, Voters
     >>> load_table(Problem.from_allowance(Voters(11, PrivacyParams(0.1)), 1)).gamma.half.round(3)
     array([0.091, 0.273, 0.455, 0.636, 0.818, 1.   ])
-    >>> load_table(Problem.from_allowance(Voters(11, PrivacyParams(0.2)), 3))
-    Traceback (most recent call last):
-    ...
-    darrm.errors.TableError: library: there is no stored table for K = 11, m = 3, each = (0.2, 0), shape = 'free'; near
-    are each = (0.25, 0); each = (0.1, 0); each = (0.5, 0); optimize_table computes it, or darrm optimize --K 11 --m 3
-    --epsilon 0.2 --each-delta 0 --shape free --output FILE
     """
     checks.one_of(SHAPES, shape=shape)
     belief = checked(prior)
@@ -164,7 +153,7 @@ def _is_on_the_grid(problem: Problem) -> bool:
 
 
 def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[tuple[Setting, Table]]) -> bytes:
-    """Write tables of one size as the bytes of a library file; equal tables give equal bytes."""
+    """Write tables of one size as a library file; equal tables give equal bytes."""
     content = {
         "format": _LIBRARY_FORMAT,
         "version": VERSION,
@@ -177,7 +166,7 @@ def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[
 
 
 def compress_whole(tables: Sequence[Table]) -> bytes:
-    """Write whole tables as the bytes of the file of `paper_settings`."""
+    """Write the file of `paper_settings`."""
     content = {"format": _LIBRARY_FORMAT, "version": VERSION, "tables": [table.to_json() for table in tables]}
     return _packed(content)
 
@@ -208,9 +197,8 @@ def _read(name: str) -> dict[str, Json]:
         packed = resources.files("darrm").joinpath("tables", name).read_bytes()
         data: dict[str, Json] = json.loads(gzip.decompress(packed))
     except (OSError, EOFError, ValueError) as error:
-        raise TableError(
-            "library", f"the file {name!r} of the package is damaged ({error}): install it again"
-        ) from error
+        reason = f"the file {name!r} of the package is damaged ({error}): install it again"
+        raise TableError("library", reason) from error
     if data.get("format") != _LIBRARY_FORMAT or data.get("version") != VERSION:
         raise TableError("library", f"the file {name!r} of the package has an unknown format: install it again")
     return data
@@ -230,19 +218,16 @@ def _miss(problem: Problem, shape: str, prior: Prior) -> str:
 
     def distance(setting: Setting) -> float:
         deltas = math.log(max(setting.each.delta, _SMALLEST_DELTA) / max(each.delta, _SMALLEST_DELTA))
+        epsilons = math.log(setting.each.epsilon / each.epsilon)
         # a step of K or m would change the problem more than a step of ε or Δ: prefer equal m
-        return (
-            10.0 * abs(math.log(setting.m / m)) + abs(math.log(setting.each.epsilon / each.epsilon)) + 0.2 * abs(deltas)
-        )
+        return 10.0 * abs(math.log(setting.m / m)) + abs(epsilons) + 0.2 * abs(deltas)
 
     nearest = sorted(settings, key=distance)[:_MOST_NEAR]
     asked = f"K = {K}, m = {m:g}, each = {each}, shape = {shape!r}"
-    return (
-        f"there is no stored table for {asked}; near are "
-        + "; ".join(
-            ", ".join([f"K = {near.K}"] * (near.K != K) + [f"m = {near.m}"] * (near.m != m) + [f"each = {near.each}"])
-            for near in nearest
-        )
-        + f"; optimize_table computes it, or darrm optimize --K {K} --m {m:g} --epsilon {each.epsilon_text} "
-        f"--each-delta {each.delta_text} --shape {shape} --output FILE"
+    near = "; ".join(
+        ", ".join([f"K = {one.K}"] * (one.K != K) + [f"m = {one.m}"] * (one.m != m) + [f"each = {one.each}"])
+        for one in nearest
     )
+    command = f"darrm optimize --K {K} --m {m:g} --epsilon {each.epsilon_text} --each-delta {each.delta_text}"
+    computes = f"optimize_table computes it, or {command} --shape {shape} --output FILE"
+    return f"there is no stored table for {asked}; near are {near}; {computes}"

@@ -1,6 +1,6 @@
 """The private answer to a vote, with a proven table [D, Algorithm 1].
 
-A `Release` holds a `Table`, so its guarantee is proved before it exists, and it draws exactly from the table's law:
+A `Release` draws exactly from the law of its `Table`:
 
 * two classes: given l ones the output is 1 with probability (1 + g(l))/2 for the floats g, by exact coins;
 * a law on histograms: a uniform integer below 2^53 selects the group of classes with equal counts, and a uniform
@@ -54,23 +54,16 @@ _BLOCK = 2**16  # queries answered at a time
 class Release:
     """Release labels with the proven law of a table: for two classes the majority with probability γ(l), else a coin.
 
-    The guarantee is that of one query. Guarantees of several queries add up if voters draw fresh randomness for each,
-    but not for trained models (docs/trained-models.md); the accountant handles both.
+    The guarantee is that of one query; the accountant adds up several.
 
     >>> from darrm import PrivacyParams, Problem, Voters, certify
     >>> from darrm.majority import baselines
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> aggregator = Release(certify(problem, baselines.double_subsampling(problem)))
-    >>> aggregator.guarantee
-    PrivacyParams(epsilon=0.3, delta=0)
     >>> aggregator.release([[1, 1, 0], [0, 0, 0]])
     array([1, 0])
     >>> aggregator.release(Votes.of_labels([["no", "yes", "yes"]], classes=("no", "yes")))
     array(['yes'], dtype='<U3')
-    >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "0.5"), classes=3)
-    >>> voter = PluralityLaw.of_probabilities(2, 3, [1.0, 0.0, 0.5, 0.0])  # the vote of one of them
-    >>> Release(certify(problem, voter)).release(Votes.of_labels([["b", "b"]], classes=("a", "b", "c")))
-    array(['b'], dtype='<U1')
     """
 
     def __init__(self, table: Table) -> None:
@@ -110,9 +103,8 @@ class Release:
         return self._table.to_json()
 
     def probability_of_one(self, ones: int) -> Fraction:
-        """Compute the probability of the output 1 given the number of ones exactly, (1 + g(l))/2."""
-        K = self.voters.K
-        checks.integer_at_least(0, most=K, ones=ones)
+        """Compute Pr[output 1 | number of ones] exactly, (1 + g(l))/2."""
+        checks.integer_at_least(0, most=self.voters.K, ones=ones)
         return (1 + Fraction(float(self._table.gamma.signed[ones]))) / 2
 
     def __call__(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> Labels:
@@ -155,8 +147,6 @@ class _Coins:
 
 
 class _Groups:
-    """Of a law on histograms: a group of classes by its weight, and one of its classes."""
-
     def __init__(self, law: PluralityLaw) -> None:
         self.partitions = partitions = law.partitions
         # a row for each partition, a column for each of its groups; beyond the last 2^53, which no draw reaches
@@ -171,11 +161,8 @@ class _Groups:
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         below, votes = uniform_below(rng), votes.impute_missing(rng=rng)
-        answers = [np.empty(0, dtype=np.int64)]
-        answers += [
-            self._draw(votes.counts[start : start + _BLOCK], below) for start in range(0, votes.queries, _BLOCK)
-        ]
-        return np.concatenate(answers)
+        blocks = (votes.counts[start : start + _BLOCK] for start in range(0, votes.queries, _BLOCK))
+        return np.concatenate([np.empty(0, dtype=np.int64), *(self._draw(counts, below) for counts in blocks)])
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
         return _one_of(counts == self._votes_of_answer(counts, below)[:, None], below)
@@ -225,22 +212,15 @@ def charge_of(
 ) -> PrivacyCost:
     """Describe the privacy cost of queries with a table, for any data; `ValueError` if it is not proved for the voters.
 
-    ``voters`` may be others than the table's: with the same guarantees and overlap or smaller ones, or declared models.
-    For private models the cost also holds that for non-private voters, and the accountant bounds queries with both.
-    ``exact`` adds the exact privacy profile and Rényi curve, which shrink bounds on many queries by about a third. None
-    adds them where they take less time than most releases: for a law on histograms, for a γ up to K = 301, and for more
-    voters if γ is monotone or the overlap small.
+    ``voters`` may have smaller guarantees and overlap than the table's, or be models: for private models the cost also
+    holds that for non-private voters. ``exact`` adds the exact privacy profile and Rényi curve, which shrink bounds on
+    many queries by about a third. None adds them where they are cheap: for a law on histograms, for a γ up to K = 301,
+    and for more voters if γ is monotone or the overlap small.
 
     >>> from darrm import Problem, NoiseFunction, PrivacyParams, Voters, certify
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> charge_of(certify(problem, NoiseFunction(3, [0.2, 0.6])), 20)
     PrivacyCost(what='DaRRM over 3 voters', guarantee=PrivacyParams(epsilon=0.1, delta=0), renyi=…, profile=…, count=20)
-    >>> from darrm.plurality.plurality_law import random_law
-    >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), classes=3)
-    >>> charge_of(certify(problem, random_law(2, 3)), 20)
-    PrivacyCost(what='plurality of 2 voters, 3 classes, a person reaching at most 1', guarantee=PrivacyParams(epsilon=1,
-    \
-delta=0), renyi=…, profile=…, count=20)
     """
     proved = table.problem.voters
     voters = proved if voters is None else voters
@@ -265,9 +245,8 @@ delta=0), renyi=…, profile=…, count=20)
 
 def _name(table: Table, voters: int | str) -> str:
     classes = table.problem.classes
-    return kind_of(table.law).name.format(
-        voters, classes_in_words(classes) if is_open(classes) else f"{classes} classes"
-    )
+    words = classes_in_words(classes) if is_open(classes) else f"{classes} classes"  # without a comma in thousands
+    return kind_of(table.law).name.format(voters, words)
 
 
 @lru_cache(maxsize=64)  # of immutable tables: every cost of one needs it
@@ -295,14 +274,7 @@ _MOST_DISTANCE = 1e-12  # of two equal laws: far above the rounding of γ, far b
 
 @lru_cache(maxsize=64)  # of immutable tables: every cost of one needs it
 def sample_of(table: Table) -> Sample | None:
-    """Find the smallest n for which a table is the majority of n voters, mixed with the fair coin; None for others.
-
-    >>> from darrm import Problem, PrivacyParams, Voters, certify
-    >>> from darrm.majority import baselines
-    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(1)), 3)
-    >>> sample_of(certify(problem, baselines.subsampling(problem))).voters
-    3
-    """
+    """Find the smallest n for which a table is the majority of n voters, mixed with the fair coin; None for others."""
     if not isinstance(table.law, NoiseFunction):
         return None
     K, half = table.gamma.K, [Fraction(float(value)) for value in table.gamma.half]

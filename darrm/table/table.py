@@ -1,8 +1,7 @@
 """Proven laws: in memory and on disk.
 
 A `Law` is a proposal, a `Table` a proven law. `certify` makes one, loading proves it again, and a release takes only a
-table: no path leads from a solver, a file or an array to a release without a proof. If voters resample examples, the
-proof is about `Problem.conditional_on_inclusion`.
+table. If voters resample examples, the proof is about `Problem.conditional_on_inclusion`.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ class Table:
         return evidence.curve_of(self.problem, self.law)
 
     def with_optimality(self, optimality: Optimality | None, provenance: Mapping[str, str]) -> Table:
-        """Add optimality, computed again if possible, and provenance; `TableError` if the optimality is false."""
+        """Add optimality, computed again if possible, and provenance; `TableError` if it is false."""
         checked = None if optimality is None else optimality.checked(self.problem.conditional_on_inclusion, self.law)
         return Table(self.problem, self.law, self.certificate, checked, dict(provenance), _PROVED)
 
@@ -163,10 +162,7 @@ class Table:
 
     @classmethod
     def from_json(cls, data: Json) -> Table:
-        """Read a table, and prove its privacy and its optimality again.
-
-        `TableError` if a field is missing, malformed, changed or false; ``field`` names it.
-        """
+        """Prove privacy and optimality again; `TableError` whose ``field`` names what is missing or false."""
         format_ = check_head(data, BY_FORMAT, VERSION)
         kind, stored = BY_FORMAT[format_], problem_of(data)
         name = KINDS[kind].field
@@ -198,15 +194,12 @@ class Table:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Table:
-        """Read a table from a file and prove it again.
-
-        `TableError` if the file holds no valid table; ``field`` names the wrong field. `OSError` if it cannot be read.
-        """
+        """Read a table and prove it again; `TableError` whose ``field`` names what is wrong, or `OSError`."""
         return cls.from_json(read_document(path))
 
 
 def certify(problem: Problem, law: Law) -> Table:
-    """Prove a law private, mixed with the least random guessing that makes it private (a γ is scaled down).
+    """Mix a law with the least random guessing that makes it private (a γ is scaled down), and prove it.
 
     `ValueError` if law and problem disagree about voters or classes, or there are too many neighbors to list.
 
@@ -215,11 +208,6 @@ def certify(problem: Problem, law: Law) -> Table:
     >>> table = certify(problem, NoiseFunction(3, [1.0, 1.0]))
     >>> round(table.certificate.scale, 6), table.certificate.worst_cost <= table.certificate.budget
     (0.667222, True)
-    >>> from darrm.plurality.plurality_law import PluralityLaw
-    >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), classes=3)
-    >>> table = certify(problem, PluralityLaw.of_probabilities(2, 3, [1.0, 0.0, 0.5, 0.0]))
-    >>> round(table.certificate.scale, 6), table.certificate.worst_cost
-    (0.533912, 0.0)
     """
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
     kind_of(law)
