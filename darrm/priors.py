@@ -141,8 +141,8 @@ class _BuiltIn(Prior):
 class Dirichlet(_BuiltIn):
     """Voters choose independently with common probabilities from a symmetric Dirichlet law.
 
-    With concentration 1 every histogram is equally likely; for two classes this is a common p ~ U[0, 1], ``common``. A
-    smaller concentration makes clear majorities likely, a larger one close ones.
+    With concentration 1 every histogram is equally likely, for two classes a common p ~ U[0, 1]. A smaller one makes
+    clear majorities likely.
 
     >>> np.exp(Dirichlet().log_probabilities(np.array([[2, 0, 0], [0, 1, 1]]))).round(6)  # one of six each
     array([0.166667, 0.166667])
@@ -200,9 +200,8 @@ def _check_public(votes: Votes) -> None:
 class Led(_BuiltIn):
     """One class leads: voters choose with probabilities from a Dirichlet law with ``leader`` more for a random class.
 
-    The law of a histogram is the mean over the leading class c of the Dirichlet-multinomial law with the parameter
-    ``others`` + ``leader`` at c and ``others`` elsewhere. The winner's share is about (others + leader)/(C·others +
-    leader).
+    The law is the mean over the leading class c of the Dirichlet-multinomial law with the parameter ``others`` +
+    ``leader`` at c and ``others`` elsewhere.
 
     >>> np.exp(Led(0.5, 1.0).log_probabilities(np.array([[2, 0], [1, 1], [0, 2]]))).round(6)
     array([0.328571, 0.342857, 0.328571])
@@ -220,11 +219,7 @@ class Led(_BuiltIn):
 
     @classmethod
     def fitted(cls, votes: Votes) -> "Led":
-        """Fit both numbers to public votes by maximum likelihood, to three digits.
-
-        >>> Led.fitted(Votes.of_counts(Led(6, 0.2).sample(40, 5, 300, rng=np.random.default_rng(1))))
-        Led(leader=5.32, others=0.197)
-        """
+        """Fit both numbers to public votes by maximum likelihood, to three digits."""
         _check_public(votes)
         counts, times = np.unique(np.sort(votes.counts, axis=1), axis=0, return_counts=True)
 
@@ -264,8 +259,7 @@ class Led(_BuiltIn):
 class Ewens(_BuiltIn):
     """Open-set answers: voter i + 1 gives a new answer with probability θ/(θ + i), else that of a random earlier voter.
 
-    About θ·ln(1 + K/θ) different answers are expected. The law of the partition is [Ewens 1972] K!/(θ ⋯ (θ + K − 1)) ·
-    Π_j (θ/j)^{m_j}/m_j!, m_j strings having j votes.
+    The law of the partition is [Ewens 1972] K!/(θ ⋯ (θ + K − 1))·Π_j (θ/j)^{m_j}/m_j!, m_j strings having j votes.
 
     >>> np.exp(Ewens().log_of_partitions([(3,), (2, 1), (1, 1, 1)])).round(6)
     array([0.333333, 0.5     , 0.166667])
@@ -294,8 +288,7 @@ class Ewens(_BuiltIn):
     def strings(self, K: int) -> Array:
         """Compute (θ/n)·(c_m − c_{m−1})(K − n)/c_K(K), c_m(L) being the coefficient of z^L in exp(θ Σ_{j ≤ m} z^j/j).
 
-        It is the weight of all permutations of L with cycles of at most m, over L!, and L·c_m(L) = θ Σ_{j ≤ m}
-        c_m(L − j). All are computed relative to c_L(L) = (θ ⋯ (θ + L − 1))/L!, which may overflow.
+        L·c_m(L) = θ Σ_{j ≤ m} c_m(L − j). All are relative to c_L(L) = (θ ⋯ (θ + L − 1))/L!, which may overflow.
         """
         checks.integer_at_least(1, K=K)
         sizes, shares = np.arange(K + 1), np.zeros((K + 1, K + 1))
@@ -329,11 +322,7 @@ class Ewens(_BuiltIn):
 
 
 def reference_priors(classes: int) -> Mapping[str, _BuiltIn]:
-    """Return priors of low, medium and high consensus: Dirichlet laws, or Ewens laws for open-set answers.
-
-    >>> [prior.text for prior in reference_priors(10).values()]
-    ['dirichlet:1', 'dirichlet:0.1', 'dirichlet:0.01']
-    """
+    """Return priors of low, medium and high consensus: Dirichlet laws, or Ewens laws for open-set answers."""
     if is_open(classes):
         return {"low": Ewens(10.0), "medium": Ewens(), "high": Ewens(0.1)}
     return {"low": Dirichlet(), "medium": Dirichlet(1.0 / classes), "high": Dirichlet(0.1 / classes)}

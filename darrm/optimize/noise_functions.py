@@ -1,8 +1,8 @@
 """Find the γ with the smallest expected error; `certify` proves the solver's point.
 
-`generate_rows` states the linear program of `lp_models.gamma_lp` and adds privacy rows that the current point violates:
-first rows of the dominating family, then rows of the full set. `write_every_row` solves the program of Lemma 5.1 as a
-whole with cvxpy. `fit_draws` minimizes the expected error over draws of a prior, absolute value included [D, Eq. 2].
+`generate_rows` adds privacy rows that the current point violates to the program of `lp_models.gamma_lp`: first rows of
+the dominating family, then of the full set. `write_every_row` solves the whole program of Lemma 5.1 with cvxpy.
+`fit_draws` minimizes the expected error over draws of a prior, absolute value included [D, Eq. 2].
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class GammaProgram:
     def proposal(
         self, result: Result, problem: Problem, factor: Fraction
     ) -> tuple[NoiseFunction, tuple[Multiplier, ...]]:
-        """Return γ, without the last variable of a sampled error, and the multipliers of the original problem."""
+        """Return γ, without θ of a sampled error, and the multipliers of the original problem."""
         voters = self.oracle.voters
         gamma = NoiseFunction(voters.K, self.shape.variables_to_gamma(result.point[: voters.num_upper_levels]))
         return gamma, _in_proportion(_labelled(result), problem, factor)
@@ -221,7 +221,7 @@ def _labelled(result: Result) -> list[Multiplier]:
     return [(y, row) for y, row in result.multipliers if isinstance(row, Row)]
 
 
-def _in_proportion(rows: list[Multiplier], problem: Problem, factor: Fraction) -> tuple[Multiplier, ...]:
+def _in_proportion(rows: Sequence[tuple[float, Row]], problem: Problem, factor: Fraction) -> tuple[Multiplier, ...]:
     """Scale multipliers to the rows of the original problem, which are smaller by ``factor`` if voters are private."""
     grown = float(min(factor, LARGEST_FACTOR)) if problem.voters.private_groups else 1.0
     return tuple((y * grown, row) for y, row in largest(rows, problem.voters))

@@ -2,15 +2,15 @@
 
 No solver is trusted: privacy comes from the proof, and the optimality bound is recomputed from the duals in the table.
 
-**Why the free optimum is not monotone.** The rows limit E_p[g] − c·E_{p'}[g], which measures how g *changes* under
-small moves of the number of ones. Expectations smooth γ, so a γ that alternates between 1 and 0 near the tie has the
-same smoothed slope as a γ that rises gently. The program is linear, so it prefers corners: γ = 1 at the level with
-the largest weight under the prior, and γ = 0 next to it. If each single l matters, choose ``shape="monotone"``, for a
-few percent more expected error.
+**Why the free optimum is not monotone.** The rows limit E_p[g] − c·E_{p'}[g], how g *changes* under small moves of the
+number of ones. Expectations smooth γ, so a γ that alternates between 1 and 0 near the tie has the same smoothed slope
+as one that rises gently. The program is linear, so it prefers corners. If each single l matters, choose
+``shape="monotone"``, for a few percent more expected error.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -155,9 +155,7 @@ def optimize_many(
     else:
         joblib = require("joblib")
         parts = joblib.Parallel(n_jobs=jobs)(joblib.delayed(solve)(task) for task in tasks)
-    tables: dict[int, Table] = {}
-    for places, part in zip(groups.values(), parts, strict=True):
-        tables.update(zip(places, part, strict=True))
+    tables = dict(zip(chain(*groups.values()), chain(*parts), strict=True))
     return [tables[place] for place in range(len(listed))]
 
 

@@ -1,23 +1,21 @@
 """Find the best private plurality for any number of classes, with its proof and an optimality bound.
 
 Some optimal mechanism is symmetric in the classes (`darrm.plurality.accuracy_bound`). Its law has one probability for
-each group of classes of each partition, and solves the linear program of `lp_models.program`. The solver is not
-trusted: privacy comes from the proof, and the bound is recomputed from the multipliers, which a table keeps.
+each group of classes of each partition, and solves the linear program of `lp_models.program`. Privacy comes from the
+proof, and the bound is recomputed from the multipliers.
 
 **One query.** For non-private voters the rows are Σ_{t in S} k_t (h_t − e^ε h'_t) ≤ δ. All pairs of neighboring
 histograms are separated at once. For private voters the rows belong to multisets of corners
 (`darrm.plurality.voter_corners`). The oracle first searches the rows that suffice for a law in which a vote never harms
-its class. If none of them is violated and the law is not of this type, it searches all rows. If there are too many rows
-to search, the bound uses voters who move among three classes, and the law comes from the program for adaptive voters
-(`darrm.plurality.adaptive_voters`). A point that violates rows becomes private by mixing with a random answer, as in
-the proof.
+its class, and then all rows. If these are too many, the bound uses voters who move among three classes, and the law
+comes from the program for adaptive voters (`darrm.plurality.adaptive_voters`). A point that violates rows becomes
+private by mixing with a random answer.
 
 **Many queries under a Rényi budget.** For every pair Σ_t k_t h_t^α h'_t^{1−α} ≤ B = e^{(α−1)ρ}. This set is convex: the
 intersection of its supporting half-planes. The left side E is convex and homogeneous, so ∇E(z)·(h, h') ≤ E(h, h') ≤ B
 at every z. With r_t = h_t/h'_t at z, the coefficients are k_t α r_t^{α−1} of h_t and −k_t (α − 1) r_t^α of h'_t. The
 solve starts from the half-planes at the exponential mechanism that the budget allows. For a violated point it adds the
-half-plane at the boundary of the set, on the line from the point to a random answer, (1/C, 1/C), with E = 1 < B.
-
+half-plane at the boundary of the set, on the line to a random answer, (1/C, 1/C), with E = 1 < B.
 """
 
 import math
@@ -176,9 +174,8 @@ def check_size(voters: Voters, classes: int) -> None:
     partitions = partitions_of(voters.K, classes)
     terms, most = partitions.pairs(voters.reached).pair.size, MOST_OPEN_TERMS if is_open(classes) else MOST_TERMS
     if terms > most:
-        checks.fail(
-            "the size of the program, terms of pairs of neighbors", terms, f"at most {most:,}", partitions.advice
-        )
+        size = "the size of the program, terms of pairs of neighbors"
+        checks.fail(size, terms, f"at most {most:,}", partitions.advice)
 
 
 def _program(partitions: Partitions, prior: Prior, least: float) -> BlockProgram:
@@ -266,7 +263,7 @@ class _VoterOracle:
 
 
 class _TurnOracle:
-    """The rows of adaptive voters; they include those of private voters, so a law that satisfies them is private."""
+    """The rows of adaptive voters; they include those of private voters."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem

@@ -78,8 +78,7 @@ class Request:
 def in_range(problem: Problem, least: Fraction) -> tuple[Problem, Fraction]:
     """Return a problem in the range of floats, with every ε and δ multiplied by one factor, and the factor.
 
-    As ε decreases, costs and budget stay in proportion, so the best law tends to a limit: the law for a larger ε is a
-    good proposal for a smaller one.
+    As ε decreases, costs and budget stay in proportion: the best law tends to a limit.
     """
     voters, target = problem.voters, problem.target
     privacies = [each for _, each in voters.private_groups] or [target]
@@ -99,7 +98,7 @@ def in_range(problem: Problem, least: Fraction) -> tuple[Problem, Fraction]:
 
 
 def check_size(voters: Voters, shape: str = "free") -> None:
-    """Raise unless a search of the dominating family takes seconds and its rows fit in memory."""
+    """Raise `ValueError` unless a search takes seconds and its rows fit in memory."""
     if voters.per_voter is not None:
         if shape != "monotone":
             checks.fail("shape", shape, "'monotone' where voters differ", "only its rows are known")

@@ -1,7 +1,7 @@
 """How each kind of law is written, proved and described.
 
-A γ is proved over the corners of its voters [D, Lemma 5.1], and so is a law on histograms of private voters. A law of
-non-private voters is proved over all moves of the votes that one person can influence.
+Laws of private voters are proved over the corners of their voters [D, Lemma 5.1], a law on histograms of non-private
+voters over all moves of the votes that one person can influence.
 """
 
 import math
@@ -68,7 +68,6 @@ def prove(problem: Problem, law: Law, scale: float) -> Certificate:
 
 
 def repair(problem: Problem, law: Law) -> tuple[Law, Certificate]:
-    """Mix a law with the least random guessing that makes it private."""
     if isinstance(law, NoiseFunction):
         return certify.scale_and_prove(problem, law)
     if isinstance(law, PluralityLaw):
@@ -84,7 +83,6 @@ def profile_of(problem: Problem, law: Law) -> PrivacyProfile | None:
 
 
 def curve_of(problem: Problem, law: Law) -> RenyiCurve | None:
-    """Of one query; None if it is unknown."""
     if isinstance(law, PluralityLaw):
         return _costs_of_plurality(problem, law)[1]
     if not isinstance(law, NoiseFunction):
@@ -98,7 +96,6 @@ def curve_of(problem: Problem, law: Law) -> RenyiCurve | None:
 
 
 def is_cheap(problem: Problem, law: Law) -> bool:
-    """Whether profile and curve are computed for every charge."""
     voters = problem.voters
     if isinstance(law, PluralityLaw):
         return voters.are_non_private or are_few(problem)

@@ -184,6 +184,9 @@ def test_what_was_computed_again_stands_in_the_object(table: Table) -> None:
     """Within the tolerance a file may be off; nobody who loads it is."""
     said = optimality_of(table)
     assert loaded(table, value=said.value + 5e-13, bound=said.bound + 5e-13) == said
+    for changed in ({"value": said.value - 1e-6}, {"bound": said.bound + 1e-6}):
+        with pytest.raises(TableError, match=r"^optimality: "):
+            loaded(table, **changed)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +222,12 @@ def test_what_was_computed_again_stands_in_the_object(table: Table) -> None:
         {"prior": {"kind": "other", "name": "\ud800", "sha256": ""}},
         {"prior": "\ud800"},
         {"prior": []},
+        {"prior": {"kind": "uniform", "low": "0.7", "high": "1"}},
+        {"prior": {"kind": "unheard of"}},
+        {"prior": {"kind": "point"}},
+        {"prior": 3},
+        {"prior": "uniform:0.5,1"},
+        {"prior": {"kind": "other", "name": "mine"}},
     ],
 )
 def test_claims_that_do_not_hold_are_refused(table: Table, changed: dict[str, Any]) -> None:

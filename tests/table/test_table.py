@@ -100,24 +100,6 @@ def test_wrong_fields_are_named(table: Table, tmp_path: Path, fields: dict[str, 
     assert str(caught.value).startswith(field)
 
 
-def test_a_flattering_expected_error_is_refused(table: Table, tmp_path: Path) -> None:
-    said = table.to_json()["optimality"]
-    for changed in (
-        {"value": said["value"] - 1e-6, "bound": 0.0},
-        {"bound": said["value"] + 1e-6},
-        {"prior": {"kind": "uniform", "low": "0.7", "high": "1"}},
-        {"prior": {"kind": "unheard of"}},
-        {"prior": {"kind": "point"}},
-        {"prior": 3},
-        {"prior": "uniform:0.5,1"},
-        {"prior": {"kind": "common"}},
-        {"prior": {"kind": "other", "name": "mine"}},
-    ):
-        with pytest.raises(TableError) as caught:
-            Table.load(change(table, tmp_path, optimality={**said, **changed}))
-        assert caught.value.field == "optimality"
-
-
 def test_a_truncated_file(table: Table, tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     table.save(path)
