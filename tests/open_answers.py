@@ -13,7 +13,6 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Problem, Voters
 
 Answers = dict[str, int]  # the votes for each string that was said
-NO_ANSWER = ""
 
 
 def problem_of(K: int, epsilon: str, delta: str, overlap: int = 1) -> Problem:

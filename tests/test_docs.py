@@ -27,20 +27,6 @@ def test_files_named_by_the_architecture_exist() -> None:
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
-def test_what_is_to_be_cited_is_this_version() -> None:
-    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    page = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
-    entry = page.partition("@software")[2].partition("\n}")[0]
-    told = dict(re.findall(r"^  (\w+) *= \{+(.*?)\}+,?$", entry, re.MULTILINE))
-    asked = dict(re.findall(r'^([\w-]+): "?(.*?)"?$', citation, re.MULTILINE))
-    assert told["version"] == asked["version"]
-    assert told["title"] == asked["title"]
-    assert told["license"] == asked["license"]
-    assert asked["date-released"].startswith(told["year"])
-    for url in re.findall(r'url: "([^"]*)"', citation):
-        assert url in page
-
-
 @pytest.fixture
 def typesetting(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     pytest.importorskip("sphinx")

@@ -1,4 +1,4 @@
-"""The pages that show how something is done do it: their code runs as printed, top to bottom, one process a page."""
+"""Pages that show how something is done, and tutorials, run as printed, each in a process of its own."""
 
 import os
 import re
@@ -113,3 +113,34 @@ def test_python_and_shell_share_a_folder_in_the_order_of_the_page(tmp_path: Path
     script = tmp_path / "page.py"
     script.write_text(script_of(page))
     assert run_script(script, tmp_path).stdout == "1\n1\n\n"
+
+
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
+FIRST_LINES = ("| **For whom:** ", "| **At the end:** ", "| **How long:** ", "| **It needs:** ")
+EXTRAS = {"sklearn": "sklearn", "matplotlib": "plot"}  # the extra that brings what a tutorial imports
+
+
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_begins_with_four_lines_and_names_its_extras(tutorial: Path) -> None:
+    text = tutorial.read_text(encoding="utf-8")
+    _, title, underline, _, *lines = text.splitlines()
+    assert underline == "=" * len(title)
+    head = [line for line in lines[: lines.index("")] if not line.startswith("  ")]  # one that goes on is indented
+    assert len(head) == len(FIRST_LINES)
+    assert all(line.startswith(first) for line, first in zip(head, FIRST_LINES, strict=True))
+
+    imported = set(re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE)) - sys.stdlib_module_names
+    needed = [EXTRAS[name] for name in EXTRAS if name in imported]
+    assert imported - set(EXTRAS) <= {"darrm", "numpy", "scipy"}
+    assert f"pip install -e '.[{','.join(needed)}]'" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_runs(tutorial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    found = run_script(tutorial, tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count("\n") >= 5
+    assert list(tmp_path.iterdir()) == []

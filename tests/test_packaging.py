@@ -1,6 +1,5 @@
 """What goes out besides code: one version, metadata, what shells complete."""
 
-import os
 import re
 import subprocess
 import sys
@@ -18,27 +17,26 @@ ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def test_one_version_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert re.findall(r"^version: (.*)$", citation, re.MULTILINE) == [PROJECT["version"]]
-    citing, changes = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/citing.md", "CHANGELOG.md"))
-    (day,) = re.findall(r"^date-released: (.*)$", citation, re.MULTILINE)
-    year, month, _ = day.split("-")
-    for entry in (f"version = {{{PROJECT['version']}}}", f"year    = {{{year}}}", f"month   = {{{int(month)}}}"):
-        assert entry in citing
-    assert re.search(r"^## (.*?):", changes, re.MULTILINE).group(1) == f"{PROJECT['version']}, {day}"  # type: ignore[union-attr]
+def test_one_version_and_one_citation_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("CITATION.cff", "docs/citing.md", "CHANGELOG.md")]
+    citation, citing, changes = texts
+    cited = dict(re.findall(r'^([\w-]+): "?(.*?)"?$', citation, re.MULTILINE))
+    year, month, _ = cited["date-released"].split("-")
+    software = citing.partition("@software")[2].partition("\n}")[0]
+    entry = dict(re.findall(r"^  (\w+) *= \{+(.*?)\}+,?$", software, re.MULTILINE))
+    told = {name: entry[name] for name in ("title", "version", "license", "year", "month")}
+    wanted = {"title": cited["title"], "version": PROJECT["version"], "license": PROJECT["license"]}
+    assert told == wanted | {"year": year, "month": str(int(month))}
+    assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert f"  - name: {PROJECT['authors'][0]['name']}\n" in citation
+    (latest, *_) = re.findall(r"^## (.*?):", changes, re.MULTILINE)
+    assert latest == f"{PROJECT['version']}, {cited['date-released']}"
+    links = set(re.findall(r'url: "([^"]*)"', citation))
+    assert links == set(re.findall(r"https://[^)\s]*", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert all(url in citing for url in links)
     assert darrm.__version__ == PROJECT["version"]
     assert front.main(["--version"]) == 0
     assert capsys.readouterr().out == f"darrm {PROJECT['version']}\n"
-
-
-def test_the_citation_is_of_this_project() -> None:
-    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    (author,) = PROJECT["authors"]
-    assert f"  - name: {author['name']}\n" in citation
-    assert f"license: {PROJECT['license']}\n" in citation
-    links = set(re.findall(r'url: "([^"]*)"', citation))
-    assert links == set(re.findall(r"https://[^)\s]*", (ROOT / "README.md").read_text(encoding="utf-8")))
 
 
 def test_every_extra_that_dev_needs_is_there_and_every_lowest_version_is_one() -> None:
@@ -49,35 +47,35 @@ def test_every_extra_that_dev_needs_is_there_and_every_lowest_version_is_one() -
         assert re.fullmatch(r"[a-z-]+>=\d+\.\d+(\.\d+)?", dependency)
 
 
-def completed(words: list[str], shell: str = "bash") -> list[str]:
-    asked = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1), "_DARRM_COMPLETE": f"{shell}_complete"}
-    done = subprocess.run(
-        [sys.executable, "-m", "darrm"], env={**os.environ, **asked}, capture_output=True, text=True, check=False
-    )
-    assert done.stderr == ""
-    return [line.partition(",")[2] for line in done.stdout.splitlines()]
-
-
-def test_bash_completes_commands_options_and_choices() -> None:
-    assert set(completed(["darrm", "a"])) == {"account"}
-    assert completed(["darrm", "optimize", "--sh"]) == ["--shape"]
-    assert completed(["darrm", "optimize", "--shape", "mo"]) == ["monotone"]
-    assert completed(["darrm", "show", "vo"]) == ["vo"]  # the shell completes the name of a file
-    assert completed(["darrm", "serve", "start", "--tab"]) == ["--table"]
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("a", ["account"]),
+        ("optimize --sh", ["--shape"]),
+        ("optimize --shape mo", ["monotone"]),
+        ("show vo", ["vo"]),  # the shell completes the name of a file
+        ("serve start --tab", ["--table"]),
+    ],
+)
+def test_bash_completes_commands_options_and_choices(
+    words: str, offered: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", f"darrm {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    monkeypatch.setenv("_DARRM_COMPLETE", "bash_complete")
+    assert front.main() == 0
+    assert [line.partition(",")[2] for line in capsys.readouterr().out.splitlines()] == offered
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_help_says_how_a_shell_completes(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_says_how_a_shell_completes(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert front.main([]) == 0
     assert 'eval "$(_DARRM_COMPLETE=bash_source darrm)"' in capsys.readouterr().out
-    done = subprocess.run(
-        [sys.executable, "-m", "darrm"],
-        env={**os.environ, "_DARRM_COMPLETE": f"{shell}_source"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert f"_DARRM_COMPLETE={shell}_complete" in done.stdout
+    monkeypatch.setenv("_DARRM_COMPLETE", f"{shell}_source")
+    assert front.main() == 0
+    assert f"_DARRM_COMPLETE={shell}_complete" in capsys.readouterr().out
 
 
 def test_the_list_of_commands_needs_no_numpy() -> None:

@@ -164,18 +164,12 @@ def test_what_takes_hours_is_at_least_understood() -> None:
         assert parsers[name].parse_args(words).page is False
 
 
-def test_every_block_is_run() -> None:
+def test_the_readme_is_two_screens_whose_blocks_are_run_and_whose_links_are_there() -> None:
+    assert len(README.splitlines()) <= 120
     assert {kind for kind, _ in BLOCK.findall(README)} <= {"sh", "python"}
-
-
-def test_what_the_readme_links_to_is_there() -> None:
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", README) if not link.startswith("https://")]
     assert len(links) >= 15
     assert [link for link in links if not (ROOT / link).exists()] == []
-
-
-def test_the_readme_is_two_screens() -> None:
-    assert len(README.splitlines()) <= 120
 
 
 @pytest.mark.slow
@@ -223,14 +217,3 @@ def test_the_votes_of_the_paper_cost_what_the_readme_says() -> None:
     mnist, *_ = read_json(ROOT / "docs" / "reproduction" / "pate_votes" / "pate_votes.json")
     assert said is not None
     assert said.groups() == (f"({at_most(mnist['tested'], 3)}", f"{mnist['printed']['epsilon']:.2f}")
-
-
-def test_uses_that_must_be_seen_are_seen() -> None:
-    for use in (
-        "python -m darrm.optimize --K 11 --m 3",
-        "load_table(",
-        "optimize_gamma(K=11, m=3",
-        "MNIST",
-        "Fashion-MNIST",
-    ):
-        assert use in README
