@@ -73,7 +73,7 @@ def check(target: Target, seed: int, most_kib: int) -> tuple[str, str] | None:
     """Run a case here; return its words and what is wrong, or None: more than ``most_kib`` resident is, too."""
     words = "(while it was made)"
     signal.signal(signal.SIGPROF, _too_long)
-    before = _resident_kib()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
         words, case = target.make(Random(f"{target.name} {seed}"))  # noqa: S311 (no secret)
         signal.setitimer(signal.ITIMER_PROF, target.seconds)
@@ -84,12 +84,8 @@ def check(target: Target, seed: int, most_kib: int) -> tuple[str, str] | None:
         return words, traceback.format_exc(limit=-6)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-    after = _resident_kib()
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return (words, f"{after / 2**20:.2f} GiB of memory") if after > max(before, most_kib) else None
-
-
-def _resident_kib() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _too_long(*_: object) -> None:
@@ -110,6 +106,6 @@ def _serve(target: Target, folder: Path, pipe: Connection) -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + ADDRESS_SPACE
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    most_kib = _resident_kib() + MOST_KIB
+    most_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + MOST_KIB
     while True:
         pipe.send(check(target, pipe.recv(), most_kib))

@@ -11,8 +11,7 @@ import sqlite3
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,25 +92,20 @@ def prepare(folder: Path) -> None:
         import_module(f"darrm.{door}.__main__")
 
 
-def command_line(rng: Random) -> tuple[str, Case]:
+def command_line(doors: tuple[str, ...], rng: Random) -> tuple[str, Case]:
     """A command with flags that its parser knows, and with values that they may or may not take."""
-    return _command(rng.choice(["optimize", "release", "release", "account", "pate"]), rng)
-
-
-def search(rng: Random) -> tuple[str, Case]:
-    return _command("plan", rng)
-
-
-def _command(door: str, rng: Random) -> tuple[str, Case]:
+    door = rng.choice(doors)
     words = (PLURALITY if door == "optimize" and rng.random() < 0.5 else DOORS[door]).split()
-    options = [one for one in options_of(door) if one.name not in {"help", "cluster"}]  # which waits for a network
+    params = _parameters(getattr(import_module(f"darrm.{door}.__main__"), door))
+    params = [param for param in params if param.name not in {"help", "cluster"}]  # which waits for a network
     for _ in range(rng.randrange(1, 4)):
-        option = rng.choice(options)
-        flag, value = (rng.choice(option.spellings) if option.spellings else None), _value(option, rng)
-        if flag in words and option.takes_value:
+        param = rng.choice(params)
+        flag = rng.choice(param.opts) if isinstance(param, click.Option) else None
+        takes_value, value = not getattr(param, "is_flag", False), _value(param, rng)
+        if flag in words and takes_value:
             words[words.index(flag) + 1 : words.index(flag) + 2] = [value]
         else:
-            words += ([flag] if flag else []) + ([value] if option.takes_value else [])
+            words += ([flag] if flag else []) + ([value] if takes_value else [])
     if rng.random() < 0.2:
         words[rng.randrange(len(words))] = rng.choice([*WORDS, *REAL])
     if rng.random() < 0.1:
@@ -170,10 +164,15 @@ def parquet_file(rng: Random) -> tuple[str, Case]:
 
 
 def ledger(rng: Random) -> tuple[str, Case]:
+
+    def read() -> object:
+        found = PrivacyLedger("out.sqlite")
+        return found.budget, found.entries()
+
     shutil.copy("ledger.sqlite", "out.sqlite")
     if rng.random() < 0.5:
         Path("out.sqlite").write_bytes(_mutated(Path("ledger.sqlite").read_bytes(), rng))
-        return "bytes", lambda: _refused_in_a_line(_open_ledger)
+        return "bytes", lambda: _refused_in_a_line(read)
     with sqlite3.connect("out.sqlite") as store:
         tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         name = rng.choice(tables)
@@ -184,7 +183,7 @@ def ledger(rng: Random) -> tuple[str, Case]:
         except sqlite3.Error:
             value = "refused by its own checks"
     store.close()
-    return f"{name}.{column} = {repr(value)[:200]}", lambda: _refused_in_a_line(_open_ledger)
+    return f"{name}.{column} = {repr(value)[:200]}", lambda: _refused_in_a_line(read)
 
 
 def checkpoint(rng: Random) -> tuple[str, Case]:
@@ -202,8 +201,8 @@ def server_request(rng: Random) -> tuple[str, Case]:
 
 
 TARGETS = (
-    Target("command-lines", command_line),
-    Target("searches", search, seconds=60.0),
+    Target("command-lines", partial(command_line, ("optimize", "release", "release", "account", "pate"))),
+    Target("searches", partial(command_line, ("plan",)), seconds=60.0),  # which tries many tables
     Target("tables", table),
     Target("vote-files", vote_file),
     Target("npy-headers", npy_header),
@@ -214,48 +213,24 @@ TARGETS = (
 )
 
 
-@dataclass(frozen=True)
-class Taken:
-    name: str
-    spellings: tuple[str, ...]
-    takes_value: bool
-    kind: str
-    choices: tuple[str, ...] = ()
-
-
-@cache
-def options_of(door: str) -> list[Taken]:
-    return _of_click(getattr(import_module(f"darrm.{door}.__main__"), door))
-
-
-def _of_click(command: click.Command) -> list[Taken]:
-    own = [
-        Taken(
-            str(param.name),
-            tuple(param.opts) if isinstance(param, click.Option) else (),
-            not getattr(param, "is_flag", False),
-            "FILE" if isinstance(param.type, click.Path) else str(param.metavar),
-            tuple(param.type.choices) if isinstance(param.type, click.Choice) else (),
-        )
-        for param in command.params
-    ]
+def _parameters(command: click.Command) -> list[click.Parameter]:
     jobs = command.commands.values() if isinstance(command, click.Group) else ()
-    return own + [one for job in jobs for one in _of_click(job)]
+    return command.params + [param for job in jobs for param in _parameters(job)]
 
 
-def _value(option: Taken, rng: Random) -> str:
+def _value(param: click.Parameter, rng: Random) -> str:
     """Draw a value for an option: mostly of its kind."""
     pools = {"INT": WHOLE, "C": WHOLE, "REAL": REAL, "SECONDS": REAL, "RELATIVE": REAL}
     if rng.random() < 0.1:
         pool: list[str] = [*WORDS, *REAL, *WHOLE]
-    elif option.choices:
-        pool = list(option.choices)
-    elif option.kind == "FILE":
-        pool = list(OUTPUTS) if option.name in {"output", "plot", "ledger"} else FILES.split()
-    elif option.kind in {"EPS,DELTA", "Q,Q,…"}:
+    elif isinstance(param.type, click.Choice):
+        pool = list(param.type.choices)
+    elif isinstance(param.type, click.Path):
+        pool = list(OUTPUTS) if param.name in {"output", "plot", "ledger"} else FILES.split()
+    elif param.metavar in {"EPS,DELTA", "Q,Q,…"}:
         return ",".join(rng.choice([*REAL, *WHOLE]) for _ in range(2))
     else:
-        pool = pools.get(option.kind, WORDS)
+        pool = pools.get(str(param.metavar), WORDS)
     return rng.choice(pool)
 
 
@@ -286,11 +261,6 @@ def _write_parquet(folder: Path, labels: np.ndarray) -> None:
     parquet.write_table(arrow.table({**words, "key": words["v0"].dictionary_encode()}), folder / "words.parquet")
 
 
-def _open_ledger() -> object:
-    found = PrivacyLedger("out.sqlite")
-    return found.budget, found.entries()
-
-
 def _build() -> Any:
     return import_module("darrm.training.network").convolutional_network(side=8)
 
@@ -306,11 +276,8 @@ def _teachers() -> Any:
 def _same_teachers(path: Path) -> None:
     """Load teachers: what is not refused must be what was saved, to the last bit."""
     saved, found = _teachers(), type(_teachers()).load(path, _build)
-    parameters = {name: value.tobytes() for name, value in saved.parameters.items()}
-    if (
-        found.recipe != saved.recipe
-        or {name: value.tobytes() for name, value in found.parameters.items()} != parameters
-    ):
+    first, second = ({name: value.tobytes() for name, value in one.parameters.items()} for one in (saved, found))
+    if (found.recipe, second) != (saved.recipe, first):
         raise AssertionError("other teachers")
 
 
