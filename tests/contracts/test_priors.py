@@ -165,9 +165,9 @@ class TestEveryPrior:
         assert len(Path(labels).read_text().split()) == 2
 
 
-@pytest.mark.parametrize("K", [1, 2, 7, 60])
-def test_a_dirichlet_law_of_two_classes_is_one_common_p_of_a_beta_law(K: int) -> None:
-    assert priors.Dirichlet(3.0).weights(K) == pytest.approx(Beta().weights(K), rel=1e-9)
+def test_a_dirichlet_law_of_two_classes_is_one_common_p_of_a_beta_law() -> None:
+    for K in (1, 2, 7, 60):
+        assert priors.Dirichlet(3.0).weights(K) == pytest.approx(Beta().weights(K), rel=1e-9)
 
 
 @pytest.mark.parametrize("K", [4, 5])
