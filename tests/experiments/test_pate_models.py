@@ -1,7 +1,6 @@
 """Who votes and learns in PATE's tables: images, the census, DP-SGD, labels of others."""
 
 import hashlib
-import io
 from dataclasses import replace
 from pathlib import Path
 
@@ -180,12 +179,6 @@ def test_training_learns_and_its_noise_is_the_recipe_s() -> None:
     assert noisy.std() == pytest.approx(2.0 / 100 * 15.0 * 3.0, rel=0.15)  # of 1,000 weights: 2 % is a deviation
 
 
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
 def test_published_labels_are_counted_and_only_those_used_teach(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,8 +186,9 @@ def test_published_labels_are_counted_and_only_those_used_teach(
     labels, places = np.where(np.arange(40) < 10, 0, classes), np.array([3, 20, 31])
     files = []
     (tmp_path / "multiple-teachers").mkdir()
-    for name, what in {"labels.npy": npy(labels.astype(np.int32)), "places.npy": npy(places)}.items():
-        (tmp_path / "multiple-teachers" / name).write_bytes(what)
+    for name, array in {"labels.npy": labels.astype(np.int32), "places.npy": places}.items():
+        np.save(tmp_path / "multiple-teachers" / name, array)
+        what = (tmp_path / "multiple-teachers" / name).read_bytes()
         files.append(RemoteFile("multiple-teachers", name, len(what), hashlib.sha256(what).hexdigest(), ()))
     monkeypatch.setitem(datasets.FILES, "multiple-teachers", tuple(files))
     monkeypatch.setenv("DARRM_DATA_DIR", str(tmp_path))

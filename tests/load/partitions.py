@@ -83,31 +83,27 @@ def _load() -> None:
 
 def _release(folder: Path, kind: str, cluster: Any) -> dict[str, float]:
     """Release the votes of one kind; return the seconds of both passes, of the processors, and the peak of memory."""
+
+    def everywhere(function: Callable[[], float]) -> list[float]:
+        return [] if cluster is None else list(cluster.run(function).values())
+
     _load()
     with tempfile.TemporaryDirectory(dir=folder) as name:
         ledger = PrivacyLedger.create(Path(name) / "l.sqlite", PrivacyParams(10**9, "0.1"))
-        before, start = _processor(cluster), time.perf_counter()
+        before, start = time.process_time() + sum(everywhere(time.process_time)), time.perf_counter()
         output = Path(name) / "labels"
         aggregator = load_release(folder / "table.json")
         jobs = 1 if cluster is None else None  # as many as the cluster has
         found = survey(aggregator, folder / kind, output, classes=NAMES.get(kind), jobs=jobs)
         middle = time.perf_counter()
         found.release(ledger, jobs=jobs)
-        end, after = time.perf_counter(), _processor(cluster)
+        end, after = time.perf_counter(), time.process_time() + sum(everywhere(time.process_time))
     return {
         "survey_seconds": middle - start,
         "draw_seconds": end - middle,
         "processor_seconds": after - before,
-        "peak_megabytes": max(_everywhere(cluster, _peak)),
+        "peak_megabytes": max(everywhere(_peak) or [_peak()]),
     }
-
-
-def _processor(cluster: Any) -> float:
-    return time.process_time() + (sum(_everywhere(cluster, time.process_time)) if cluster is not None else 0.0)
-
-
-def _everywhere(cluster: Any, function: Callable[[], float]) -> list[float]:
-    return [function()] if cluster is None else list(cluster.run(function).values())
 
 
 def _peak() -> float:

@@ -43,7 +43,6 @@ CASES = (
     (LONGEST, "bytes.npy", "labels.npy"),
     (LONGEST, "digits.csv", "labels.csv"),
 )
-QUICK_CASES = tuple((100_000, *files) for queries, *files in CASES if queries == 1_000_000)
 PART_ROUNDS = 7
 PART_QUERIES = 1_000_000
 BUDGET = "1e8,1e-2"  # admits every case
@@ -55,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def measured_all() -> Row:
-        return {"timings": measure(QUICK_CASES if options.quick else CASES), "nanoseconds": parts()}
+        quick = [(100_000, *files) for queries, *files in CASES if queries == 1_000_000]
+        return {"timings": measure(quick if options.quick else CASES), "nanoseconds": parts()}
 
     return pages.run_whole(options, f"{NAME}/{NAME}.json", measured_all, page)
 
@@ -119,15 +119,13 @@ def parts() -> dict[str, float]:
         "counting the votes, of eight bytes each": partial(Votes.of_labels, matrix.astype(np.int64), 2),
         "a label, from counted votes": partial(aggregator.release, votes),
     }
-    rounds = [{name: nanoseconds(action) for name, action in actions.items()} for _ in range(PART_ROUNDS)]
-    return {name: statistics.median(taken[name] for taken in rounds) for name in actions}
-
-
-def nanoseconds(action: Callable[[], object]) -> float:
-    """Return the processor's time of an action on all queries, for one of them."""
-    started = time.process_time()
-    action()
-    return 1e9 * (time.process_time() - started) / PART_QUERIES
+    taken: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(PART_ROUNDS):
+        for name, action in actions.items():
+            started = time.process_time()
+            action()
+            taken[name].append(1e9 * (time.process_time() - started) / PART_QUERIES)
+    return {name: statistics.median(times) for name, times in taken.items()}
 
 
 def page(data: Row) -> str:

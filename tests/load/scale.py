@@ -141,11 +141,11 @@ def draw(folder: Path, data: Row) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = pages.command_line(NAME, __doc__, module="tests.load.scale").parse_args(arguments)
+
+    def computed() -> Row:
+        return {"simulated": list(simulated()), "regions": list(regions()), "arithmetic": arithmetic()}
+
     return pages.run_whole(options, f"{NAME}/scale.json", computed, page, draw)
-
-
-def computed() -> Row:
-    return {"simulated": list(simulated()), "regions": list(regions()), "arithmetic": arithmetic()}
 
 
 def page(data: Row) -> str:

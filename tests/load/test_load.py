@@ -98,14 +98,6 @@ def test_every_file_holds_the_same_votes(tmp_path: Path) -> None:
     assert 0.6 < sum(found[0]) / (300 * releases.K) < 0.9
 
 
-@pytest.mark.slow
-def test_a_release_that_fails_is_no_measurement(tmp_path: Path) -> None:
-    releases.table().table.save(tmp_path / "table.json")
-    (tmp_path / "digits.csv").write_text("0,1\n")
-    with pytest.raises(ValueError, match=r"ended with status 2"):
-        releases.release(tmp_path, "digits.csv", "labels.csv")
-
-
 def test_a_billion_labels_a_day_are_claimed_where_the_simulation_reaches_them() -> None:
     data = read_json(DOCS / "reproduction" / "scale" / "scale.json")
     _, (statement, holds, _), _ = claims_on(scale.page(data))
