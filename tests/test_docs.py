@@ -13,18 +13,17 @@ from tests.test_layers import LAYER
 ROOT = Path(__file__).parent.parent
 
 
-def test_tests_named_by_the_sharp_edges_exist() -> None:
-    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "sharp-edges.md").read_text(encoding="utf-8")))
-    assert len(named) >= 10
+def test_tests_and_files_named_by_the_pages_exist() -> None:
+    sharp, drawn = ((ROOT / "docs" / page).read_text("utf-8") for page in ("sharp-edges.md", "develop/architecture.md"))
+    tests, files = (
+        set(re.findall(r"`(test_\w+)`", sharp)),
+        set(re.findall(r"`((?:darrm|tests|docs|experiments)/[\w./-]+)`", drawn)),
+    )
+    assert len(tests) >= 10
+    assert len(files) >= 15
     written = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-    assert {name for name in named if f"def {name}(" not in written} == set()
-
-
-def test_files_named_by_the_architecture_exist() -> None:
-    page = (ROOT / "docs" / "develop" / "architecture.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:darrm|tests|docs|experiments)/[\w./-]+)`", page))
-    assert len(named) >= 15
-    assert {name for name in named if not (ROOT / name).exists()} == set()
+    assert {name for name in tests if f"def {name}(" not in written} == set()
+    assert {name for name in files if not (ROOT / name).exists()} == set()
 
 
 @pytest.fixture

@@ -27,16 +27,7 @@ def test_everything_is_as_it_was(kind: str, capsys: pytest.CaptureFixture[str]) 
     assert (status, capsys.readouterr().out) == (0, f"{kind}.json: {len(read(kind))} cases, 0 differences\n")
 
 
-BEFORE = {
-    "one": {
-        "epsilon": 2.0,
-        "bounds": {"pld": 1.0},
-        "certificate": {"scale": 0.5},
-        "labels": "0110",
-        "fit": 3,
-        "gap": 2e-14,
-    }
-}
+ONE = {"epsilon": 2.0, "bounds": {"pld": 1.0}, "certificate": {"scale": 0.5}, "labels": "0110", "fit": 3, "gap": 2e-14}
 
 
 @pytest.mark.parametrize(
@@ -59,11 +50,11 @@ BEFORE = {
     ],
 )
 def test_each_difference_is_named(change: dict[str, Any], found: list[str]) -> None:
-    assert list(differences(BEFORE, {"one": {**BEFORE["one"], **change}})) == found
+    assert list(differences({"one": ONE}, {"one": {**ONE, **change}})) == found
 
 
 def test_a_case_that_is_gone_or_new_is_a_difference() -> None:
-    assert len(list(differences(BEFORE, {}))) == 6
+    assert len(list(differences({"one": ONE}, {}))) == 6
     assert list(differences({}, {"two": {"fit": 1}})) == ["two: fit: was '(nothing)', is 1"]
 
 

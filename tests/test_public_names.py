@@ -19,14 +19,7 @@ PUBLIC = {
     "darrm.plurality": ("baselines",),
     "darrm.loss": ("compose_simple", "compose_general", "compose_optimal", "RenyiCurve", "PrivacyProfile"),
     "darrm.plan": ("plan", "Plan"),
-    "darrm.pate": (
-        "LNMax",
-        "GNMax",
-        "ConfidentGNMax",
-        "InteractiveGNMax",
-        "analyze",
-        "sanitize",
-    ),
+    "darrm.pate": ("LNMax", "GNMax", "ConfidentGNMax", "InteractiveGNMax", "analyze", "sanitize"),
     "darrm.random_dp": ("sample_size", "SensitivitySampler"),
 }
 

@@ -23,7 +23,7 @@ def test_a_person_is_there_with_any_of_his_records(records: int) -> None:
     assert Subsampling(Fraction(1, 2), "fixed", 3).rate == 1
 
 
-def test_what_holds_of_one_scheme_says_nothing_of_the_other() -> None:
+def test_what_holds_of_one_scheme_says_nothing_of_the_other_and_records_are_named() -> None:
     often, rarely = (
         {scheme: Subsampling(rate, scheme) for scheme in SCHEMES} for rate in (Fraction(1, 2), Fraction(1, 9))
     )
@@ -35,9 +35,6 @@ def test_what_holds_of_one_scheme_says_nothing_of_the_other() -> None:
     # two records at ¼ each are one at 7/16
     assert Subsampling(Fraction(7, 16)).covers(Subsampling(Fraction(1, 4), records=2))
     assert not Subsampling(Fraction(1, 4)).covers(Subsampling(Fraction(1, 4), records=2))
-
-
-def test_records_of_a_person_are_said() -> None:
     assert "probability 0.4375; 2 records each, drawn with 0.25; neighbors" in str(
         Subsampling(Fraction(1, 4), records=2)
     )
