@@ -27,7 +27,7 @@ _DIGITS = 12  # of a stored ε, rounded up, so that machines agree
 
 
 def rate_of(sampling: Subsampling) -> float:
-    """Return q as a float, rounded up to 1 from 0.999 on, so that 1 − q keeps its digits."""
+    """Return q, rounded up to 1 from 0.999 on: 1 − q keeps its digits."""
     return float(sampling.rate) if sampling.rate <= _OFTEN else 1.0
 
 

@@ -54,7 +54,7 @@ class LossDistribution:
 
     @classmethod
     def of_groups(cls, groups: Sequence[tuple[float, int]]) -> LossDistribution:
-        """Return the distribution for (ε, k) groups; `TooManyKindsError` if Π(k + 1) exceeds two million."""
+        """Return the distribution of (ε, k) groups; `TooManyKindsError` above two million atoms."""
         if math.prod(count + 1 for _, count in groups) > _MOST_ATOMS:
             raise TooManyKindsError(f"the exact composition of {len(groups)} kinds of queries has too many terms")
         losses, log_weights = np.zeros(1), np.zeros(1)
@@ -199,7 +199,7 @@ def optimal_epsilon(groups: Sequence[Group], delta: float, *, to_beat: float = m
 
 
 def log_remaining_delta(groups: Sequence[Group], delta: float) -> float:
-    """Compute log(1 − (1 − δ)/Π(1 − δ_i)^{k_i}), the part of δ for the sum, rounded down; −∞ for 0."""
+    """Compute log(1 − (1 − δ)/Π(1 − δ_i)^{k_i}), rounded down; −∞ for 0."""
     spent = sum(count * math.log1p(-params.delta) for params, count in groups)
     allowed = math.log1p(-delta)
     exponent = allowed - spent

@@ -106,7 +106,7 @@ class GridComposition:
         return min(1.0, -math.expm1(log_finite) * (1.0 + 32.0 * _UNIT))
 
     def smallest_epsilon(self, delta: float) -> float:
-        """Find an ε ≥ 0, nearly the smallest, with δ(ε) ≤ ``delta``; ∞ if rounding uses up δ."""
+        """Find nearly the smallest ε ≥ 0 with δ(ε) ≤ ``delta``; ∞ if rounding uses up δ."""
         room = delta - self.infinite
         if room <= 0.0:
             return math.inf

@@ -52,7 +52,6 @@ class LabelMechanism:
     reached: int  # how many votes one person may move
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers."""
         raise NotImplementedError
 
     def subsampled_cost(self, voters: Voters, classes: int, queries: int = 1) -> PrivacyCost:
@@ -83,7 +82,6 @@ class NoisyMax(LabelMechanism):
 
     @property
     def words(self) -> str:
-        """Name and parameters, for reports."""
         raise NotImplementedError
 
     @property

@@ -181,8 +181,6 @@ def _masses(noise: IntegerNoise, cell: int) -> tuple[Integers, Array]:
 
 
 class _Tables:
-    """F̃ and h of one noise, in cells of some votes if it is wide."""
-
     def __init__(self, noise: IntegerNoise, classes: int) -> None:
         self.cell = max(1, int(noise.deviation / _CELLS))
         self.support, self.mass = _masses(noise, self.cell)

@@ -112,8 +112,6 @@ def exponential_label_profile(epsilon: float) -> PrivacyProfile:
 
 @dataclass(frozen=True)
 class _Selection(LabelMechanism):
-    """Propose classes and answer the first whose coin shows heads."""
-
     epsilon: float  # ε in (0, 700], the pure privacy of one answer
     reached: int = 1  # t, how many votes one person may move
     proposes_again = False  # whether a class may be proposed twice

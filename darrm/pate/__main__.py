@@ -226,9 +226,7 @@ def pate(
         is_searched = smooth is None and on_votes is None and not published.no_table_2  # both, without parameters
         if smooth is not None or is_searched:
             line.show("Table 2: smooth sensitivity")
-            parts["table_2"] = table_2(
-                analysis, smooth, report=lambda text: line.show(f"Table 2, smooth sensitivity: {text}")
-            )
+            parts["table_2"] = table_2(analysis, smooth, report=line.show)
             _print(output, line, parts["table_2"])
         if on_votes is not None or is_searched:
             line.show("publication on the scale of votes")

@@ -282,7 +282,7 @@ def search_parameters(
     refused: list[ConditionError] = []
     for candidate in candidates:
         if report is not None:
-            report(f"{len(choices)} of {wanted} orders")
+            report(f"Table 2, smooth sensitivity: {len(choices)} of {wanted} orders")
         try:
             choices.append(_search_at(analysis, candidate))
         except ConditionError as error:
