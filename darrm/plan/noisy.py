@@ -344,7 +344,12 @@ class TestedMechanism(FixedMechanism):
 
     def propose(self) -> Proposal:
         search, work = self.search, self.search.workload
-        self._check_workload(work)
+        if not (work.voters.are_non_private and work.voters.reached == 1):
+            raise PlanError("a test is proved for non-private voters of whom one person reaches one")
+        if self.has_check and work.voters.K == 1:
+            raise PlanError("a check of the largest count needs at least two voters")
+        if work.total.delta == 0.0 or work.missing:
+            raise PlanError("a test needs a delta, and votes of which none is missing")
         otherwise, public = self._answers_otherwise(), _PublicVotes(search)
         scale = math.log(1.0 / work.total.delta) / work.total.epsilon
         checks: list[tuple[int | None, float]] = [(None, 0.0)]
@@ -368,14 +373,6 @@ class TestedMechanism(FixedMechanism):
         search.report("the best test, closer")
         _, sigma = public.narrowed(run_of, sigmas, _MORE_STEPS) or sigmas
         return _tested_proposal(run_of(sigma), public.chance(run_of(sigma)))
-
-    def _check_workload(self, work: Workload) -> None:
-        if not (work.voters.are_non_private and work.voters.reached == 1):
-            raise PlanError("a test is proved for non-private voters of whom one person reaches one")
-        if self.has_check and work.voters.K == 1:
-            raise PlanError("a check of the largest count needs at least two voters")
-        if work.total.delta == 0.0 or work.missing:
-            raise PlanError("a test needs a delta, and votes of which none is missing")
 
     def _answers_otherwise(self) -> NoisyMaximum | None:
         if self.otherwise is None:

@@ -353,7 +353,7 @@ def _check_solvable(search: Search, work: Workload) -> None:
 
 
 def _check_known(prior: Prior, work: Workload) -> None:
-    """Raise `PlanError` for a prior that only samples."""
+    """Refuse a prior that only samples."""
     with as_plan_error():
         prior.log_probabilities(work.voters.K * np.eye(1, work.classes, dtype=np.int64))
 

@@ -159,15 +159,6 @@ def test_no_query_of_private_voters_costs_more_than_all_voters_do() -> None:
     assert largest_epsilon(Workload(Voters(6, PrivacyParams("inf"), overlap=1), 50, total)) == 3
 
 
-def test_what_cannot_be_planned() -> None:
-    with pytest.raises(PlanError, match=r"1 queries with epsilon = 0\.1"):
-        plan(Workload(Voters(11, PRIVATE), 1, PrivacyParams("0.05")), mechanisms=[named("optimal")])
-    with pytest.raises(ValueError, match="linear expected error"):
-        plan(
-            Workload(Voters(11, PRIVATE), 2, PrivacyParams(1, "1e-5")), prior=priors.TwoSided(0.7, 1), objective="error"
-        )
-
-
 def test_a_pure_budget_is_met_by_the_per_query_optimum() -> None:
     found = plan(Workload(Voters(11, PLAIN, overlap=1), 10, PrivacyParams(1)))
     assert found.best.slug == "optimal"
