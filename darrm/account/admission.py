@@ -15,7 +15,7 @@ class Admission:
     """The accounts that stay within a budget, under one of `COMPOSITIONS`.
 
     An account is private if a larger one of the same kinds is: dropping answers is post-processing, and the sums of the
-    filter only shrink. `_within` is replaced as a whole, so that threads never mix the counts of two accounts.
+    filter only shrink. `_within` is replaced as a whole, so that the counts of two accounts never mix.
     """
 
     def __init__(self, budget: PrivacyParams, composition: str) -> None:

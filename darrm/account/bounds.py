@@ -153,11 +153,7 @@ MODELS_BOUNDS = ("private models", "subsampling", "plain voters", "both ends")
 
 
 def models_bound(voters: Voters | None, delta: float) -> Bound | None:
-    """Bound any number of answers by the private models that a person reaches.
-
-    >>> models_bound(Voters(11, PrivacyParams(0.0892, 1e-4), overlap=1, models=True), 1e-4).epsilon
-    0.0892
-    """
+    """Bound any number of answers by the private models that a person reaches."""
     if voters is None or not (voters.models and voters.each.is_private):
         return None
     groups = voters.largest(voters.reached)

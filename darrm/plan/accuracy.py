@@ -141,10 +141,6 @@ def accuracy_of_majorities(curve: Array, K: int, prior: Prior) -> Accuracy | Non
     """Compute the accuracy for two classes; None if the prior has no law of the votes.
 
     ``curve`` is Pr[the answer is the majority | l votes for it], l = floor(K/2) + 1 … K; at a tie both are right.
-
-    >>> from darrm.priors import Dirichlet
-    >>> print(accuracy_of_majorities(np.array([0.5, 0.5]), 4, Dirichlet()))
-    0.60000
     """
     weights = _weights_of_majorities(prior, K)
     if weights is None:
