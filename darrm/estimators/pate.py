@@ -116,8 +116,8 @@ class PATEClassifier(Ensemble):
         As ``estimator`` and the others of `PrivateVotingClassifier`; ``random_state`` also governs the student.
     student
         Any classifier. None is a logistic regression with self-training on unlabeled inputs. ``"fixmatch"`` is
-        `darrm.estimators.fixmatch.FixMatchClassifier`, for images of one channel (extra: ensemble); with a ledger FILE
-        its training state is in FILE.student.
+        `darrm.estimators.fixmatch.FixMatchClassifier`, for images of one channel and classes of similar frequency
+        (extra: ensemble); with a ledger FILE its training state is in FILE.student.
     epsilon, delta
         The budget of the labels and of the student.
     max_answers

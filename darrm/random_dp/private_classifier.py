@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism
-from darrm.random_dp.sensitivity_sampler import SampledSensitivity, value_of
+from darrm.random_dp.sensitivity_sampler import SampledSensitivity, finite_floats
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
 from darrm.votes.votes_file import Labels
@@ -108,7 +108,7 @@ class PrivateClassifier:
         if not set(y.tolist()) <= set(self.classes):
             checks.fail("labels", checks.Found("a label outside"), f"among the classes {self.classes}")
         parts = ParametersOf(self.estimator, self.attributes).fitted((X, y))
-        vector = value_of(lambda _: np.concatenate([part.ravel() for part in parts.values()]), None)
+        vector = finite_floats(np.concatenate([part.ravel() for part in parts.values()]))
         if vector.shape != self.sensitivity.shape:
             checks.fail("the parameters' shape", vector.shape, f"{self.sensitivity.shape}, as sampled")
         self.sensitivity.warn_without_noise()

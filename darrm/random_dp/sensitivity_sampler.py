@@ -44,9 +44,9 @@ Outcome = tuple[float, tuple[int, ...]] | str  # of a draw: a sensitivity and th
 NORMS = ("l1", "l2", "sup")
 
 
-def value_of(function: Function, data: Records) -> NDArray[np.float64]:
-    """Evaluate a black box as an array of finite 64-bit floats; otherwise `ValueError`."""
-    value = np.asarray(function(data))
+def finite_floats(answer: object) -> NDArray[np.float64]:
+    """Convert a black box's value to an array of finite 64-bit floats; otherwise `ValueError`."""
+    value = np.asarray(answer)
     if value.dtype.kind not in "biuf":
         checks.fail("the function's value", str(value.dtype), "a number or an array of numbers")
     numbers = canonical(value)
@@ -268,7 +268,7 @@ class SensitivitySampler:
         outcomes: list[Outcome] = []
         try:
             for index in range(start, stop):
-                first, second = (value_of(self.function, data) for data in self.replay(records, seed, index))
+                first, second = (finite_floats(self.function(data)) for data in self.replay(records, seed, index))
                 if first.shape != second.shape:
                     checks.fail("the function's shape", second.shape, f"{first.shape}, as on the neighboring data set")
                 with np.errstate(over="ignore"):
@@ -379,7 +379,7 @@ def respond(
     `ValueError` if the sensitivity has another norm, distribution, number of records or shape of the function's value.
     Warns if it is 0: no noise is added.
     """
-    value = value_of(sampler.function, data)
+    value = finite_floats(sampler.function(data))
     checked = (
         ("norm", sensitivity.norm, mechanism.norm),
         ("distribution", sensitivity.distribution, sampler.distribution),

@@ -26,12 +26,12 @@ from darrm.random_dp.sensitivity_sampler import (
     RecordSampler,
     SensitivitySampler,
     count,
+    finite_floats,
     neighbors,
     norm_of,
     order_statistic_of,
     respond,
     sample_then_respond,
-    value_of,
 )
 from darrm.util import progress
 
@@ -338,12 +338,12 @@ def test_a_callable_norm() -> None:
 @pytest.mark.parametrize("bad", [math.nan, [1.0, math.inf], "text", [[1], [2, 3]], 1j, None])
 def test_values_that_are_no_finite_numbers(bad: object) -> None:
     with pytest.raises(ValueError, match=r"function's value|inhomogeneous"):
-        value_of(lambda _: bad, [1])
+        finite_floats(bad)
 
 
 def test_values_become_floats() -> None:
-    assert value_of(lambda _: True, [1]) == 1.0
-    assert value_of(lambda data: np.array(data, dtype=np.int8), [1, 2]).dtype == np.float64
+    assert finite_floats(True) == 1.0
+    assert finite_floats(np.array([1, 2], dtype=np.int8)).dtype == np.float64
 
 
 def uniform(rng: np.random.Generator, count: int) -> np.ndarray:
