@@ -1,9 +1,9 @@
 """Judge what people state of a release: plans, model cards, named voters, and published figures of PATE.
 
 A published figure is an estimate about the data at hand, not a guarantee. Its conversion at λ and δ is recomputed in
-balls, and the probability Φ(−z) that noise made it too small. Publishing it costs λ/(2s²) on the scale of votes. By
-smooth sensitivity it costs at least the divergence of N(f, (σS)²) and N(f', (σS')²), |f − f'| = min(S, S'), with a mean
-that carries zσS [P, Definition 22], at both ends r = S'/S of |log r| ≤ β:
+balls, and the probability Φ(−z) that it is too small. Publishing it costs λ/(2s²) on the scale of votes; by smooth
+sensitivity at least the divergence of N(f, (σS)²) and N(f', (σS')²), |f − f'| = min(S, S'), with a mean that carries
+zσS [P, Definition 22], at both ends r = S'/S of |log r| ≤ β:
 
     λ·(min(1, r) + zσ|1 − r|)²/(2σ²(1 − λ + λr²)) + (2λ·ln r − ln(1 − λ + λr²))/(2(λ − 1)).
 """

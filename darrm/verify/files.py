@@ -1,12 +1,11 @@
 """Identify each file of an audit by its first bytes, and read released labels piece by piece.
 
 A folder means all files in and below it, except hidden ones. A named file of unknown format is an error; in a folder it
-is listed as not judged, with the reason. A ledger is never opened: its file is copied under its lock, with the journal
-of a crash if there is one.
+is listed as not judged. A ledger is never opened: its file is copied under its lock, with the journal of a crash.
 
-A label is stored as its place among the different labels of its file, which bounds the memory; a file beyond raises
-`TooLargeError`. No message quotes a file of labels: it may be one of passwords. A page of a Parquet file may claim two
-gigabytes in a few bytes, and damaged metadata end the process of pyarrow: a process of its own reads such files.
+A label is stored as its place among the different ones, which bounds the memory; larger files raise `TooLargeError`. No
+message quotes a file: it may hold passwords. A Parquet page may claim two gigabytes in a few bytes, and damaged
+metadata end the process of pyarrow: a process of its own reads such files.
 """
 
 import csv

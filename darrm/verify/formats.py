@@ -1,7 +1,6 @@
 """Read the files of a release strictly, as docs/reference/formats.md describes each format.
 
-Each format is described by data, which `read` follows. A value out of its range, a missing field and an unknown field
-raise `ValueError`. Other modules judge the claims.
+`read` follows a description of each format. A value out of its range, a missing or an unknown field raise `ValueError`.
 """
 
 import hashlib

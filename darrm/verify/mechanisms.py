@@ -25,7 +25,7 @@ scheme      one direction, the largest over all A and B   the other direction
 ``fixed``    (1 − q)A + qB against (1 − q)A + qB'         the same
 ==========  ============================================  ========================================================
 
-All are convex in B (and B'), so several drawn records cost at most as much as one B. With u = e^ε,
+All are convex in B (and B'), so several drawn records cost at most what one B does. With u = e^ε,
 
     sup_S ((1 − q)A + qB)(S) − u·A(S) = q·sup_S B(S) − t·A(S),                      t = 1 + (u − 1)/q,
     sup_S A(S) − u·((1 − q)A + qB)(S) = c·(sup_S A(S) − (qu/c)·B(S)),               c = 1 − (1 − q)u > 0, else 0,

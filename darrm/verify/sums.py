@@ -24,8 +24,8 @@ is 1 − c·t, the chord to 1 at t = 0. ∎ As y_j bounds both directions, L dom
 y'_0 = y_0, are known for one direction, they replace the y_j of the second line, and L dominates the other direction
 alone. For the direction of the y'_j, y and y' change places.
 
-A chord of proved points, as function of t, lies above H: it gives the y_j, and every (ε, δ) proves the point (1,
-(e^ε − 1 + 2δ)/(e^ε + 1)). The means of 1 and of e^{−L} are kept, so errors are of second order in h [DGKKM22].
+A chord of proved points, as function of t, lies above H: it gives the y_j, and (ε, δ) proves the point (1,
+(e^ε − 1 + 2δ)/(e^ε + 1)). The means of 1 and e^{−L} are kept, so errors are of second order in h [DGKKM22].
 
 Kinds and numbers must be fixed before the first answer. Answers may choose the questions, and when to stop.
 """
