@@ -143,15 +143,13 @@ class Voters:
         sampling = Subsampling.of(sampled)
         object.__setattr__(self, "sampled", sampling)
         if self.each.is_private or self.per_voter is not None or self.models:
-            raise ValueError(
-                "voters that draw their examples anew for every question (sampled) are not private themselves, and no "
-                'models: say Voters(K, PrivacyParams("inf"), overlap=1, sampled=rate)'
-            )
+            what = "voters that draw their examples anew for every question (sampled) are not private themselves"
+            say = 'say Voters(K, PrivacyParams("inf"), overlap=1, sampled=rate)'
+            raise ValueError(f"{what}, and no models: {say}")
         records = min(self.K, sampling.records)
         if self.reached < records:
-            checks.fail(
-                "overlap", self.overlap, f"at least {records}", "each record of a person may reach another voter"
-            )
+            advice = "each record of a person may reach another voter"
+            checks.fail("overlap", self.overlap, f"at least {records}", advice)
 
     def _check_per_voter(self, per_voter: tuple[PrivacyParams, ...]) -> None:
         if len(per_voter) != self.K or self.each != _satisfied_by_all(per_voter):
@@ -165,7 +163,7 @@ class Voters:
 
     @property
     def groups(self) -> tuple[tuple[int, PrivacyParams], ...]:
-        """Each guarantee with its number of voters, from the largest ε and Δ down."""
+        """Guarantees with their numbers of voters, from the largest ε and Δ down."""
         if self.per_voter is None:
             return ((self.K, self.each),)
         return tuple((count, each) for each, count in Counter(self.per_voter).items())
@@ -197,12 +195,12 @@ class Voters:
 
     @property
     def conditional_on_inclusion(self) -> Voters:
-        """The voters for a person who is among the examples."""
+        """The voters for a person among the examples."""
         return self if self.sampled is None else replace(self, sampled=None)
 
     @property
     def reached(self) -> int:
-        """The overlap t: the largest number of voters that one person's data can influence."""
+        """The overlap t, or K."""
         return self.K if self.overlap is None else self.overlap
 
     @property
@@ -344,12 +342,12 @@ class Problem:
 
     @property
     def has_noise_function(self) -> bool:
-        """Whether there are two classes, and the law is a noise function γ."""
+        """Whether there are two classes."""
         return is_law_a_gamma(self.classes)
 
     @property
     def conditional_on_inclusion(self) -> Problem:
-        """The problem for a person who is among the examples; proofs are about it."""
+        """The problem for a person among the examples; proofs are about it."""
         voters = self.voters
         if voters.sampled is None:
             return self
@@ -468,7 +466,7 @@ class Workload:
         return is_law_a_gamma(self.classes)
 
     def problem(self, target: PrivacyParams) -> Problem:
-        """Return the problem of one ``target``-private query; `ValueError` if there is none."""
+        """Return the problem of one ``target``-private query."""
         return Problem(self.voters, target, self.classes)
 
     def to_json(self) -> dict[str, Json]:

@@ -68,10 +68,8 @@ class LinearProgram:
             values.setflags(write=False)
             object.__setattr__(self, name, values)
         if self.cost.ndim != 1 or self.matrix.shape != (self.limits.size, self.cost.size) or self.limits.ndim != 1:
-            raise ValueError(
-                f"a linear program needs cost (n,), matrix (r, n) and limits (r,), "
-                f"got {self.cost.shape}, {self.matrix.shape} and {self.limits.shape}"
-            )
+            shapes = f"{self.cost.shape}, {self.matrix.shape} and {self.limits.shape}"
+            raise ValueError(f"a linear program needs cost (n,), matrix (r, n) and limits (r,), got {shapes}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +85,8 @@ def lagrangian_bound(program: LinearProgram, duals: Array) -> float:
     """Compute a lower bound on the optimum of (1)–(3) from any multipliers, right or wrong.
 
     For y ≥ 0, min over 0 ≤ x ≤ 1 of cost·x + y·(matrix x − limits) is −y·limits + Σ min(0, cost + matrixᵀ y), and no
-    feasible x costs less. The rounding error of every inner product is bounded by [H02, Section 3.1] and subtracted; a
-    reduced cost that is positive beyond its error contributes nothing. The bound is about these numbers: the real
-    problem may differ by their rounding.
+    feasible x costs less. The rounding error of every inner product is bounded by [H02, Section 3.1] and subtracted.
+    The real problem may differ by the rounding of its numbers.
     """
     multipliers = np.maximum(duals, 0.0)
     active = multipliers > 0.0
@@ -116,7 +113,7 @@ class BlockProgram:
         return np.flatnonzero(np.diff(self.blocks, prepend=-1))
 
     def bound(self, rows: SparseRows, multipliers: Array) -> float:
-        """Compute (10) in floats, for multipliers y of the rows."""
+        """Compute (10) in floats."""
         entries = multipliers[rows.rows] * rows.values
         reduced = self.gains - np.bincount(rows.columns, entries, minlength=self.gains.size)
         best = np.maximum.reduceat(reduced / self.sizes, self.starts)
@@ -135,12 +132,7 @@ class SparseRows:
 
     @classmethod
     def summed(cls, rows: Indices, columns: Indices, values: Array, limits: Array, variables: int) -> SparseRows:
-        """Add up entries with equal row and variable.
-
-        >>> zero = np.array([0, 0])
-        >>> SparseRows.summed(zero, zero, np.array([1.0, 2.0]), np.ones(1), 1).values
-        array([3.])
-        """
+        """Add up entries with equal row and variable."""
         places, where = np.unique(rows * variables + columns, return_inverse=True)
         total = np.bincount(where, values, minlength=places.size).astype(np.float64)
         return cls(places // variables, places % variables, total, limits)

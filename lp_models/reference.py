@@ -94,11 +94,10 @@ class GammaProgram:
             raise OSError(f"cannot write {path}: choose a file whose name ends in .mps")
 
 
-def gamma_program(problem: Any, weights: Array | None = None) -> GammaProgram:  # noqa: ANN401 (see below)
-    """State the whole program of a `darrm.Problem` with equal voters, of at most two million rows.
+def gamma_program(problem: Any, weights: Array | None = None) -> GammaProgram:  # noqa: ANN401 (no import of darrm here)
+    """State the whole program of a `darrm.Problem` with equal voters; `ValueError` above two million rows.
 
-    ``weights`` are w_l for l > K/2; by default those of p_i ~ U[0.5, 1]. This package imports nothing of darrm, so the
-    type of ``problem`` is not declared.
+    ``weights`` are w_l for l > K/2; by default those of p_i ~ U[0.5, 1].
     """
     voters, target = problem.voters, problem.target
     K, ratio = voters.K, exp(target.epsilon)

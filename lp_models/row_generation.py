@@ -2,14 +2,12 @@
 
 The master program holds a few of the rows. Each round solves it (a lower bound, because rows are missing), asks the
 oracle for rows that its solution breaks and for a feasible point near it (an upper bound), and stops when the two meet.
-
-On the γ programs up to K = 5,001 querying the master's own vertex needed fewer rounds and less time than in–out
-separation with any weight in 0.1 … 0.5, as long as the rows of a round are deep and spread out: the oracle's duty.
+The oracle's rows should be deep and spread out: then up to K = 5,001 querying the master's own vertex needs fewer
+rounds and less time than in–out separation with any weight in 0.1 … 0.5.
 
 **Coarse to fine.** With many variables the master begins with a few (knots) and gets more when the gap comes from these
-and not from missing rows. Most rows are found while it is small. *The result is optimal whatever the levels were:* a
-point is judged by all rows, at its value in the whole program, and the bound is the Lagrangian one over all variables,
-from multipliers of rows that all feasible points satisfy. It holds for any multipliers.
+and not from missing rows. *The result is optimal for any levels:* a point is judged by all rows, at its value in the
+whole program, and the bound is the Lagrangian one over all variables, which holds for any multipliers.
 """
 
 import time
