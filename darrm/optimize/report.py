@@ -357,8 +357,7 @@ def _comparison(table: Table, entries: Sequence[Entry], prior: Prior, second: Pr
 
 
 def _inaccuracy(entry: Entry) -> tuple[float, float]:
-    known = 0.0 if entry.share_right is None else entry.share_right
-    return -known, 0.0 if entry.expected_error is None else entry.expected_error
+    return -(entry.share_right or 0.0), entry.expected_error or 0.0
 
 
 def _short_values(gamma: NoiseFunction) -> str:
@@ -432,7 +431,7 @@ def _remarks(entries: Sequence[Entry]) -> str:
 
 
 def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
-    """Call `fitting`; unless ``quiet``, report the rounding on standard error."""
+    """Round voters as `fitting` does; unless ``quiet``, report it on standard error."""
     found = fitting(voters, classes)
     if found != voters and not quiet:
         before, after = voters.private_groups, found.private_groups

@@ -50,8 +50,6 @@ def _bound(claim: Solution | Optimality, problem: Problem, value: float) -> floa
 
 @dataclass(frozen=True)
 class Solution:
-    """The result of a solver: why it stopped, and the multipliers that bound all other laws."""
-
     prior: priors.Prior
     multipliers: Multipliers
     status: str = STATUSES[0]
@@ -71,7 +69,7 @@ class Optimality:
     """How good a law is under a prior, and how much better another private law could be.
 
     It is a claim until `checked` computes it again. A sampled ``value`` and ``bound`` are about the fitted draws, which
-    no file stores, and ``held_out`` about other draws.
+    no file stores.
     """
 
     prior: priors.Prior  # of the optimization; a loaded table has a `StoredPrior` for a prior of a user
@@ -153,7 +151,6 @@ class Optimality:
                 checks.fail("held_out", self.held_out, allowed, f"the prior is {self.prior.text}")
 
     def to_json(self, problem: Problem) -> dict[str, Json]:
-        """Write no claim of what is proved: loading computes it again."""
         fields, multipliers, held_out = ["value", "bound", "status"], self.multipliers, dict[str, Json]()
         if not self.is_accuracy:
             fields = ["shape", "objective", *fields]
