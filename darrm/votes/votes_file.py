@@ -226,7 +226,7 @@ class TextTable:
         """Take the first line as names if all differ and none is a number, a class or a missing vote."""
         folded = {name.casefold() for name in self._names}
         votes = {"true", "false", *_MISSING, *map(str.casefold, classes)}
-        are_names = len(folded) == self.width and not folded & votes and not any(map(_is_number, folded))
+        are_names = len(folded) == self.width and not folded & votes and not any(map(is_number, folded))
         if self._chosen is None and are_names:
             self.header = self._names
 
@@ -449,7 +449,7 @@ def is_text(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
     """Return whether a program may read a word as a number."""
     try:
         float(word.replace(",", "."))
