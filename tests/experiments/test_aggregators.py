@@ -40,10 +40,8 @@ def test_claims_can_fail() -> None:
     better, crossing = ([0.6, 0.7, 0.9], [0.6, 0.6, 0.8]), ([0.5, 0.7, 0.9], [0.6, 0.6, 0.8])
     assert [claim.holds for claim in decide([comparison(*better)])] == [True, True]
     broken = {claim.statement.split(": ")[1]: claim.holds for claim in decide([comparison(*crossing)])}
-    assert broken == {
-        "ours is at least as good at every margin": False,
-        "ours has at least the expected accuracy": True,
-    }
+    every, expected = "ours is at least as good at every margin", "ours has at least the expected accuracy"
+    assert broken == {every: False, expected: True}
     worse = decide([comparison(*reversed(better), queries=7)])
     assert [claim.holds for claim in worse] == [False, False]
     assert all("many queries" in claim.statement for claim in worse)
