@@ -399,7 +399,7 @@ class RecordedVotes(Prior):
         if np.any(counts.sum(axis=1) != self.votes.voters):
             advice = "for another number of voters such a prior only samples: record as many, or say dirichlet:A"
             allowed = f"histograms of the {self.votes.voters} recorded voters"
-            checks.fail("counts", checks.Found("another sum"), allowed, advice)
+            checks.fail("counts", checks.Text("another sum"), allowed, advice)
         partitions, times = np.unique(np.sort(self.votes.counts, axis=1), axis=0, return_counts=True)
         shares = dict(zip(map(bytes, partitions), times / self.votes.queries, strict=True))
         with np.errstate(divide="ignore"):

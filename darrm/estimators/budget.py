@@ -75,7 +75,7 @@ def plan_release(workload: Workload, aggregator: Untyped, words: tuple[str, ...]
         checks.fail("aggregator", aggregator, f"{allowed}, or an aggregator such as darrm.pate.GNMax(40)")
     if isinstance(aggregator, ScoredGNMax):
         advice = "its scores are for queries in order, and public inputs are queried in random order"
-        checks.fail("aggregator", checks.Found("a ScoredGNMax"), "one for any inputs", advice)
+        checks.fail("aggregator", checks.Text("a ScoredGNMax"), "one for any inputs", advice)
     cost: PrivacyCost = aggregator.privacy_cost()
     account = account_of(workload, cost)
     if not account.admits(workload.total):

@@ -52,7 +52,7 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.classes_ = public_classes(self.classes)
         codes = codes_of(labels, self.classes_)
         if (outputs := check_fits(built(self.build), inputs, codes)) != len(self.classes_):
-            found, allowed = checks.Found(f"{outputs} outputs"), f"a network with {len(self.classes_)} outputs"
+            found, allowed = checks.Text(f"{outputs} outputs"), f"a network with {len(self.classes_)} outputs"
             checks.fail("build", found, allowed, "one for each of the classes")
         noise = _noise(PrivacyParams(self.epsilon, self.delta), self.sampling_rate, self.steps)
         recipe = PrivateSGD(self.learning_rate, self.steps, self.sampling_rate, noise)

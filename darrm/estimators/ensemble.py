@@ -54,7 +54,7 @@ UNANSWERED = (
     "clients, and use an estimator that answers all inputs (with encoders that ignore unknown values)"
 )
 _ONE_TYPE = "all numbers, or all text"
-_MIXED = checks.Found("labels of several types, or None")
+_MIXED = checks.Text("labels of several types, or None")
 
 
 @contextmanager
@@ -130,7 +130,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         is_list = isinstance(X, list | tuple | str) or getattr(X, "ndim", 0) == 1
         if is_list and isinstance(next(iter(X), None), str | bytes):
             advice = "let the teacher be a pipeline that begins with what reads texts, such as a TfidfVectorizer"
-            checks.fail("X", checks.Found("a list of texts"), "a table, one row for each sample", advice)
+            checks.fail("X", checks.Text("a list of texts"), "a table, one row for each sample", advice)
         if hasattr(X, "columns") and hasattr(X, "shape"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if not len(X):
@@ -249,7 +249,7 @@ def check_no_others(refused: Mapping[str, Untyped]) -> None:
     """Refuse other arguments of `fit`: `ValueError` for weights, `TypeError` for the rest."""
     if refused.get("sample_weight") is not None:
         advice = "the guarantee is about people of equal weight; groups= names the person of each row"
-        checks.fail("sample_weight", checks.Found("weights"), "left out", advice)
+        checks.fail("sample_weight", checks.Text("weights"), "left out", advice)
     others = [name for name in refused if name != "sample_weight"]
     if others:
         raise TypeError(f"fit() got an unexpected keyword argument {others[0]!r}")
@@ -282,9 +282,9 @@ def texts_of(X: Untyped, reader: Untyped) -> NDArray[np.object_]:
     elif wrong is not None:  # the value may be private
         found, advice = f"{type(texts[wrong]).__name__} as number {wrong}", f"{advice}; write missing texts as ''"
     if found:
-        checks.fail("X", checks.Found(found), "a list of texts, one for each sample", advice)
+        checks.fail("X", checks.Text(found), "a list of texts, one for each sample", advice)
     if not len(texts):
-        checks.fail("X", checks.Found("0 sample(s)"), "at least one text")
+        checks.fail("X", checks.Text("0 sample(s)"), "at least one text")
     return texts
 
 
@@ -308,7 +308,7 @@ def make_private_pipeline(*steps: Untyped) -> Untyped:
     *first, last = steps or (None,)
     if not isinstance(last, Ensemble) or not last.seeded:
         advice = "steps in front of models that are private themselves must be private, too, and a part of the models"
-        found = checks.Found(type(last).__name__)
+        found = checks.Text(type(last).__name__)
         checks.fail("the last step", found, "a PrivateVotingClassifier or a PATEClassifier", advice)
     if isinstance(getattr(last, "student", None), str):
         advice = "images are no input for steps; put the steps into the teacher, as a pipeline"
@@ -337,10 +337,10 @@ def check_classifier(name: str, estimator: Untyped) -> None:
         advice = "pass an object, such as DecisionTreeClassifier()"
         if isinstance(estimator, list | tuple):
             advice = "fitted models go to PrivateVotingClassifier.from_fitted(models, overlap=1)"
-        checks.fail(name, checks.Found(repr(estimator)[:200]), "a classifier with fit and predict", advice)
+        checks.fail(name, checks.Text(repr(estimator)[:200]), "a classifier with fit and predict", advice)
     kind = get_tags(estimator).estimator_type
     if kind not in {None, "classifier"}:
-        found = checks.Found(f"a {kind}, {repr(estimator)[:200]}")
+        found = checks.Text(f"a {kind}, {repr(estimator)[:200]}")
         checks.fail(name, found, "a classifier", "only a vote on classes has a plurality")
     parts = estimator.get_params().values() if hasattr(estimator, "get_params") else ()
     for part in (estimator, *parts):

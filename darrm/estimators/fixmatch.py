@@ -55,7 +55,7 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         """Train on (n, d) images and their (n,) classes, integers, -1 for none."""
         rows, y = validate_data(self, X, y, dtype=np.float32)
         if y.dtype.kind not in "biuf" or (y % 1 != 0).any():
-            checks.fail("y", checks.Found(f"labels of type {y.dtype}"), "whole numbers, -1 for no label")
+            checks.fail("y", checks.Text(f"labels of type {y.dtype}"), "whole numbers, -1 for no label")
         images, path = self.images(rows), None if self.checkpoint is None else Path(self.checkpoint)
         self.classes_, self.side_ = np.unique(y[y >= 0]), images.shape[-1]
         student = train_student(
@@ -79,9 +79,9 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         side = math.isqrt(X.shape[1] // self.channels)
         if self.channels * side**2 != X.shape[1] or side % 4:
             known = f"{self.channels} × side × side pixels, the side a multiple of 4"
-            checks.fail("X", checks.Found(f"rows of {X.shape[1]} numbers"), known, "fixmatch is for images")
+            checks.fail("X", checks.Text(f"rows of {X.shape[1]} numbers"), known, "fixmatch is for images")
         if X.min(initial=0.0) < 0.0 or X.max(initial=0.0) > 1.0:
-            found = checks.Found(f"numbers from {X.min():.4g} to {X.max():.4g}")
+            found = checks.Text(f"numbers from {X.min():.4g} to {X.max():.4g}")
             checks.fail("X", found, "pixels from 0 to 1", "fixmatch is for images: divide bytes by 255")
         return X.reshape(-1, self.channels, side, side)
 

@@ -53,8 +53,8 @@ from darrm.ledger.sqlite import is_url
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util import checks
-from darrm.util.checks import persons_of
 from darrm.util.extras import Untyped, require
+from darrm.util.people import persons_of
 from darrm.votes import ABSTAIN, Votes
 
 WORST_CASE, TESTED = "worst case", "tested"
@@ -265,7 +265,7 @@ class PATEClassifier(Ensemble):
         key, limit = self._key(), self.public_share * 2**64
         held = np.array([keyed_digest(key, "public", person) < limit for person in persons])
         if held.all() or not held.any():
-            found = checks.Found(f"{held.sum()} of {len(held)} rows")
+            found = checks.Text(f"{held.sum()} of {len(held)} rows")
             checks.fail("public_share", found, "a share that leaves rows on both sides", "pass X_public instead")
         return _safe_indexing(inputs, held.nonzero()[0]), held
 

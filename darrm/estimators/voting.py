@@ -44,8 +44,8 @@ from darrm.plan.calibration import CalibratedMechanism
 from darrm.privacy import Number, PrivacyParams, exact_number
 from darrm.problem import Voters, Workload
 from darrm.util import checks
-from darrm.util.checks import persons_of
 from darrm.util.extras import Untyped
+from darrm.util.people import persons_of
 from darrm.votes import Votes
 
 

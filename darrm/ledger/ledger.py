@@ -423,7 +423,7 @@ def _check_text(name: str, text: str) -> None:
 
 def check_id(name: str, question: str) -> None:
     if not isinstance(question, str) or not 0 < len(question) <= LONGEST_ID or not question.isprintable():
-        shown = checks.Found("an empty one") if question == "" else str(question)[:LONGEST_ID]
+        shown = checks.Text("an empty one") if question == "" else str(question)[:LONGEST_ID]
         checks.fail(name, shown, f"printable text of at most {LONGEST_ID} characters", "the ledger's log shows it")
 
 

@@ -112,7 +112,7 @@ class NoiseFunction:
         """Read what `to_json` wrote; `ValueError` if it is something else."""
         size = K - K // 2
         if not isinstance(values, list) or len(values) != size:
-            length = checks.Found(f"{len(values)}" if isinstance(values, list) else "no list")
+            length = checks.Text(f"{len(values)}" if isinstance(values, list) else "no list")
             checks.fail("the number of values", length, f"the {size} that K = {K} needs")
         checks.probability(**{f"value {place}": value for place, value in enumerate(values)})
         return cls(K, values)
@@ -292,7 +292,7 @@ def differences(probabilities: Array) -> Array:
     if values.ndim != 2 or 0 in values.shape:
         checks.fail("probabilities", values.shape, "of shape (draws, K), neither 0")
     if not np.all((values >= 0.0) & (values <= 1.0)):
-        checks.fail("probabilities", checks.Found("a value outside"), "in [0, 1]")
+        checks.fail("probabilities", checks.Text("a value outside"), "in [0, 1]")
     count, K = values.shape
     found = np.empty((count, K - K // 2))
     for start in range(0, count, _CHUNK):

@@ -90,7 +90,7 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
         checks.fail("orders", orders, "increasing, each above 1")
     counts = np.asarray(histograms)
     if counts.ndim != 2 or counts.shape[1] < 2 or not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
-        found = checks.Found(f"shape {counts.shape}, dtype {counts.dtype}")
+        found = checks.Text(f"shape {counts.shape}, dtype {counts.dtype}")
         checks.fail("histograms", found, "vote counts, one row a query")
     rows, which = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
     # a class behind by Laplace noise loses at most this many nats at each order, so "far" has to be deeper

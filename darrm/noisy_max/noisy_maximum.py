@@ -115,7 +115,7 @@ class NoisyMaximum:
             checks.fail("mechanism", kind, "GNMax, LNMax or AsymmetricMax for open-set answers")
         check_width(self.mechanism.law)
         if self.voters.sampled is not None:
-            checks.fail("voters", checks.Found("resampled"), "the same for every open question", "leave --sampled out")
+            checks.fail("voters", checks.Text("resampled"), "the same for every open question", "leave --sampled out")
 
     @property
     def guarantee(self) -> PrivacyParams | RenyiCurve:

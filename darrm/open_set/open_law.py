@@ -53,11 +53,11 @@ class OpenLaw:
         checks.integer_at_least(1, most=MOST_OPEN_VOTERS, K=self.K)
         given = np.asarray(self.weights)
         if given.shape != (self.K + 1, self.K + 1) or given.dtype.kind not in "iu":
-            found = checks.Found(f"{given.dtype} {given.shape}")
+            found = checks.Text(f"{given.dtype} {given.shape}")
             checks.fail("weights", found, f"whole numbers of shape {(self.K + 1, self.K + 1)}")
         weights = np.array(given, dtype=np.int64)
         if np.any(weights[~places(self.K)]) or weights.min() < 0 or weights.max() > ONE:
-            checks.fail("weights", checks.Found("others"), f"0 … {ONE}, and 0 where n = 0 or n + m > K")
+            checks.fail("weights", checks.Text("others"), f"0 … {ONE}, and 0 where n = 0 or n + m > K")
         most = int(largest_total(weights, impossible=_IMPOSSIBLE))
         if most > ONE:
             checks.fail("the weights of a histogram", most, f"at most {ONE} together")
@@ -112,7 +112,7 @@ class OpenLaw:
         checks.integer_at_least(1, most=MOST_OPEN_VOTERS, K=K)
         table = np.zeros((K + 1, K + 1), dtype=np.int64)
         if not isinstance(weights, list) or len(weights) != K:
-            checks.fail("weights", checks.Found("others"), f"{K} lists")
+            checks.fail("weights", checks.Text("others"), f"{K} lists")
         for n, row in enumerate(weights, start=1):
             if not isinstance(row, list) or len(row) != K - n + 1:
                 checks.fail(f"the weights of {n} votes", row, f"{K - n + 1} numbers")
@@ -192,9 +192,9 @@ def of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
         given = Votes.of_labels(votes, classes=classes)
         if given.voters == classes > 2:
             advice = "labels and counts look alike: use Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
-            checks.fail("votes", checks.Found(f"{classes} columns for {classes} classes"), "Votes", advice)
+            checks.fail("votes", checks.Text(f"{classes} columns for {classes} classes"), "Votes", advice)
     if len(given.classes) != classes:
-        number = checks.Found(f"about {classes_in_words(len(given.classes) or OPEN)}")
+        number = checks.Text(f"about {classes_in_words(len(given.classes) or OPEN)}")
         asked = "open answers" if is_open(classes) else f"C = {classes} classes"
         advice = (
             "read them with classes='open' (--classes open), Votes.of_answers in Python" if is_open(classes) else ""

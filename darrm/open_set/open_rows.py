@@ -243,7 +243,7 @@ def check_law(problem: Problem, law: OpenLaw) -> None:
     check_voters(problem)
     if (law.K, law.classes) != (problem.voters.K, problem.classes):
         found = f"{law.K} open answers"
-        checks.fail("law", checks.Found(found), f"about {problem.voters.K} votes, {classes_in_words(problem.classes)}")
+        checks.fail("law", checks.Text(found), f"about {problem.voters.K} votes, {classes_in_words(problem.classes)}")
 
 
 def check_voters(problem: Problem) -> None:

@@ -306,7 +306,7 @@ def report_of(
 
 def _optimality_of(table: Table) -> Optimality:
     if table.optimality is None:
-        found = checks.Found("one that was not optimized")
+        found = checks.Text("one that was not optimized")
         checks.fail("table", found, "one with a prior", "say optimize_table(problem)")
     return table.optimality
 

@@ -193,7 +193,7 @@ class TestedRun:
         if not self.voters.are_non_private or self.voters.reached != 1 or self.answer.mechanism.reached != 1:
             checks.fail("voters", self.voters, "plain, and one person reaches one", _ADVICE)
         if is_open(self.classes):
-            checks.fail("answer", checks.Found("open answers"), "for listed classes", "the theorem covers these only")
+            checks.fail("answer", checks.Text("open answers"), "for listed classes", "the theorem covers these only")
         if not isinstance(self.answer.mechanism, NoisyMax):
             checks.fail("answer", self.answer.mechanism, "GNMax, LNMax or AsymmetricMax")
         if self.mechanism.law.deviation > WIDEST:
@@ -304,9 +304,9 @@ class TestedRun:
     def _asked(self, votes: Votes | ArrayLike) -> Votes:
         votes = may_decline(of_classes(votes, self.classes)).of_voters(self.voters.K)
         if votes.missing is not None:
-            checks.fail("votes", checks.Found("missing votes"), "complete", "the test needs all of them")
+            checks.fail("votes", checks.Text("missing votes"), "complete", "the test needs all of them")
         if votes.queries > self.queries:
-            checks.fail("votes", checks.Found(f"{votes.queries} queries"), f"at most {self.queries}, as in the run")
+            checks.fail("votes", checks.Text(f"{votes.queries} queries"), f"at most {self.queries}, as in the run")
         return votes
 
     def _level(self, votes: Votes) -> int:

@@ -86,7 +86,10 @@ class Partitions:
         if count > MOST_PARTITIONS:
             name = f"partitions of {self.K} votes into {self.classes} classes"
             checks.fail(
-                f"the number of {name}", checks.Found(f"{count:,} or more"), f"at most {MOST_PARTITIONS:,}", _ADVICE
+                f"the number of {name}",
+                checks.Text(f"{count:,} or more"),
+                f"at most {MOST_PARTITIONS:,}",
+                _ADVICE,
             )
 
     @cached_property
@@ -204,7 +207,7 @@ class OpenPartitions(Partitions):
         count = number_of_partitions(self.K, self.K)
         if count > MOST_PARTITIONS:
             name, allowed = f"the number of partitions of {self.K} votes", f"at most {MOST_PARTITIONS:,}"
-            checks.fail(name, checks.Found(f"{count:,} or more"), allowed, self.advice)
+            checks.fail(name, checks.Text(f"{count:,} or more"), allowed, self.advice)
 
     @property
     def advice(self) -> str:

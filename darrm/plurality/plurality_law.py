@@ -51,7 +51,9 @@ class PluralityLaw:
         given = np.asarray(self.weights)
         if given.shape != (groups,) or given.dtype.kind not in "iu":
             checks.fail(
-                "weights", checks.Found(f"{given.dtype} {given.shape}"), f"{groups} whole numbers, one for each group"
+                "weights",
+                checks.Text(f"{given.dtype} {given.shape}"),
+                f"{groups} whole numbers, one for each group",
             )
         weights = np.array(given, dtype=np.int64)
         sums = np.add.reduceat(weights.astype(object), self.partitions.starts)
@@ -130,7 +132,7 @@ class PluralityLaw:
         """Read what `to_json` wrote; `ValueError` or `TypeError` if it is something else."""
         partitions = partitions_of(K, classes)
         if len(weights) != len(partitions.parts):
-            checks.fail("weights", checks.Found(f"{len(weights)} partitions"), f"of {len(partitions.parts)} partitions")
+            checks.fail("weights", checks.Text(f"{len(weights)} partitions"), f"of {len(partitions.parts)} partitions")
         for place, (given, part) in enumerate(zip(weights, partitions.parts, strict=True)):
             if not isinstance(given, list) or len(given) != len(set(part)):
                 checks.fail(

@@ -415,7 +415,7 @@ def check_size(voters: Voters, classes: int) -> None:
     if len(voters.groups) > 1 and not can_be_looked_at(voters, classes):
         name, rows = "the size of the proof, multisets of private voters", number_of_rows(voters, classes)
         allowed = f"at most {_most_rows(voters):,}"
-        checks.fail(name, checks.Found(f"{rows:,}"), allowed, f"take fewer of either; {SIZES_OF_PRIVATE}")
+        checks.fail(name, checks.Text(f"{rows:,}"), allowed, f"take fewer of either; {SIZES_OF_PRIVATE}")
 
 
 def _most_rows(voters: Voters) -> int:

@@ -68,11 +68,11 @@ def laws_of(probabilities: Laws) -> tuple[NDArray[np.int64] | None, Array]:
         words, probabilities = np.asarray(probabilities[0]), probabilities[1]
     laws = np.asarray(probabilities)
     if laws.ndim != 2 or not laws.size or laws.dtype.kind not in "fiub":
-        found = checks.Found(f"shape {laws.shape}, type {laws.dtype}")
+        found = checks.Text(f"shape {laws.shape}, type {laws.dtype}")
         checks.fail("probabilities", found, "numbers of shape (voters, words)", "a row is the law of a voter")
     laws = laws.astype(np.float64)
     if (row := _first_row(~((laws >= 0.0) & (laws < np.inf)).all(axis=1))) is not None:
-        checks.fail("probabilities", checks.Found(f"another number in row {row}"), "in [0, 1]", "no logits, no NaN")
+        checks.fail("probabilities", checks.Text(f"another number in row {row}"), "in [0, 1]", "no logits, no NaN")
     sums = laws.sum(axis=1)
     least = _LEAST_SUM if words is not None else 1.0 - _SUM_TOLERANCE
     if (row := _first_row((sums < least) | (sums > 1.0 + _SUM_TOLERANCE))) is not None:
@@ -81,12 +81,12 @@ def laws_of(probabilities: Laws) -> tuple[NDArray[np.int64] | None, Array]:
     if words is None:
         return None, laws
     if words.shape != laws.shape or words.dtype.kind not in "iu" or words.min() < 0:
-        found = checks.Found(f"shape {words.shape}, type {words.dtype}")
+        found = checks.Text(f"shape {words.shape}, type {words.dtype}")
         checks.fail("the numbers of words", found, f"whole numbers of at least 0, of shape {laws.shape}")
     words = words.astype(np.int64)
     listed = np.sort(np.where(laws > 0.0, words, -1 - np.arange(laws.shape[1])), axis=1)
     if (row := _first_row((np.diff(listed, axis=1) == 0).any(axis=1))) is not None:
-        checks.fail("the numbers of words", checks.Found(f"a word twice in row {row}"), "different in each row")
+        checks.fail("the numbers of words", checks.Text(f"a word twice in row {row}"), "different in each row")
     return words, laws
 
 

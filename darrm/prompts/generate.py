@@ -168,7 +168,7 @@ class Writer:
             self._checks = _Steps(_Check(mechanism), ledger, f"{stream}: check", note)
             return
         if not (isinstance(mechanism, NoisyMaximum) and is_open(mechanism.classes)):
-            found = checks.Found(type(mechanism).__name__)
+            found = checks.Text(type(mechanism).__name__)
             checks.fail("mechanism", found, "ConfidentGNMax, InteractiveGNMax or a NoisyMaximum of open answers")
         if ledger.composition == "renyi":
             advice = "a threshold costs delta, and such a ledger reserves none for it"
@@ -211,18 +211,18 @@ class Writer:
         checks.integer_at_least(1, words=most, advice="say most=, how many words are written at most")
         for name, model in (("teachers", teachers), ("public", public)):
             if not callable(model):
-                checks.fail(name, checks.Found(type(model).__name__), "a function of the words so far")
+                checks.fail(name, checks.Text(type(model).__name__), "a function of the words so far")
         if isinstance(prompt, str) or not isinstance(prompt, Sequence | np.ndarray):
-            checks.fail("prompt", checks.Found(type(prompt).__name__), "the numbers of words", "write text as numbers")
+            checks.fail("prompt", checks.Text(type(prompt).__name__), "the numbers of words", "write text as numbers")
         if isinstance(stop, str) or not isinstance(stop, Container):
-            checks.fail("stop", checks.Found(type(stop).__name__), "a set of numbers of words")
+            checks.fail("stop", checks.Text(type(stop).__name__), "a set of numbers of words")
         words = [] if held is None else list(held)
         if not all(isinstance(word, Word) for word in words):
-            checks.fail("held", checks.Found("something else"), "words as they came through, Word(…)")
+            checks.fail("held", checks.Text("something else"), "words as they came through, Word(…)")
         paid = self.steps
         if held is None and self._checks.waits:
             advice = "say held=, the words of it that you have, [] for none; or finish(), and begin another text"
-            checks.fail("the text before", checks.Found(f"broken off at step {paid}"), "finished", advice)
+            checks.fail("the text before", checks.Text(f"broken off at step {paid}"), "finished", advice)
         last = words[-1].step if words else paid - (held is not None and self._checks.waits)
         if not paid - self._checks.waits <= last <= paid:
             advice = "hand in all words of the text that came through, and no others"
@@ -282,7 +282,7 @@ class Writer:
         """
         if not self._kept or not isinstance(self._mechanism, Checked):
             advice = "say keep_votes=True before a text is written by ConfidentGNMax or InteractiveGNMax"
-            checks.fail("the votes that were kept", checks.Found("none"), "those of one step at least", advice)
+            checks.fail("the votes that were kept", checks.Text("none"), "those of one step at least", advice)
         votes = Votes.concatenate([votes for votes, _ in self._kept])
         scores = _first_class(votes) if isinstance(self._mechanism, InteractiveGNMax) else None
         answered = np.array([passed for _, passed in self._kept])
@@ -293,7 +293,7 @@ class Writer:
         size, ours = law.shape[1], int(coordinated(law, self._seed, step=step)[0])
         votes = coordinated(teachers(context), self._seed, step=step)
         if votes.max() >= size:
-            found = checks.Found("a larger one")  # the word itself is private
+            found = checks.Text("a larger one")  # the word itself is private
             checks.fail("teachers", found, f"words below {size:,}, as many as the public model has")
         if isinstance(self._mechanism, NoisyMaximum):
             label = self._answers.at(step, Votes.of_answers([[str(vote) for vote in votes]]))

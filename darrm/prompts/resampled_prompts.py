@@ -41,8 +41,8 @@ from darrm.privacy import Number, PrivacyParams, exact_number
 from darrm.problem import Voters
 from darrm.subsampling import Subsampling
 from darrm.util import checks
-from darrm.util.checks import persons_of
 from darrm.util.extras import Untyped, require
+from darrm.util.people import persons_of
 from darrm.votes import Classes, Votes, class_names
 
 Prompt = tuple[list[Untyped], Untyped]  # private examples, and a question
@@ -109,7 +109,7 @@ class ResampledPrompts:
             self._sampling = Subsampling(Fraction(int(size), len(records)), "fixed")
         else:
             advice = "rate='0.004' draws each person with this probability, size=40 draws 40 people"
-            checks.fail("rate or size", checks.Found("both" if rate is not None else "none"), "one of the two", advice)
+            checks.fail("rate or size", checks.Text("both" if rate is not None else "none"), "one of the two", advice)
         self.voters = Voters(voters, PrivacyParams("inf"), overlap=1, sampled=self._sampling)
 
     def draw(self, *, rng: np.random.Generator | None = None) -> list[list[Untyped]]:
@@ -167,7 +167,7 @@ class ResampledPrompts:
             None draws from the operating system. A generator is for experiments only.
         """
         if not callable(answer):
-            checks.fail("answer", checks.Found(type(answer).__name__), "a function", "say answer(examples, question)")
+            checks.fail("answer", checks.Text(type(answer).__name__), "a function", "say answer(examples, question)")
         checks.integer_at_least(0, retries=retries)
         asked, classes, K = _listed("questions", questions), self._classes, self.voters.K
         ask = _Ask(answer, batched, int(retries), {name: code for code, name in enumerate(classes)})
@@ -218,7 +218,7 @@ class _Ask:
         fresh = [(list(examples), question) for examples, question in prompts]  # an answer may empty its list
         labels = list(self.answer(fresh)) if self.batched else [self.answer(*prompt) for prompt in fresh]
         if len(labels) != len(prompts):
-            checks.fail("what answer returns", checks.Found(f"{len(labels)} labels"), f"one for each of {len(prompts)}")
+            checks.fail("what answer returns", checks.Text(f"{len(labels)} labels"), f"one for each of {len(prompts)}")
         return labels
 
     def _code(self, label: Untyped) -> int:
@@ -240,7 +240,7 @@ def _listed(name: str, values: Iterable[Untyped]) -> list[Untyped]:
     is_list = hasattr(values, "__getitem__") and not isinstance(values, str | bytes | Mapping)
     if not is_list or hasattr(values, "columns"):
         advice = "of a table its rows, of one question [question]"
-        checks.fail(name, checks.Found(type(values).__name__), "a list", advice)
+        checks.fail(name, checks.Text(type(values).__name__), "a list", advice)
     return list(values)
 
 

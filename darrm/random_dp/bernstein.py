@@ -74,7 +74,7 @@ class BernsteinFunction:
         if values.ndim < 1 or len(set(values.shape)) != 1 or values.shape[0] < 2:
             checks.fail("values", values.shape, "an array of one length of at least 2 along every axis")
         if not np.all(np.isfinite(values)):
-            checks.fail("values", checks.Found("NaN or an infinity"), "finite")
+            checks.fail("values", checks.Text("NaN or an infinity"), "finite")
         points = np.arange(values.shape[0]) / (values.shape[0] - 1)
         matrix = bernstein_basis(values.shape[0] - 1, points)
         coefficients, rest = values.copy(), values
@@ -107,7 +107,7 @@ class BernsteinFunction:
         if y.shape[-1] != self.dimension:
             checks.fail("points", y.shape, f"of shape (..., {self.dimension})")
         if not np.all((y >= 0.0) & (y <= 1.0)):
-            found, advice = checks.Found("a point outside"), "scale the query space to it"
+            found, advice = checks.Text("a point outside"), "scale the query space to it"
             checks.fail("points", found, "in [0, 1] in every coordinate", advice)
         result = np.broadcast_to(self.coefficients, (*y.shape[:-1], *self.coefficients.shape))
         for axis in range(self.dimension):

@@ -286,7 +286,7 @@ class Posterior(Exponential[Candidate]):
                 checks.integer_at_least(1, **{f"prior of candidate {place}": weight}, advice="a whole number")
             if len(self.prior) != len(self.candidates) or sum(self.prior) > _MOST_TICKETS:
                 advice = f"their sum at most {_MOST_TICKETS:,}"
-                checks.fail("prior", checks.Found(f"{len(self.prior)} weights"), "one weight a candidate", advice)
+                checks.fail("prior", checks.Text(f"{len(self.prior)} weights"), "one weight a candidate", advice)
 
     def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
         """Describe the draw, which is random also at Δ = 0."""
@@ -315,5 +315,5 @@ def check_release(value: ArrayLike, sensitivity: float) -> NDArray[np.float64]:
     checks.non_negative(sensitivity=sensitivity)
     numbers = canonical(value)
     if not np.all(np.isfinite(numbers)):
-        checks.fail("value", checks.Found("NaN or an infinity"), "finite everywhere")
+        checks.fail("value", checks.Text("NaN or an infinity"), "finite everywhere")
     return numbers

@@ -49,7 +49,7 @@ def _unfitted(estimator: Untyped) -> Untyped:
     fresh = require("sklearn.base").clone(estimator) if has_parameters else copy.deepcopy(estimator)
     learned = [name for name in getattr(fresh, "__dict__", {}) if name.endswith("_") and not name.startswith("_")]
     if fresh is estimator or learned:
-        found = checks.Found(f"a fitted {type(estimator).__name__}")
+        found = checks.Text(f"a fitted {type(estimator).__name__}")
         checks.fail("estimator", found, "unfitted", "make a new one: what an earlier fit learned may be private")
     return fresh
 
@@ -98,7 +98,7 @@ class PrivateClassifier:
         """
         if self.released is not None:
             advice = "each fit is another release: make a new voter"
-            checks.fail("fit", checks.Found("a fitted voter"), "called once", advice)
+            checks.fail("fit", checks.Text("a fitted voter"), "called once", advice)
         X, y = np.asarray(features, dtype=np.float64), np.asarray(labels)
         if X.ndim != 2 or y.shape != X.shape[:1]:
             checks.fail("features and labels", (X.shape, y.shape), "of shapes (n, d) and (n,)")
@@ -106,7 +106,7 @@ class PrivateClassifier:
             advice = "sample the sensitivity for this number of records"
             checks.fail("number of records", len(y), f"{self.sensitivity.records}, as sampled", advice)
         if not set(y.tolist()) <= set(self.classes):
-            checks.fail("labels", checks.Found("a label outside"), f"among the classes {self.classes}")
+            checks.fail("labels", checks.Text("a label outside"), f"among the classes {self.classes}")
         parts = ParametersOf(self.estimator, self.attributes).fitted((X, y))
         vector = finite_floats(np.concatenate([part.ravel() for part in parts.values()]))
         if vector.shape != self.sensitivity.shape:
@@ -134,4 +134,4 @@ class PrivateClassifier:
 
     def _check_fitted(self) -> None:
         if self.released is None:
-            checks.fail("the voter", checks.Found("not fitted"), "fitted", "call fit(features, labels) first")
+            checks.fail("the voter", checks.Text("not fitted"), "fitted", "call fit(features, labels) first")

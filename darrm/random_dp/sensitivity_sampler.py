@@ -356,7 +356,7 @@ def sample_then_respond(
     """
     if not hasattr(mechanism, "describe_noise"):
         advice = "the data come first, then the mechanism, then the sampler"
-        given = checks.Found(type(mechanism).__name__)
+        given = checks.Text(type(mechanism).__name__)
         checks.fail("mechanism", given, "a mechanism, like Laplace(PrivacyParams(0.5))", advice)
     checks.instance(SensitivitySampler, sampler=sampler, advice="say SensitivitySampler(function, sampler, norm)")
     if mechanism.norm != sampler.norm:

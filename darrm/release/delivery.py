@@ -183,7 +183,7 @@ def deliver(
             labels = aggregator.release(votes)
             if not labels.size:
                 if destination.output is not None:
-                    checks.fail("votes", checks.Found("0 queries"), "at least one query", "there is nothing to write")
+                    checks.fail("votes", checks.Text("0 queries"), "at least one query", "there is nothing to write")
                 return labels
             if line is not None:
                 line.show(f"debiting {labels.size:,} queries")
@@ -337,7 +337,7 @@ def _prefix_of(path: Path) -> str:
 def check_aggregator(aggregator: object) -> None:
     if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "privacy_cost")):
         advice = "it comes first, then the votes; darrm.aggregator.load_release reads one from a file"
-        checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like Release(table)", advice)
+        checks.fail("aggregator", checks.Text(type(aggregator).__name__), "what releases, like Release(table)", advice)
 
 
 def check_answered(votes: Votes, first: int = 0) -> None:
@@ -352,7 +352,7 @@ def check_answered(votes: Votes, first: int = 0) -> None:
     empty = [] if absent is None else (first + np.flatnonzero(absent == votes.voters)).tolist()
     if empty:
         several = ", ".join(map(str, empty[:_SHOWN])) + (f" and {len(empty) - _SHOWN} more" * (len(empty) > _SHOWN))
-        found = checks.Found(f"none for {'query' if len(empty) == 1 else 'queries'} {several}")
+        found = checks.Text(f"none for {'query' if len(empty) == 1 else 'queries'} {several}")
         pronoun = "it out, it is" if len(empty) == 1 else "them out, they are"
         checks.fail("votes", found, "there for each query", f"leave {pronoun} neither answered nor paid")
 
@@ -361,7 +361,7 @@ def check_by_query(aggregator: Aggregator) -> None:
     """Refuse a run with one cost for all queries."""
     if aggregator.privacy_cost(1).labels > 1:
         advice = "all votes of such a run are given at once: darrm.release.release_debited, or a .npy or .csv file"
-        checks.fail("aggregator", checks.Found("a run that is charged as a whole"), "charged for each query", advice)
+        checks.fail("aggregator", checks.Text("a run that is charged as a whole"), "charged for each query", advice)
 
 
 def check_ledger(ledger: object) -> None:

@@ -134,7 +134,7 @@ class AnswerStream(StreamDestination):
             row: Untyped = votes
             votes = Votes.of_answers([row]) if self._is_open else Votes.of_labels([row], self._classes)
         if votes.queries != 1:
-            checks.fail("votes", checks.Found(f"{votes.queries} queries"), "on one question")
+            checks.fail("votes", checks.Text(f"{votes.queries} queries"), "on one question")
         return self.answer_together(votes, (question,) if question else ())[0]
 
     def answers(self, questions: Iterable[Votes | ArrayLike]) -> Iterator[Untyped]:

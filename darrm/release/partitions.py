@@ -225,7 +225,7 @@ def survey(
     paths = [str(folder / name) for name in partitions_of(root)]
     for path in (*paths, str(target)):
         if not is_text(path):  # pyarrow cannot open other names, and a receipt cannot hold them
-            checks.fail("the name of a Parquet file", checks.Found(ascii(path)), "in UTF-8", "rename the file")
+            checks.fail("the name of a Parquet file", checks.Text(ascii(path)), "in UTF-8", "rename the file")
     schema = _schema_of(Path(paths[0]), aggregator, dict(reading))
     files = tuple(_each(_inspect, [(path, schema) for path in paths], jobs, line, "checking votes"))
     found = Survey(aggregator, folder, target, is_single, schema, files)
@@ -266,12 +266,12 @@ def _inspect(path: str, schema: ParquetSchema) -> VotesFile:
 
 def _check_files(found: Survey) -> None:
     if not found.rows:
-        checks.fail("votes", checks.Found("no rows"), "at least one query", "there is nothing to write")
+        checks.fail("votes", checks.Text("no rows"), "at least one query", "there is nothing to write")
     kind, longest = label_type(found.label_names), max(map(len, map(str, found.label_names)), default=LONGEST_NAME)
     size, first = 4 * longest if kind is None else kind.itemsize, found.files[0]
     for file in found.files:
         if file.types != first.types:
-            other = checks.Found(f"{file.path!r} with other types than {first.path!r}")
+            other = checks.Text(f"{file.path!r} with other types than {first.path!r}")
             checks.fail("partitions", other, "of the same columns and types", "write them alike")
         if file.queries * size > MOST_KEPT:
             advice = f"split it into files of at most {MOST_KEPT // size:,} rows"

@@ -51,7 +51,7 @@ class Questions:
         self._words = {"labels": ClassLookup(how.names, how.missing), "counts": Words()}
         # labels without their id could be an id and counts; with two classes these do not add up to K
         if how.layout == "auto" and not how.is_open and (K == C or (ids and K == C + 1 > 3)):
-            found = checks.Found(f"auto, with {K} voters and {C} classes")
+            found = checks.Text(f"auto, with {K} voters and {C} classes")
             checks.fail("--layout", found, "labels or counts", "a line of votes looks like either")
         widths = {"answers": K} if how.is_open else {"labels": K, "counts": C}
         self._formats = {width: kind for kind, width in widths.items() if how.layout in {"auto", kind} or how.is_open}

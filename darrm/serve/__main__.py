@@ -162,7 +162,7 @@ def deployment_of(
     if (missing == "blank") > is_open(number) or (missing == "coin" and is_open(number)):
         checks.fail("--missing", missing, "refuse; coin for listed classes; blank for open classes")
     if state is None and is_url(ledger):
-        checks.fail("--state", checks.Found("nothing"), "a file", "questions wait on this machine, not in the database")
+        checks.fail("--state", checks.Text("nothing"), "a file", "questions wait on this machine, not in the database")
     waiting = Path(f"{ledger}.questions") if state is None else state
     return Deployment(aggregator, ledger, waiting, VoteSchema(aggregator.voters.K, named, missing), stream)
 

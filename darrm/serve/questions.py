@@ -105,22 +105,22 @@ class VoteSchema:
         else:
             places = [vote if vote is None else index.get(vote, -1) if type(vote) is str else -1 for vote in votes]
         if -1 in places:
-            checks.fail("a vote", checks.Found("something else"), what)
+            checks.fail("a vote", checks.Text("something else"), what)
         if None in places and self.missing == "refuse":
-            checks.fail("a vote", checks.Found("null"), what, "this server takes no question with missing votes")
+            checks.fail("a vote", checks.Text("null"), what, "this server takes no question with missing votes")
         return places
 
     def row(self, votes: Sequence[Json]) -> list[Json]:
         if len(votes) != self.voters:
-            checks.fail("votes", checks.Found(f"{len(votes)} of them"), f"{self.voters}, one for each voter")
+            checks.fail("votes", checks.Text(f"{len(votes)} of them"), f"{self.voters}, one for each voter")
         return self.places(votes)
 
     def tally(self, counts: Sequence[Json]) -> list[Json]:
         classes = self.classes
         if isinstance(classes, Open) or len(counts) != (classes if isinstance(classes, int) else len(classes)):
-            checks.fail("counts", checks.Found("another thing"), "a number for each class that is listed")
+            checks.fail("counts", checks.Text("another thing"), "a number for each class that is listed")
         if not all(type(count) is int and count >= 0 for count in counts) or sum(counts) != self.voters:
-            checks.fail("counts", checks.Found("others"), f"whole numbers from 0 that sum to {self.voters}")
+            checks.fail("counts", checks.Text("others"), f"whole numbers from 0 that sum to {self.voters}")
         return list(counts)
 
     def votes(self, rows: Sequence[Sequence[Json]]) -> Votes:
@@ -272,7 +272,7 @@ class Questions:
             raise RefusedError(403, f"there is no voter {voter}: this server has {self.ballot.voters}")
         number, state, deadline, given = row
         if vote is None:
-            checks.fail("vote", checks.Found("null"), "a vote", "a voter without one sends nothing until the deadline")
+            checks.fail("vote", checks.Text("null"), "a vote", "a voter without one sends nothing until the deadline")
         self.ballot.places([vote])
         text = json.dumps(vote)
         before = self._first("SELECT vote FROM votes WHERE question = ? AND voter = ?", number, voter)

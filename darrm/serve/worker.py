@@ -74,7 +74,7 @@ class _Stream(AnswerStream):
         account = ledger.accountant()
         kinds = {charge.kind for charge in account.charges}
         if ledger.composition == "one" and kinds - {account.as_held(deployment.aggregator.privacy_cost(1)).kind}:
-            checks.fail("--table", checks.Found("another"), "the one that this ledger of one kind pays for")
+            checks.fail("--table", checks.Text("another"), "the one that this ledger of one kind pays for")
         mine = [entry for entry in ledger.entries() if entry.output == self.cursor.stream]
         if any(len(entry.questions) != entry.count for entry in mine):
             checks.fail("--stream", deployment.stream, "that of a server", "another program answered this stream")

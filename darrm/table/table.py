@@ -69,7 +69,7 @@ class Table:
         """The law of two classes; `ValueError` for a law on histograms."""
         if not isinstance(self.law, NoiseFunction):
             advice = "this table's law is on histograms: table.law"
-            checks.fail("table.gamma", checks.Found("no γ"), "asked of a table of two classes", advice)
+            checks.fail("table.gamma", checks.Text("no γ"), "asked of a table of two classes", advice)
         return self.law
 
     @property
@@ -77,7 +77,7 @@ class Table:
         """The law on histograms; `ValueError` for a γ."""
         if not isinstance(self.law, PluralityLaw):
             advice = "this table's law is a noise function: table.gamma"
-            checks.fail("table.plurality", checks.Found("a γ"), "asked of a table whose law is on histograms", advice)
+            checks.fail("table.plurality", checks.Text("a γ"), "asked of a table whose law is on histograms", advice)
         return self.law
 
     def __str__(self) -> str:

@@ -113,7 +113,7 @@ def built(build: Build) -> Module:
     """Build a network for its architecture; torch's global generator keeps its state."""
     advice = "such as functools.partial(Network, 784, 10)"
     if isinstance(build, nn.Module) or not callable(build):
-        checks.fail("build", checks.Found(f"a {type(build).__name__}"), "a function that makes a network", advice)
+        checks.fail("build", checks.Text(f"a {type(build).__name__}"), "a function that makes a network", advice)
     try:
         with _GENERATOR, torch.random.fork_rng(devices=[]):
             model = build()
@@ -121,7 +121,7 @@ def built(build: Build) -> Module:
         reason = checks.one_line(error)
         raise ValueError(f"build failed ({reason}): it must need no arguments, {advice}") from error
     if not isinstance(model, nn.Module):
-        found = checks.Found(f"one that makes {type(model).__name__}")
+        found = checks.Text(f"one that makes {type(model).__name__}")
         checks.fail("build", found, "a function that makes a torch.nn.Module", advice)
     return model
 
@@ -172,18 +172,21 @@ def _source(code: object) -> str:
 def check_fits(model: Module, x: Array, y: Array) -> int:
     """Return the number of classes; `ValueError` unless the network learns from (n, …) inputs, (n,) classes."""
     if not any(value.requires_grad for value in model.parameters()):
-        checks.fail("model", checks.Found(f"a {type(model).__name__} without"), "a module with parameters to train")
+        checks.fail("model", checks.Text(f"a {type(model).__name__} without"), "a module with parameters to train")
     for name, value in model.named_parameters():
         if isinstance(value, nn.UninitializedParameter):
             checks.fail(
-                "model", checks.Found(f"the lazy {name}"), "a module with layers of known sizes", "say their sizes"
+                "model",
+                checks.Text(f"the lazy {name}"),
+                "a module with layers of known sizes",
+                "say their sizes",
             )
         if value.dtype not in {torch.float32, torch.float64}:
-            found = checks.Found(f"{name} in {str(value.dtype).removeprefix('torch.')}")
+            found = checks.Text(f"{name} in {str(value.dtype).removeprefix('torch.')}")
             checks.fail("model", found, "in single or double precision", "call .float() on it")
     logits = answers_to(model.eval(), torch.tensor(x[:1]))
     if logits.ndim != 2:
-        found = checks.Found(f"answers of shape {tuple(logits.shape)}")
+        found = checks.Text(f"answers of shape {tuple(logits.shape)}")
         checks.fail("model", found, "a network with one logit for each class")
     if y.size and y.max() >= logits.shape[1]:
         allowed = f"a class of the network, 0 … {logits.shape[1] - 1}"
@@ -199,7 +202,7 @@ def answers_to(ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 (a network is any code)
-        found = checks.Found(f"inputs of shape {tuple(x.shape[1:])}")
+        found = checks.Text(f"inputs of shape {tuple(x.shape[1:])}")
         return checks.fail("x", found, "inputs that the network takes", checks.one_line(error))
 
 

@@ -207,13 +207,13 @@ def train_student(
 def _checked(x: Array, labels: Array, unlabeled: Array) -> tuple[Array, Array, Array]:
     classes = np.asarray(labels)
     if classes.ndim != 1 or len(classes) != len(x) or not np.issubdtype(classes.dtype, np.integer):
-        found = checks.Found(f"shape {classes.shape}, dtype {classes.dtype}")
+        found = checks.Text(f"shape {classes.shape}, dtype {classes.dtype}")
         checks.fail("labels", found, f"{len(x)} integers, one for each input")
     if not (classes >= 0).any():
-        checks.fail("labels", checks.Found("no label"), "at least one label that is not an abstention")
+        checks.fail("labels", checks.Text("no label"), "at least one label that is not an abstention")
     inputs, more = np.asarray(x, dtype=np.float32), np.asarray(unlabeled, dtype=np.float32)
     if len(more) and more.shape[1:] != inputs.shape[1:]:
-        found = checks.Found(f"inputs of shape {more.shape[1:]}")
+        found = checks.Text(f"inputs of shape {more.shape[1:]}")
         checks.fail("unlabeled", found, f"inputs of the shape of x, {inputs.shape[1:]}")
     return inputs, classes, np.concatenate([inputs, more]) if len(more) else inputs
 

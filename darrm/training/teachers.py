@@ -72,7 +72,7 @@ class Partition:
         checks.integer_at_least(1, K=self.K, advice="K is the number of teachers")
         array = np.asarray(self.teacher_of)
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-            found = checks.Found(f"shape {array.shape}, dtype {array.dtype}")
+            found = checks.Text(f"shape {array.shape}, dtype {array.dtype}")
             checks.fail("teacher_of", found, "a list of integers, one a record")
         owned = np.array(array, dtype=np.int64)
         if owned.size and not (owned.min() >= 0 and owned.max() < self.K):
@@ -166,7 +166,7 @@ class TeacherEnsemble:
         if not isinstance(self.recipe, PrivateSGD):
             checks.fail("recipe", self.recipe, "a PrivateSGD", 'these teachers are plain: PrivacyParams("inf")')
         if self.seeded and consent != SEED_CONSENT:
-            found = checks.Found("noise from a seed, which others may know")
+            found = checks.Text("noise from a seed, which others may know")
             checks.fail("the ensemble", found, "trained without one", f"or say consent={SEED_CONSENT!r}")
         return privacy_of(self.recipe, delta)
 
@@ -265,7 +265,7 @@ def train_teachers(
         checks.fail("recipe", recipe, "a PrivateSGD or a PlainSGD", "it defines the training of a teacher")
     inputs, classes = _inputs(x), _classes(y)
     if not len(inputs) == len(classes) == partition.n:
-        found = checks.Found(f"{len(classes)} classes")
+        found = checks.Text(f"{len(classes)} classes")
         checks.fail("y", found, f"one for each of {partition.n} records, as x ({len(inputs)})")
     unknown = running.keys() - Settings.__annotations__.keys()
     if unknown:
@@ -276,7 +276,7 @@ def train_teachers(
     outputs = check_fits(built(build), inputs, classes)
     if outputs > _LARGEST_CLASS + 1:
         advice = "votes are stored in bytes"
-        checks.fail("build", checks.Found(f"{outputs} classes"), f"for {_LARGEST_CLASS + 1} classes at most", advice)
+        checks.fail("build", checks.Text(f"{outputs} classes"), f"for {_LARGEST_CLASS + 1} classes at most", advice)
     check_model(built(build), inputs[0], private=is_private)
     folder = None if checkpoints is None else Path(checkpoints)
     if seeded and is_private:
@@ -335,18 +335,18 @@ def _answers(build: Build, parameters: dict[str, Array], x: Array, device: str) 
 def _inputs(x: Array) -> NDArray[np.float32]:
     array = np.asarray(x)
     if array.ndim < 2 or not np.issubdtype(array.dtype, np.floating):
-        checks.fail("x", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "floats, one row a record")
+        checks.fail("x", checks.Text(f"shape {array.shape}, dtype {array.dtype}"), "floats, one row a record")
     with np.errstate(over="ignore"):
         inputs = array.astype(np.float32)
     if not np.isfinite(inputs).all():
-        checks.fail("x", checks.Found("an array with NaN, infinite or huge values"), "finite in single precision")
+        checks.fail("x", checks.Text("an array with NaN, infinite or huge values"), "finite in single precision")
     return inputs
 
 
 def _classes(y: Array) -> NDArray[np.int64]:
     array = np.asarray(y)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or (array.size and array.min() < 0):
-        checks.fail("y", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "classes 0, 1, …, one a record")
+        checks.fail("y", checks.Text(f"shape {array.shape}, dtype {array.dtype}"), "classes 0, 1, …, one a record")
     return array.astype(np.int64)
 
 
@@ -376,7 +376,7 @@ def load_votes(path: Path) -> NDArray[np.int8]:
 def _check_votes(votes: object) -> NDArray[np.int8]:
     array = np.asarray(votes)
     if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):
-        checks.fail("votes", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "a (Q, K) array of integers")
+        checks.fail("votes", checks.Text(f"shape {array.shape}, dtype {array.dtype}"), "a (Q, K) array of integers")
     if array.size and not (array.min() >= 0 and array.max() <= _LARGEST_CLASS):
         checks.fail("votes", (int(array.min()), int(array.max())), f"in 0 … {_LARGEST_CLASS}")
     return array.astype(np.int8)

@@ -105,7 +105,7 @@ def check_model(model: Module, example: Array, *, private: bool) -> None:
     for name, value in model.named_buffers():
         if buffers[name][0] is not value or buffers[name][1] != value._version:
             advice = "one example would move the gradients of others: use nn.GroupNorm, or no running statistics"
-            checks.fail("model", checks.Found(f"the buffer {name}"), "free of buffers that it changes", advice)
+            checks.fail("model", checks.Text(f"the buffer {name}"), "free of buffers that it changes", advice)
 
 
 def _follow_calls(model: Module) -> list[tuple[str, Module]]:
@@ -127,7 +127,7 @@ def _follow_calls(model: Module) -> list[tuple[str, Module]]:
 
 def _refuse_layer(name: str, part: Module, allowed: str, advice: str) -> None:
     kind = type(part).__name__
-    checks.fail("model", checks.Found(f"{name}: {kind}" if name else kind), allowed, advice)
+    checks.fail("model", checks.Text(f"{name}: {kind}" if name else kind), allowed, advice)
 
 
 def _of_trained(model: Module, gradients: Callable[..., Parameters]) -> Callable[..., Parameters]:

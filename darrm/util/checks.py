@@ -16,8 +16,6 @@ from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
-import numpy as np
-
 from darrm.util.extras import Untyped
 
 # bytes of the largest array of a call: with its other arrays, a call needs less than 1 GiB
@@ -27,10 +25,10 @@ _SHOWN_CHARACTERS = 200  # of a refused value in a message
 _SHOWN_ENTRIES = 10  # of a refused array: larger ones are data
 
 
-class Found(str):
+class Text(str):
     """A description of a value, which messages show without quotes.
 
-    >>> fail("votes", Found("5 columns"), "of K = 7 voters")
+    >>> fail("votes", Text("5 columns"), "of K = 7 voters")
     Traceback (most recent call last):
     ...
     ValueError: votes must be of K = 7 voters, got 5 columns
@@ -102,7 +100,7 @@ def file_name(**named: object) -> None:
     """Messages show no other value: it may be private votes."""
     for name, value in named.items():
         if not isinstance(value, str | os.PathLike):
-            fail(name, Found(type(value).__name__), "the name of a file", "pass text or a pathlib.Path")
+            fail(name, Text(type(value).__name__), "the name of a file", "pass text or a pathlib.Path")
 
 
 def one_line(error: BaseException) -> str:
@@ -154,38 +152,3 @@ def set_read_only(frozen: object, state: dict[str, Any]) -> None:
     for value in state.values():
         if hasattr(value, "setflags"):
             value.setflags(write=False)
-
-
-def persons_of(rows: int, names: Untyped, argument: str = "groups") -> list[Untyped]:
-    """Return the person of each row: equal names are one person, of any type; None: every row is a person.
-
-    `ValueError` if a name is missing, or equal names would not compare equal.
-    """
-    if names is None:
-        return list(range(rows))
-    if np.ma.is_masked(names):
-        fail(argument, Found("masked entries"), "without missing values", "every row needs a person")
-    # an array of one type would convert names: one person's name would change those of others
-    array = np.asarray(names, dtype=object)
-    if array.shape != (rows,):
-        fail(argument, array.shape, f"of shape ({rows},)", "name the person of each row")
-    return [_named(person, row, argument) for row, person in enumerate(array)]
-
-
-def _named(person: Untyped, row: int, argument: str) -> Untyped:
-    if isinstance(person, tuple):  # a NaN in it would differ from the next one
-        return tuple(_named(part, row, argument) for part in person)
-    try:
-        hash(person)
-        # NaN differs from itself, the truth of pandas.NA is undefined, and a list has no hash
-        is_name = person is not None and bool(person == person)  # noqa: PLR0124
-    except (TypeError, ArithmeticError):
-        is_name = False
-    if not is_name:
-        fail(argument, person, "without missing values", f"row {row} needs the name of a person")
-    kind: Untyped = type(person)
-    if kind.__eq__ is object.__eq__:  # two such objects are always different
-        advice = "two of these never equal, and each row would be another person"
-        fail(argument, Found(f"objects of type {kind.__name__}"), "text or numbers", advice)
-    value = person.item() if isinstance(person, np.generic) else person
-    return int(value) if isinstance(value, bool | float) and float(value).is_integer() else value

@@ -157,7 +157,7 @@ def schema_of(
     given = how.source_format(width, are_words=are_words)
     expected = len(names) if given == "counts" else width if how.voters is None else how.voters
     if width != expected:
-        found = checks.Found(f"{width} {'votes' if lists else 'columns'} in {str(path)!r}")
+        found = checks.Text(f"{width} {'votes' if lists else 'columns'} in {str(path)!r}")
         advice = "name those that hold votes (--columns A,B,…), or others that do not (--keep ID)"
         one = "class" if given == "counts" else "voter"
         checks.fail("votes", found, f"{expected} columns, one a {one}", advice)
@@ -181,7 +181,7 @@ def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]
             listed = f", of the classes {', '.join(map(str, schema.how.names[:5]))}" if schema.how.names else ""
             allowed = "numbers" if schema.source_format == "counts" else f"numbers or text{listed}"
             advice = "a column that is no vote is kept (--keep ID), or others are named (--columns A,B,…)"
-            checks.fail(f"column {name[:_SHORT]!r} of {str(path)!r}", checks.Found(str(kind)[:_SHORT]), allowed, advice)
+            checks.fail(f"column {name[:_SHORT]!r} of {str(path)!r}", checks.Text(str(kind)[:_SHORT]), allowed, advice)
     return rows, tuple(str(found[name]) for name in (*schema.votes, *schema.keep))
 
 

@@ -54,17 +54,17 @@ def complete_array(name: str, values: ArrayLike) -> Labels:
     """Return an array without masked entries."""
     if np.ma.is_masked(values) or (isinstance(values, list | tuple) and any(map(np.ma.is_masked, values))):
         advice = "every voter must answer every query; an array of objects says None for a vote that is missing"
-        checks.fail(name, checks.Found("masked entries"), "complete", advice)
+        checks.fail(name, checks.Text("masked entries"), "complete", advice)
     try:
         return np.asarray(values)
     except ValueError:
-        return checks.fail(name, checks.Found("rows of different lengths"), "a rectangular array")
+        return checks.fail(name, checks.Text("rows of different lengths"), "a rectangular array")
 
 
 def class_names(classes: int | Sequence[object]) -> Names:
     """Return the names of the classes in order, 0 … C − 1 for a number C."""
     if is_open(classes):
-        checks.fail("classes", checks.Found(OPEN), "listed, or their number", "use Votes.of_answers(rows)")
+        checks.fail("classes", checks.Text(OPEN), "listed, or their number", "use Votes.of_answers(rows)")
     if isinstance(classes, int | np.integer) and not isinstance(classes, bool):
         checks.integer_at_least(2, classes=classes, advice="with one class there is nothing to vote on")
         if classes > MOST_NAMES:
@@ -341,7 +341,7 @@ def _sorted_numbers(names: Names, dtype: np.dtype[np.generic]) -> tuple[Block, N
             values = np.array(ordered, dtype=np.float64).astype(dtype)
         changed = [n for n, typed in zip(ordered, values.tolist(), strict=True) if float(n).is_integer() and n != typed]
         if changed or len(np.unique(values)) < len(ordered):
-            found = checks.Found(f"{dtype}, which cannot tell class {[*changed, 'two of them'][0]} from others")
+            found = checks.Text(f"{dtype}, which cannot tell class {[*changed, 'two of them'][0]} from others")
             checks.fail("the type of the votes", found, "a type that distinguishes the classes", "save whole numbers")
     else:
         has_fractions = any(isinstance(name, float | np.floating) for name in ordered)
@@ -363,7 +363,7 @@ def as_typed(classes: int | Sequence[Untyped], matrix: Block) -> int | Sequence[
 
 def check_size(queries: int, classes: int) -> None:
     if queries * classes > MOST_COUNTS:
-        found = checks.Found(f"{queries:,} queries and {classes:,} classes")
+        found = checks.Text(f"{queries:,} queries and {classes:,} classes")
         checks.fail("votes", found, f"at most {MOST_COUNTS:,} counts", "take some of the queries at a time")
 
 
@@ -382,7 +382,7 @@ def row_sums(matrix: Block, dtype: type = np.int64) -> Labels:
 
 def whole_numbers(array: Block) -> NDArray[np.int64]:
     if array.dtype.kind not in "biuf":
-        checks.fail("the type of the vote counts", checks.Found(array.dtype), "whole numbers", "a column is a class")
+        checks.fail("the type of the vote counts", checks.Text(array.dtype), "whole numbers", "a column is a class")
     if array.ndim != 2:
         checks.fail("vote counts", array.shape, "of shape (queries, classes)", "one row is one query")
     whole = array.dtype.kind != "f"
@@ -429,5 +429,5 @@ def check_counts(counts: SparseCounts) -> SparseCounts:
     copy = counts.tocsr(copy=True)
     copy.check_format()
     if copy.dtype.kind not in "iu" or not copy.has_canonical_format or copy.data.min(initial=1) < 1:
-        checks.fail("sparse counts", checks.Found("others"), "whole numbers of at least 1, one entry a column and row")
+        checks.fail("sparse counts", checks.Text("others"), "whole numbers of at least 1, one entry a column and row")
     return copy.astype(np.int64)

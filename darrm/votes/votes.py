@@ -126,7 +126,7 @@ class Votes:
         checks.one_of((*LAYOUTS[1:], "answers"), source_format=self.source_format)
         if is_open and (not is_sparse(self._counts) or self.classes != () or self.missing is not None):
             allowed = "sparse counts without classes and without missing votes"
-            checks.fail("open answers", checks.Found("others"), allowed)
+            checks.fail("open answers", checks.Text("others"), allowed)
         given: Any = self._counts
         counts = check_counts(given) if is_sparse(given) else whole_numbers(complete_array("vote counts", given))
         names = self._checked_vocabulary() if is_open else class_names(self.classes)
@@ -160,7 +160,7 @@ class Votes:
         words, vocabulary = self.vocabulary[: self.strings], Vocabulary()
         vocabulary.places_of([(0, words)] if words else [])
         if len(vocabulary) != len(words) or any(word is not None for word in self.vocabulary[len(words) :]):
-            checks.fail("vocabulary", checks.Found("others"), "different strings, and None after them")
+            checks.fail("vocabulary", checks.Text("others"), "different strings, and None after them")
         return self.vocabulary
 
     def _checked_missing(self, queries: int) -> NDArray[np.int64] | None:
@@ -168,10 +168,10 @@ class Votes:
             return None
         missing = np.array(self.missing)
         if missing.shape != (queries,) or missing.dtype.kind not in "iu" or np.any(missing < 0):
-            found = checks.Found(f"shape {missing.shape}, type {missing.dtype}")
+            found = checks.Text(f"shape {missing.shape}, type {missing.dtype}")
             checks.fail("missing", found, f"{queries} whole numbers of at least 0, one a query")
         if self.source_format == "counts":
-            checks.fail("missing", checks.Found("some"), "None, or about labels", "counts do not say whose are missing")
+            checks.fail("missing", checks.Text("some"), "None, or about labels", "counts do not say whose are missing")
         return missing.astype(np.int64)
 
     def _set(self, **attributes: Untyped) -> None:
@@ -229,10 +229,10 @@ class Votes:
         matrix = complete_array("votes", labels)
         if matrix.ndim == 0:
             advice = "Votes.read reads a file" if isinstance(labels, str | Path) else "one row is one query"
-            checks.fail("votes", checks.Found(type(labels).__name__), "of shape (queries, voters)", advice)
+            checks.fail("votes", checks.Text(type(labels).__name__), "of shape (queries, voters)", advice)
         if matrix.dtype.kind == "O" and matrix.size and hasattr(matrix.flat[0], "predict"):
             advice = "predict first: numpy.column_stack([model.predict(x) for model in models])"
-            checks.fail("votes", checks.Found("models"), "the answers of the voters", advice)
+            checks.fail("votes", checks.Text("models"), "the answers of the voters", advice)
         if matrix.ndim != 2 or matrix.shape[1] < 1:
             one = matrix.ndim == 1 and matrix.size > 0
             advice = f"reshape one query to (1, {matrix.size})" if one else "one row is one query, one column a voter"
@@ -316,7 +316,7 @@ class Votes:
             return cls._of_numbers(_rows(matrix), _rows(numbers), vocabulary)
         places = vocabulary.places_of(_rows(matrix))
         if not places.shape[0]:
-            checks.fail("answers", checks.Found("no rows"), "at least one query", "one row is one query")
+            checks.fail("answers", checks.Text("no rows"), "at least one query", "one row is one query")
         return cls.of_columns(places, vocabulary)
 
     @classmethod
@@ -342,7 +342,7 @@ class Votes:
         columns, counts, starts, voters = list[int](), list[int](), [0], 0
         for (query, row), (_, times) in zip(rows, numbers, strict=True):
             if len(row) != len(times):
-                found = checks.Found(f"{len(row)} strings and {len(times)} numbers")
+                found = checks.Text(f"{len(row)} strings and {len(times)} numbers")
                 checks.fail(f"query {query}", found, "as many strings as numbers of voters who said them")
             for number in times:
                 checks.integer_at_least(1, most=MOST_VOTERS, **{f"numbers of query {query}": number})
@@ -354,7 +354,7 @@ class Votes:
                 checks.fail(f"the sum of query {query}", total, f"K = {voters}, that of query 0")
             starts.append(len(columns))
         if not columns:
-            checks.fail("answers", checks.Found("no rows"), "at least one query", "one row is one query")
+            checks.fail("answers", checks.Text("no rows"), "at least one query", "one row is one query")
         return cls._open(count_entries(counts, columns, starts, len(vocabulary.columns)), voters, vocabulary)
 
     @classmethod
@@ -450,7 +450,7 @@ class Votes:
             return self._counts
         if self.is_open:
             advice = "their counts are votes.sparse, what its columns are called votes.names"
-            checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
+            checks.fail("votes", checks.Text("open answers"), "about classes that are listed", advice)
         check_size(self.queries, len(self.classes))
         counts: NDArray[np.int64] = self.sparse.toarray()
         counts.setflags(write=False)
@@ -465,7 +465,7 @@ class Votes:
     def ones(self) -> NDArray[np.int64]:
         """(Q,) counts of the second of two classes; `ValueError` for other votes, and if one is missing."""
         if len(self.classes) != 2:
-            found = checks.Found("open answers" if self.is_open else f"{len(self.classes)} classes")
+            found = checks.Text("open answers" if self.is_open else f"{len(self.classes)} classes")
             checks.fail("votes", found, "about two classes", "see Plurality and GNMax for more")
         return require_votes(self).counts[:, 1]
 
@@ -473,10 +473,10 @@ class Votes:
     def concatenate(cls, several: Sequence[Votes]) -> Votes:
         """Concatenate votes of the same voters on the same classes."""
         if not several:
-            checks.fail("votes", checks.Found("none"), "those on at least one query")
+            checks.fail("votes", checks.Text("none"), "those on at least one query")
         kinds = {(votes.voters, votes.classes, votes.is_open, votes.normalized) for votes in several}
         if len(kinds) > 1:
-            checks.fail("votes", checks.Found("those of others among them"), "of the same voters on the same classes")
+            checks.fail("votes", checks.Text("those of others among them"), "of the same voters on the same classes")
         first, parts = several[0], [votes.ids for votes in several if votes.ids is not None]
         is_named_alike = len(parts) == len(several) and len({name for name, _ in parts}) == 1
         ids = (parts[0][0], tuple(chain(*(values for _, values in parts)))) if is_named_alike else None
@@ -516,7 +516,7 @@ class Votes:
             require_generator(rng)
         if self.is_open:
             advice = "open answers have no list of strings to draw from; missing ones count for no string"
-            checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
+            checks.fail("votes", checks.Text("open answers"), "about classes that are listed", advice)
         if self.missing is None:
             return self
         classes = len(self.classes)
@@ -538,7 +538,7 @@ class Votes:
             else:
                 empty = "" if self.is_open else "leave a missing vote empty (--missing coin), or "
                 advice = f"one column is one voter: {empty}{there_are}"
-            checks.fail("votes", checks.Found(found), f"of K = {K} voters", advice)
+            checks.fail("votes", checks.Text(found), f"of K = {K} voters", advice)
         return self
 
     def labeled(self, answers: NDArray[np.int64]) -> Labels:
@@ -618,15 +618,15 @@ def require_votes(votes: object) -> Votes:
     if isinstance(votes, Votes):
         if votes.missing is not None:
             advice = "votes.impute_missing() replaces them; tables and planned mechanisms do so themselves"
-            checks.fail("votes", checks.Found(f"{votes.missing.sum():,} missing"), "complete", advice)
+            checks.fail("votes", checks.Text(f"{votes.missing.sum():,} missing"), "complete", advice)
         return votes
     advice = "use Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
-    return checks.fail("votes", checks.Found(type(votes).__name__), "Votes", advice)
+    return checks.fail("votes", checks.Text(type(votes).__name__), "Votes", advice)
 
 
 def _rows(rows: Untyped) -> _Rows:
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
-        checks.fail("answers", checks.Found(type(rows).__name__), "rows of strings", "one row is one query")
+        checks.fail("answers", checks.Text(type(rows).__name__), "rows of strings", "one row is one query")
     for query, row in enumerate(rows):
         if isinstance(row, str | Mapping) or not isinstance(row, Iterable):
             checks.fail(f"query {query}", row, "a row of strings, one a voter", "one row is one query")

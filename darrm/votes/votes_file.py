@@ -178,12 +178,12 @@ def choose_columns(names: Sequence[str], where: str, columns: Sequence[str] | No
             raise ValueError(f"{where}, {shown(names)}, names {there[name]} columns {name[:40]!r}: {advice}")
         if times > 1:
             checks.fail(
-                "the columns", checks.Found("the same name twice"), "different", "a column holds votes or is kept"
+                "the columns", checks.Text("the same name twice"), "different", "a column holds votes or is kept"
             )
     place_of = {name: place for place, name in enumerate(names)}
     places = map(place_of.__getitem__, columns or ())
     chosen = [place for place, name in enumerate(names) if name not in keep] if columns is None else [*places]
-    return chosen or checks.fail("the columns", checks.Found("none with votes"), "at least one")
+    return chosen or checks.fail("the columns", checks.Text("none with votes"), "at least one")
 
 
 class TextTable:

@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
 from darrm.estimators.ensemble import assign
 from darrm.noisy_max.selection import PermuteAndFlip
-from darrm.util.checks import persons_of
+from darrm.util.people import persons_of
 
 KEY = b"0123456789abcdef"
 TEACHERS = 12
