@@ -78,7 +78,7 @@ class Prior:
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
         """Draw histograms of K votes: (count, C); of open-set answers the counts of partitions, zeros last."""
-        if classes > 2 or is_open(classes):
+        if not is_law_a_gamma(classes):
             checks.fail("the prior", self.text, "about histograms of more than two classes", "say Dirichlet()")
         p = self.probabilities(K, count, rng=rng)
         ones = np.sum(rng.random(p.shape) < p, axis=1)

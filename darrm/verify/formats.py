@@ -107,6 +107,10 @@ class Mechanism:
     digest: str
     what, labels = "mechanism", 1  # of one query
 
+    @property
+    def has_two_classes(self) -> bool:
+        return self.classes == 2
+
 
 @dataclass(frozen=True)
 class Run:

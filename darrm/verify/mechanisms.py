@@ -89,7 +89,7 @@ def certain_deltas(
         bounds = [_delta(mechanism, *one) for one in zip_longest(epsilons, enough, fillvalue=0.0)]
     except TooWideError:
         return None
-    low = [0.0 if drawn and mechanism.classes == 2 else own.low for own in bounds]  # other classes may cost more
+    low = [0.0 if drawn and mechanism.has_two_classes else own.low for own in bounds]  # other classes may cost more
     return [
         Enclosure(Fraction(least), Fraction(own.high), "all places of two classes")
         for least, own in zip(low, bounds, strict=True)
@@ -116,7 +116,7 @@ def decimal_ball(parameter: float) -> arb:
 @lru_cache(maxsize=16)
 def bits_of(mechanism: Mechanism) -> Array | None:
     """Compute Pr[0] and Pr[1] for each number of ones, (K + 1, 2), of two classes."""
-    if mechanism.classes != 2:
+    if not mechanism.has_two_classes:
         return None
     K = mechanism.voters.K
     leads = np.arange(K % 2, K + 1, 2)
@@ -187,7 +187,7 @@ def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough:
             bounds.append(renyi_of_label(weights, order, lead=K, enough=enough, rate=rate))
     elif (certain := _certain_renyi(mechanism, order, 0.0)) is not None:
         bounds.append(of_convexity(certain, sampling, order))
-    if mechanism.classes != 2:
+    if not mechanism.has_two_classes:
         low = max((one.low for one in bounds), default=0.0)
     return Between(low, min(one.high for one in bounds)) if bounds else None
 

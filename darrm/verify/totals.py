@@ -231,7 +231,7 @@ def _points(charge: Charge, cost: Cost | None) -> list[Point]:
     answering, count = cost.answering, _OWN_POINTS
     if isinstance(answering, Mechanism):
         pure, drawn = mechanisms.own_epsilon(answering), answering.voters.sampled
-        is_fast = answering.kind not in {"AsymmetricMax", "LNMax"} or (drawn is not None and answering.classes == 2)
+        is_fast = answering.kind not in {"AsymmetricMax", "LNMax"} or (drawn is not None and answering.has_two_classes)
         count = count if is_fast else _FEW_POINTS
         most = min(pure, 12.0 * answering.reached / answering.parameters[0] if answering.kind == "GNMax" else 8.0)
         top = Fraction(mechanisms.pure_epsilon(most, drawn))
