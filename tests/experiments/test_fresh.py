@@ -68,7 +68,7 @@ def test_shares_are_added_up_exactly() -> None:
 def test_a_row_keeps_more_than_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     monkeypatch.setattr(fresh, "EPSILONS", (3,))
-    monkeypatch.setattr("darrm.plan.planner.MECHANISMS", [named("gnmax"), named("exponential")])
+    monkeypatch.setattr("darrm.plan.planner.MECHANISMS", [named(slug) for slug in fresh.FIXED])
     (row,) = fresh.rows_of(fresh.load("digits"), fresh.Setting(10, 4, 20))
     assert row["spent"] <= row["epsilon"] == 3
     assert row["still"]["kept"] < row["gaussian"]["kept"] < row["ours"]["kept"] <= 1.0
