@@ -84,6 +84,17 @@ def test_no_other_rho_gives_a_smaller_gamma(m: int) -> None:
     assert abs(rhos[np.argmin(gammas)] / smallest_gamma(m)[0] - 1) < 5e-3
 
 
+@given(gamma=GAMMAS)
+def test_theorem_15_holds_for_the_chosen_sizes(gamma: float) -> None:
+    m, k, rho, same = sample_size(gamma=gamma)
+    assert same == gamma
+    assert 0 < rho < min(gamma, 0.5)
+    assert 1 <= k <= m
+    with mpmath.workdps(50):
+        assert m >= least_m(decimal(gamma), mpmath.mpf(rho))
+        assert k >= least_k(m, decimal(gamma), mpmath.mpf(rho)) or k == m
+
+
 def test_published_rows() -> None:
     # γ = 0.05 with m = 1500 is what the paper's SVM experiment uses; it lies just above the smallest γ for that m
     assert 0.0468 < sample_size(m=1500).gamma < 0.05
