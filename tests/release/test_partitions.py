@@ -135,6 +135,18 @@ def test_a_folder_becomes_a_folder_with_each_label_at_its_row(folder: Path) -> N
         assert found[name] == (matrix(seed).sum(axis=1) >= 2).astype(int).tolist()
 
 
+def test_labels_that_were_deleted_after_delivery_are_paid_for_again(folder: Path) -> None:
+    """The entries of an earlier release to the same place belong to that release."""
+    release(folder)
+    shutil.rmtree(folder / "labels")
+    (folder / "labels.receipt.json").unlink(missing_ok=True)
+    release(folder)
+    entries = ledger_in(folder).entries()
+    assert [(entry.count, entry.delivered) for entry in entries] == [(QUERIES, True)] * 2 * len(NAMES)
+    for entry in entries[len(NAMES) :]:
+        assert labels_digest(read_label_column(Path(entry.output))) == entry.labels
+
+
 def test_a_file_becomes_a_file(folder: Path) -> None:
     ledger = ledger_in(folder)
     done = release_partitions(
