@@ -337,7 +337,7 @@ def _prefix_of(path: Path) -> str:
 def check_aggregator(aggregator: object) -> None:
     if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "privacy_cost")):
         advice = "it comes first, then the votes; darrm.aggregator.load_release reads one from a file"
-        checks.fail("aggregator", checks.Text(type(aggregator).__name__), "what releases, like Release(table)", advice)
+        checks.fail("aggregator", checks.Text(type(aggregator).__name__), "an aggregator, like Release(table)", advice)
 
 
 def check_answered(votes: Votes, first: int = 0) -> None:

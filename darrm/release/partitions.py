@@ -9,9 +9,9 @@
 *Theorem.* Let processes die at any moment, repeat and overlap, and let the same release run again until it ends. Every
 row has one label, paid for once. *Proof.* The plan is durable before the first debit. A release that finds a plan
 continues only if its survey equals the plan: the same bytes, columns and mechanism. A file without an entry in the
-ledger was not paid for, and is delivered; undelivered labels are published from the ledger; a delivered file stays as
-it is, and if it is gone, the release stops. The ledger refuses a second debit for a file that exists or has undelivered
-labels; so only one of two processes pays. ∎
+ledger was not paid for, and is delivered. Undelivered labels are published from the ledger. A delivered file stays
+unchanged; without it the release stops. The ledger refuses a second debit for a file that exists or has undelivered
+labels, so only one of two processes pays. ∎
 `tests/release/test_partitions.py` guards it.
 """
 

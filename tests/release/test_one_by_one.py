@@ -147,9 +147,9 @@ def test_bad_votes_cost_nothing(votes: Any, table: Table, ledger: PrivacyLedger)
 def test_what_opens_nothing(table: Table, ledger: PrivacyLedger, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ledger must be a PrivacyLedger, got None"):
         open_release(table, None)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="aggregator must be what releases"):
+    with pytest.raises(ValueError, match="aggregator must be an aggregator"):
         open_release("table.json", ledger)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="aggregator must be what releases"):
+    with pytest.raises(ValueError, match="aggregator must be an aggregator"):
         open_release(Release, ledger)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the name of a stream must be printable"):
         open_release(table, ledger, stream="a\nb")
