@@ -197,8 +197,8 @@ def test_what_is_gained_over_simple_rules_is_what_the_readme_says() -> None:
         gammas += [table.gamma for table in (optimize_table(problem), *rules)]
     true = optimize_table(problems[0], prior=even, rng=np.random.default_rng(0)).gamma
     right = [
-        *(gamma.share_right(leaning) for gamma in gammas[:5]),
-        *(gamma.share_right(even) for gamma in (gammas[0], gammas[1], true)),
+        *(gamma.accuracy(leaning) for gamma in gammas[:5]),
+        *(gamma.accuracy(even) for gamma in (gammas[0], gammas[1], true)),
     ]
     assert list(said.groups()) == [f"{100.0 * (1.0 - share):.3g}" for share in right if share is not None]
 

@@ -211,13 +211,13 @@ class NoiseFunction:
         del prior
         return 1.0
 
-    def share_right(self, prior: Prior | str) -> float | None:
+    def accuracy(self, prior: Prior | str) -> float | None:
         """Compute the accuracy, Σ_l Pr[l ones]·(1 + γ(l))/2; at a tie both labels are right.
 
         None for a prior of your own, of which only draws are known.
 
         >>> from darrm.priors import Dirichlet
-        >>> round(NoiseFunction(3, [0.2, 0.8]).share_right(Dirichlet()), 12)
+        >>> round(NoiseFunction(3, [0.2, 0.8]).accuracy(Dirichlet()), 12)
         0.75
         """
         prior = checked(prior)
@@ -233,7 +233,7 @@ class NoiseFunction:
         """Return the γ of K − ``missing`` votes if fair coins replace the others; `ValueError` unless 0 ≤ missing < K.
 
         A coin turns g(l) into (g(l) + g(l + 1))/2, where l counts the votes that are there: an odd function again,
-        about (K − 1)/2, and nowhere negative above it. `expected_error` and `share_right` are then about the majority
+        about (K − 1)/2, and nowhere negative above it. `expected_error` and `accuracy` are then about the majority
         of these votes; the guarantee is that of γ with K votes.
 
         >>> gamma = NoiseFunction(3, [0.5, 1.0]).with_missing(1)

@@ -93,7 +93,7 @@ class OpenLaw:
         checks.probability(share=share)
         return OpenLaw(self.K, np.floor(self.weights * share * (1.0 - 2.0**-51)).astype(np.int64))
 
-    def share_right(self, prior: Prior | str) -> float:
+    def accuracy(self, prior: Prior | str) -> float:
         n, m = np.indices(self.weights.shape)
         return min(1.0, float(np.sum((strings_of(checked(prior, OPEN), self.K) * self.each)[m <= n])))
 

@@ -53,7 +53,7 @@ def best_open_law(
     >>> from darrm.priors import Ewens
     >>> problem = Problem(Voters(13, PrivacyParams("inf"), overlap=1), PrivacyParams("1.2", "1e-3"), "open")
     >>> law, result = best_open_law(problem, Ewens(0.5), SolveOptions())
-    >>> round(law.share_right(Ewens(0.5)), 5)
+    >>> round(law.accuracy(Ewens(0.5)), 5)
     0.91072
     """
     check_size(problem)

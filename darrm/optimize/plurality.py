@@ -81,7 +81,7 @@ def optimize_plurality(
 
     >>> from darrm import PrivacyParams, Voters
     >>> table = optimize_plurality(Problem(Voters(1, PrivacyParams("inf")), PrivacyParams(1), 3))
-    >>> round(table.share_right, 6), round(table.optimality.bound, 6)
+    >>> round(table.accuracy, 6), round(table.optimality.bound, 6)
     (0.576117, 0.576117)
     """
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target, classes)")
@@ -109,7 +109,7 @@ def optimize_plurality(
         number = min(partitions.K, int(problem.exact_m))
         if 1 - (1 - problem.voters.each.exact_delta) ** number <= problem.target.exact_delta:
             tables.append(certify(problem, true_plurality(partitions.K, problem.classes, number)))
-    accuracies = [other.plurality.share_right(belief) for other in tables]
+    accuracies = [other.plurality.accuracy(belief) for other in tables]
     table = tables[accuracies.index(max(accuracies))]
     return table.with_solution(Solution(belief, multipliers, result.status.value), made_by(result))
 
@@ -152,7 +152,7 @@ def optimize_plurality_under_renyi(
     start = oracle.half_planes(oracle.start(partitions), np.arange(oracle.pairs.pair.size))
     result = minimize_with_rows(program, oracle, options, start=start)
     law = PluralityLaw.of_probabilities(voters.K, classes, result.point)
-    return PluralityOptimum(law, law.share_right(prior), result.bound)
+    return PluralityOptimum(law, law.accuracy(prior), result.bound)
 
 
 def made_by(result: Result) -> dict[str, str]:

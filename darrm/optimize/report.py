@@ -59,7 +59,7 @@ class Entry:
 
     name: str  # "γ_opt", "γ_Sub", "γ_DSub", "γ_const" or "γ_flat"
     table: Table | None  # certified
-    share_right: float | None  # the accuracy under the prior of the comparison; None if it is unknown
+    accuracy: float | None  # the accuracy under the prior of the comparison; None if it is unknown
     expected_error: float | None  # under the same prior
     second_error: float | None  # the expected error under `second_prior`
     remark: str  # why it is absent, or how certification changed it; may be empty
@@ -75,7 +75,7 @@ class Entry:
         elif name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):
             remark = f"its theorem needs δ ≥ 1 − (1 − Δ)^m; {remark or 'certified as it stands'}"
         second_error = None if second is None else float(np.mean(errors_of(gamma.half, second)))
-        return cls(name, table, gamma.share_right(prior), gamma.expected_error(prior), second_error, remark)
+        return cls(name, table, gamma.accuracy(prior), gamma.expected_error(prior), second_error, remark)
 
 
 def second_prior(prior: Prior) -> Prior | None:
@@ -126,7 +126,7 @@ class WithMissing:
     """A table evaluated with some votes replaced by fair coins; the true label is the majority of the other votes."""
 
     missing: int
-    share_right: float | None  # the accuracy; None if it is unknown
+    accuracy: float | None  # the accuracy; None if it is unknown
     expected_error: float
 
 
@@ -139,7 +139,7 @@ def with_missing(
         if report is not None:
             report(f"evaluating with {missing} votes missing")
         gamma = gamma.with_missing(missing - (table.gamma.K - gamma.K))
-        rows.append(WithMissing(missing, gamma.share_right(prior), gamma.expected_error(prior)))
+        rows.append(WithMissing(missing, gamma.accuracy(prior), gamma.expected_error(prior)))
     return tuple(rows)
 
 
@@ -169,7 +169,7 @@ class Report:
             "format": "darrm plurality report",
             "version": 1,
             "problem": problem.to_json(),
-            "share_right": self.table.share_right,
+            "accuracy": self.table.accuracy,
             **answered,
             "histograms": [
                 {"votes": list(counts), "probabilities": law.probabilities([counts])[0].tolist()} for counts in shown
@@ -236,7 +236,7 @@ class GammaReport(Report):
                 {
                     "name": entry.name,
                     "gamma": None if entry.table is None else entry.table.gamma.half.tolist(),
-                    "share_right": entry.share_right,
+                    "accuracy": entry.accuracy,
                     "expected_error": entry.expected_error,
                     "second_error": entry.second_error,
                     "certificate": None if entry.table is None else asdict(entry.table.certificate),
@@ -252,7 +252,7 @@ class GammaReport(Report):
         named = []
         for place, entry in enumerate(self.entries):
             if entry.table is not None:
-                right = "" if entry.share_right is None else f"right labels {entry.share_right:.4f}, "
+                right = "" if entry.accuracy is None else f"right labels {entry.accuracy:.4f}, "
                 label = f"{entry.name}   {right}expected error {entry.expected_error:.4g}"
                 named.append((label, place, entry.table.gamma))
         plot_noise_functions(self.table.problem, named, path)
@@ -283,7 +283,7 @@ def rows_data(tables: Sequence[Table]) -> list[dict[str, float | None]]:
             "m": table.problem.m,
             "epsilon": table.problem.target.epsilon,
             "delta": table.problem.target.delta,
-            "accuracy": table.share_right,
+            "accuracy": table.accuracy,
             "expected_error": optimality.value if optimality and table.problem.has_noise_function else None,
             "gap": optimality.gap if optimality else None,
         }
@@ -334,11 +334,11 @@ def _comparison(table: Table, entries: Sequence[Entry], prior: Prior, second: Pr
     others.sort(key=_inaccuracy)
     coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size))
     second_error = None if second is None else coin.expected_error(second)
-    guess = Entry("a fair coin", table, coin.share_right(prior), coin.expected_error(prior), second_error, "")
+    guess = Entry("a fair coin", table, coin.accuracy(prior), coin.expected_error(prior), second_error, "")
     at_second = "" if second is None else f"at {second.text}"
     lines = [f"{'':24}{'accuracy':>10}{'expected error':>17}{at_second:>21}".rstrip()]
     for entry in (best, *others, guess):
-        accuracy = "" if entry.share_right is None else f"{100.0 * entry.share_right:.2f} %"
+        accuracy = "" if entry.accuracy is None else f"{100.0 * entry.accuracy:.2f} %"
         name = f"{'*' if entry is best else ' '} {_RULES.get(entry.name, entry.name)}"
         errors = f"{_short(entry.expected_error):>17}{_short(entry.second_error):>21}".rstrip()
         lines.append(f"{name:24}{accuracy:>10}{errors}")
@@ -347,8 +347,8 @@ def _comparison(table: Table, entries: Sequence[Entry], prior: Prior, second: Pr
     if absent := sum(entry.table is None for entry in entries):
         lines.append(f"  ({absent} more {'does' if absent == 1 else 'do'} not apply; --all shows the reasons)")
     constant = next((entry for entry in others if entry.name == _CONSTANT), best)
-    if best.share_right is not None and constant.share_right is not None and constant is not best:
-        gain = best.share_right - constant.share_right
+    if best.accuracy is not None and constant.accuracy is not None and constant is not best:
+        gain = best.accuracy - constant.accuracy
         if gain < 0.0:
             lines.append("  the best constant has the higher accuracy; γ is optimal in expected error")
         elif gain < _SMALL_GAIN:
@@ -357,7 +357,7 @@ def _comparison(table: Table, entries: Sequence[Entry], prior: Prior, second: Pr
 
 
 def _inaccuracy(entry: Entry) -> tuple[float, float]:
-    return -(entry.share_right or 0.0), entry.expected_error or 0.0
+    return -(entry.accuracy or 0.0), entry.expected_error or 0.0
 
 
 def _short_values(gamma: NoiseFunction) -> str:
@@ -388,9 +388,9 @@ def _values(table: Table, entries: Sequence[Entry], prior: Prior, second: Prior 
         for place, level in enumerate(table.gamma.levels.tolist())
     ]
     block = [MEANING, _row("l", shown), *_shortened(lines, "--output or --format json")]
-    coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size)).share_right(prior)
+    coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size)).accuracy(prior)
     if coin is not None:
-        shares = _row("right", [_short(entry.share_right) for entry in shown.values()])
+        shares = _row("right", [_short(entry.accuracy) for entry in shown.values()])
         block.append(f"{shares}   (share of right labels under the prior; a coin: {coin:.4f})")
     errors = _row("error", [_short(entry.expected_error) for entry in shown.values()])
     block.append(f"{errors}   (expected, under the prior)")
@@ -412,7 +412,7 @@ def _missing(rows: Sequence[WithMissing]) -> str:
         "if it is the majority of the other votes; at a tie both labels are right.",
         _row("missing", ["right", "error"]),
     ]
-    lines = [_row(row.missing, [_short(row.share_right), _short(row.expected_error)]) for row in rows]
+    lines = [_row(row.missing, [_short(row.accuracy), _short(row.expected_error)]) for row in rows]
     return "\n".join([*head, *_shortened(lines, "--format json")])
 
 

@@ -15,7 +15,7 @@ from darrm.errors import PlanError
 from darrm.plan.accuracy import MOST_LISTED, Measure, histograms
 from darrm.plan.calibration import CalibratedMechanism
 from darrm.plan.mechanism import counted, needs_no_noise
-from darrm.plurality.accuracy_bound import share_right_at_most
+from darrm.plurality.accuracy_bound import accuracy_at_most
 from darrm.priors import Prior, in_words, is_built_in
 from darrm.privacy import at_most, decimal_text
 from darrm.problem import Workload, classes_in_words, classes_to_json, is_open
@@ -121,7 +121,7 @@ class Plan:
         present, overlap = work.voters.K - work.missing, work.voters.overlap
         voters = replace(work.voters, K=present, overlap=None if overlap is None else min(overlap, present))
         there = replace(work, voters=voters, missing=0)
-        return share_right_at_most(there, *histograms(self.prior, present, work.classes, MOST_LISTED))
+        return accuracy_at_most(there, *histograms(self.prior, present, work.classes, MOST_LISTED))
 
     @property
     def claims(self) -> Document:
@@ -134,7 +134,7 @@ class Plan:
             "prior": priors.to_json(self.prior, work.voters.K, work.classes),
         }
         if best.estimate is not None:
-            claims["share_right"] = best.estimate.to_json()
+            claims["accuracy"] = best.estimate.to_json()
         if best.consensus:
             accuracies = [accuracy.to_json() for accuracy in best.consensus.values()]
             claims["columns"] = dict(zip(_COLUMNS, accuracies, strict=True))

@@ -395,7 +395,7 @@ def right_at_most(counts: ArrayLike, target: PrivacyParams, *, reached: int = 1)
     return high
 
 
-def share_right_at_most(workload: Workload, counts: NDArray[np.int64], weights: ArrayLike | None = None) -> float:
+def accuracy_at_most(workload: Workload, counts: NDArray[np.int64], weights: ArrayLike | None = None) -> float:
     """Bound the accuracy of any release of a workload of non-private voters (theorems 2 and 3).
 
     ``counts`` are (n, C) histograms: all that a prior knows, with their probabilities in ``weights``, or a sample of
@@ -404,7 +404,7 @@ def share_right_at_most(workload: Workload, counts: NDArray[np.int64], weights: 
     >>> from darrm.problem import Voters
     >>> voters = Voters(20, PrivacyParams("inf"), overlap=1)
     >>> close = np.array([[8, 6, 6], [9, 8, 3]])
-    >>> [round(share_right_at_most(Workload(voters, Q, PrivacyParams(1, "1e-5"), 3), close), 3) for Q in (1, 1000)]
+    >>> [round(accuracy_at_most(Workload(voters, Q, PrivacyParams(1, "1e-5"), 3), close), 3) for Q in (1, 1000)]
     [0.742, 0.388]
     """
     if not workload.voters.are_non_private:

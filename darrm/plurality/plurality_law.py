@@ -104,7 +104,7 @@ class PluralityLaw:
         """Refuse with `ValueError`: the expected error of [D, Definition 2.4] is about a γ."""
         return checks.fail("prior", prior, "asked for the share of right labels", "a γ has an expected error")
 
-    def share_right(self, prior: Prior | str) -> float:
+    def accuracy(self, prior: Prior | str) -> float:
         """Compute the probability that the answer is one of the classes with the most votes."""
         top = self.weights[self.partitions.starts] / float(ONE)
         believed = self.partitions.probabilities(checked(prior, self.classes))

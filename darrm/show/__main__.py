@@ -95,8 +95,8 @@ def _of_release(file: str, released: Released, claims: Json) -> Summary:
         table = released.table
         kind = "a table, proved again just now"
         facts["guarantee"] = f"{table.problem.target}-differentially private, per query"
-        if table.share_right is not None and table.optimality is not None:
-            facts["accuracy"] = f"{table.share_right:.4f} under {table.optimality.prior}"
+        if table.accuracy is not None and table.optimality is not None:
+            facts["accuracy"] = f"{table.accuracy:.4f} under {table.optimality.prior}"
         facts["digest"] = table.digest
     else:
         kind = f"a mechanism, {released.mechanism}"

@@ -38,7 +38,7 @@ def _name(objective: str) -> str:
 
 
 def _figure(objective: str, law: Law, prior: priors.Prior) -> float | None:
-    return law.share_right(prior) if objective == SHARE_RIGHT else law.expected_error(prior)
+    return law.accuracy(prior) if objective == SHARE_RIGHT else law.expected_error(prior)
 
 
 def _bound(claim: Solution | Optimality, problem: Problem, value: float) -> float:

@@ -107,12 +107,12 @@ class Table:
         return plot_noise_functions(self.problem, [("γ", 0, self.gamma)], None if path is None else Path(path))
 
     @property
-    def share_right(self) -> float | None:
+    def accuracy(self) -> float | None:
         """The expected accuracy under the prior of the optimization; None without one."""
         if self.optimality is None:
             return None
         known = self.optimality.objective == SHARE_RIGHT
-        return self.optimality.value if known else self.law.share_right(self.optimality.prior)
+        return self.optimality.value if known else self.law.accuracy(self.optimality.prior)
 
     @cached_property
     def digest(self) -> str:

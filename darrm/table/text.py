@@ -46,7 +46,7 @@ def _values(gamma: NoiseFunction, optimality: Optimality | None) -> str:
         f"{'γ(l)':>8}" + "".join(f"{value:8.4f}" for value in gamma.half[::step].tolist()),
     ]
     if optimality is not None and optimality.prior.has_closed_form:
-        share = gamma.share_right(optimality.prior)
+        share = gamma.accuracy(optimality.prior)
         accuracy = "" if share is None else f"accuracy {share:.4f}, "
         lines.append(f"  {accuracy}expected error {optimality.value:.4g}, under the prior")
     return "\n".join(lines)
@@ -137,7 +137,7 @@ def bound_text(optimality: Optimality) -> str:
 def right_labels(problem: Problem, law: Law, optimality: Optimality | None) -> str:
     if optimality is None:
         return ""
-    beside = f"of random answers {random_law(problem.voters.K, problem.classes).share_right(optimality.prior):.4g}"
+    beside = f"of random answers {random_law(problem.voters.K, problem.classes).accuracy(optimality.prior):.4g}"
     if is_open(problem.classes):
         beside = f"{law.share_answered(optimality.prior):.4g} of the questions have an answer"
     return f"Right labels      {optimality.value:.10g} of them are expected; {beside}"

@@ -202,7 +202,7 @@ function showCharts({ K, classes, levels, leads, mechanisms }) {
   const drawn = mechanisms.filter(({ key, absent }) => !absent && !hiddenKeys.has(key));
   const bars = (field) => drawn.map((mechanism) => ({ ...mechanism, value: mechanism[field] }));
   const least = classes > 2 ? 1 / classes : 0.5;
-  barChart(at("share-chart"), bars("share_right").sort((a, b) => b.value - a.value), (value) => (value - least) / (1 - least), (value) => value.toFixed(classes > 2 ? 3 : 5));
+  barChart(at("share-chart"), bars("accuracy").sort((a, b) => b.value - a.value), (value) => (value - least) / (1 - least), (value) => value.toFixed(classes > 2 ? 3 : 5));
   if (classes > 2) {
     const series = drawn.map(({ key, name, by_share: points }) => ({ key, name, points }));
     lineChart(at("classes-chart"), series, { x: [1 / classes, 1], y: [0, 1], xLabel: "share of the votes of the leading class", yLabel: "Pr[truth]" });
@@ -225,7 +225,7 @@ function showCharts({ K, classes, levels, leads, mechanisms }) {
 }
 
 function showTable(mechanisms) {
-  const rows = mechanisms.map(({ key, name, absent, parameter, share_right: share, expected_error: error }) => {
+  const rows = mechanisms.map(({ key, name, absent, parameter, accuracy: share, expected_error: error }) => {
     const cells = absent ? ["–", "–", `absent: ${absent}`] : error === undefined ? [share.toFixed(3), "–", parameter] : [share.toFixed(5), errorText(error), key === "ours" ? ORIGINS[parameter] : parameter];
     return element("tr", {}, element("th", { scope: "row" }, name), ...cells.map((text) => element("td", {}, text)));
   });

@@ -150,6 +150,6 @@ function ofClasses(problem, concentration) {
     if (law.absent) return { key, name, absent: law.absent };
     const even = (share) => gapsOf([share * K, ...new Array(classes - 1).fill(((1 - share) * K) / (classes - 1))]);
     const share = sum(histograms.map(law.right)) / DRAWN;
-    return { key, name, parameter: law.parameter, share_right: share, by_share: leading.map((part) => [part, law.right(even(part))]) };
+    return { key, name, parameter: law.parameter, accuracy: share, by_share: leading.map((part) => [part, law.right(even(part))]) };
   });
 }

@@ -413,7 +413,7 @@ function explore(setting, computed = null) {
       parameter: law.parameter,
       gamma: law.gamma,
       truth: law.gamma.map((value) => (1 + value) / 2),
-      share_right: shareRight(law.gamma, ones),
+      accuracy: shareRight(law.gamma, ones),
       expected_error: expectedError(law.gamma, weights),
     };
   });

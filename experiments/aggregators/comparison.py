@@ -15,7 +15,7 @@ from darrm.plan import MECHANISMS, CalibratedMechanism, Mechanism, Plan, plan
 from darrm.plan.accuracy import MOST_LISTED, histograms
 from darrm.plan.mechanism import account_of
 from darrm.plan.planner import named
-from darrm.plurality.accuracy_bound import share_right_at_most
+from darrm.plurality.accuracy_bound import accuracy_at_most
 from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
@@ -177,7 +177,7 @@ def _limits(made: Plan) -> Row:
     """Compute the bound on every private release, and σ by noisy counts."""
     work = made.workload
     listed = histograms(made.prior, work.voters.K, work.classes, MOST_LISTED)
-    return {"at_most": share_right_at_most(work, *listed), "sigma_by_counts": _sigma_by_counts(work)}
+    return {"at_most": accuracy_at_most(work, *listed), "sigma_by_counts": _sigma_by_counts(work)}
 
 
 def _sigma_by_counts(work: Workload) -> float:

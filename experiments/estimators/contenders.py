@@ -230,7 +230,7 @@ CONTENDERS: dict[str, tuple[str, Callable[[Split, float, int], Labels]]] = {
 }
 
 
-def share_right(name: str, data: Split, epsilon: float, seed: int) -> float | None:
+def accuracy(name: str, data: Split, epsilon: float, seed: int) -> float | None:
     """Return a contender's share of right answers, or None if nothing fits into the budget."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of convergence, of given bounds, of students without answers

@@ -21,7 +21,7 @@ from experiments.estimators.contenders import (
     OURS,
     THEIRS,
     TITLES,
-    share_right,
+    accuracy,
     split,
     teachers_of,
 )
@@ -51,8 +51,7 @@ def result_of(name: str, *, seeds: int) -> Row:
             {
                 "epsilon": epsilon,
                 "right": {
-                    who: [share_right(who, data, epsilon, seed) for seed, data in enumerate(splits)]
-                    for who in CONTENDERS
+                    who: [accuracy(who, data, epsilon, seed) for seed, data in enumerate(splits)] for who in CONTENDERS
                 },
             }
             for epsilon in EPSILONS

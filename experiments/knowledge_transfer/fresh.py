@@ -39,7 +39,7 @@ def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -
         {
             "m": K,
             "aggregator": BARE,
-            "right": share_right(right, NoiseFunction(K, np.ones(voters.num_upper_levels))),
+            "right": accuracy(right, NoiseFunction(K, np.ones(voters.num_upper_levels))),
             "one": K * EACH.epsilon,
         }
     ]
@@ -54,7 +54,7 @@ def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -
             {
                 "m": m,
                 "aggregator": name,
-                "right": share_right(right, table.gamma),
+                "right": accuracy(right, table.gamma),
                 "one": m * EACH.epsilon,
                 "all": PrivacyAccountant(voters, [charge_of(table).repeated(queries)]).spent(TOTAL_DELTA).epsilon,
             }
@@ -76,11 +76,11 @@ def agreeing(data: LabeledImages) -> NDArray[np.int64]:
     return right
 
 
-def share_right(right: NDArray[np.int64], gamma: NoiseFunction) -> float:
+def accuracy(right: NDArray[np.int64], gamma: NoiseFunction) -> float:
     """Average Pr[the label is right] over questions with given numbers of right voters before they flip answers.
 
     >>> always = NoiseFunction(1, [1.0])
-    >>> round(share_right(np.array([1]), always), 6)  # e^0.5 / (1 + e^0.5)
+    >>> round(accuracy(np.array([1]), always), 6)  # e^0.5 / (1 + e^0.5)
     0.622459
     """
     kept = 1.0 / (1.0 + math.exp(-EACH.epsilon))

@@ -64,10 +64,10 @@ def test_the_example_needs_no_problem() -> None:
 def test_a_prior_is_its_text() -> None:
     for prior, meant in (("uniform", Independent(0.0, 1.0)), ("uniform:0.5,1", Independent(0.5, 1.0))):
         assert optimality_of(optimize_table(TWO.problem, prior=prior, draws=20)).prior == meant
-        assert TWO.law.share_right(prior) == TWO.law.share_right(meant)
-    assert THREE.law.share_right("dirichlet") == THREE.law.share_right(Dirichlet())
+        assert TWO.law.accuracy(prior) == TWO.law.accuracy(meant)
+    assert THREE.law.accuracy("dirichlet") == THREE.law.accuracy(Dirichlet())
     with pytest.raises(ValueError, match="for more than two classes"):
-        THREE.law.share_right("uniform")
+        THREE.law.accuracy("uniform")
 
 
 def test_gamma_and_tables_are_functions_of_the_votes() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 from experiments.estimators import contenders
-from experiments.estimators.contenders import CONTENDERS, NEITHER, THEIRS, share_right
+from experiments.estimators.contenders import CONTENDERS, NEITHER, THEIRS, accuracy
 
 
 def test_rows_lie_in_bounds_and_a_split_shares_none() -> None:
@@ -28,7 +28,7 @@ def test_every_contender_learns_where_the_budget_is_large(who: str) -> None:
     if CONTENDERS[who][0] == THEIRS:
         pytest.importorskip("diffprivlib")
     made = contenders.split("wine", 0)
-    largest = share_right("the largest class", made, 100, 0)
+    largest = accuracy("the largest class", made, 100, 0)
     assert largest is not None
-    assert (share_right(who, made, 100, 0) or 0.0) > largest + 0.1
+    assert (accuracy(who, made, 100, 0) or 0.0) > largest + 0.1
     assert len(made.x) * contenders.DELTA < 0.01

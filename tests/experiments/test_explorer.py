@@ -215,7 +215,7 @@ def test_the_numbers_of_the_page_are_those_of_python(pages: dict[str, Any], plac
         right = accuracy_of_majorities((1 + law) / 2, problem.voters.K, prior)
         assert right is not None
         assert shown[key]["expected_error"] == pytest.approx(error, rel=1e-9, abs=1e-15), key
-        assert shown[key]["share_right"] == pytest.approx(right.value, rel=FORMULA), key
+        assert shown[key]["accuracy"] == pytest.approx(right.value, rel=FORMULA), key
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def test_right_labels_of_flipped_answers_by_enumeration() -> None:
             told = gamma.half[max(votes, 3 - votes) - 2]
             total += chance * (told * (votes > 1) + (1.0 - told) / 2.0)
         expected.append(total)
-    found = fresh.share_right(np.array([0, 2, 3, 3]), gamma)
+    found = fresh.accuracy(np.array([0, 2, 3, 3]), gamma)
     assert found == pytest.approx(np.mean([*expected, expected[-1]]), rel=1e-12)
 
 

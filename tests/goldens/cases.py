@@ -552,7 +552,7 @@ LIES: dict[str, dict[str, Callable[[Path], object]]] = {
         "more queries": partial(change, "release.json", "queries", lambda old: old + 1),
         "less spent": partial(change, "release.json", "spent", lambda old: {**old, "epsilon": 1.0}),
         "a smaller error": partial(change, "release.json", "expected_error", scaled(0.9)),
-        "more right": partial(change, "release.json", "share_right", lambda old: {**old, "value": 0.99}),
+        "more right": partial(change, "release.json", "accuracy", lambda old: {**old, "value": 0.99}),
     },
 }
 

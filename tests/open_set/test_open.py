@@ -65,7 +65,7 @@ def test_the_optimum_is_that_of_all_mechanisms_on_strings(
 ) -> None:
     table = optimize_table(problem_of(K, epsilon, delta, reached), prior=Ewens(float(theta)))
     expected = open_answers.optimum(K, float(epsilon), float(delta), Fraction(theta), reached)
-    assert table.share_right == pytest.approx(expected, abs=1e-8)
+    assert table.accuracy == pytest.approx(expected, abs=1e-8)
     assert table.optimality is not None
     assert not table.optimality.claimed
     assert table.optimality.bound == pytest.approx(expected, abs=1e-8)
@@ -94,14 +94,14 @@ def test_known_values(
 ) -> None:
     problem = problem_of(K, epsilon, delta)
     table = optimize_table(problem, prior=Ewens(theta))
-    assert table.share_right is not None
-    assert table.share_right == pytest.approx(share, abs=5e-5)
+    assert table.accuracy is not None
+    assert table.accuracy == pytest.approx(share, abs=5e-5)
     assert table.optimality is not None
     assert table.optimality.gap < 1e-7
     if in_two_counts is not None:  # the best law in own votes and the largest other
         law, _ = best_open_law(problem, Ewens(theta), SolveOptions())
-        assert certify(problem, law).law.share_right(Ewens(theta)) == pytest.approx(in_two_counts, abs=6e-6)
-        assert law.share_right(Ewens(theta)) <= table.share_right + 1e-9
+        assert certify(problem, law).law.accuracy(Ewens(theta)) == pytest.approx(in_two_counts, abs=6e-6)
+        assert law.accuracy(Ewens(theta)) <= table.accuracy + 1e-9
 
 
 @pytest.mark.parametrize(("K", "reached"), [(3, 1), (4, 1), (3, 2), (2, 3)])
@@ -139,7 +139,7 @@ def test_a_table_is_proved_again_and_by_the_auditor() -> None:
     assert float(enclosure.upper) == pytest.approx(float(expected), abs=1e-15)
     listed = partitions_of(5, OPEN)
     rights = [table.law.probabilities([part[:-1]])[0, 0] * part.count(part[0]) for part in listed.parts]
-    assert rights @ listed.probabilities(Ewens(0.5)) == pytest.approx(table.share_right, abs=1e-12)
+    assert rights @ listed.probabilities(Ewens(0.5)) == pytest.approx(table.accuracy, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -164,5 +164,5 @@ def test_what_cannot_be_is_refused_in_a_line(make: object, message: str) -> None
 def test_where_answers_cost_next_to_nothing_the_solver_still_answers() -> None:
     table = optimize_table(problem_of(5, "700", "1e-5"))
     assert table.optimality is not None
-    assert table.share_right == pytest.approx(table.optimality.bound, abs=1e-6)
+    assert table.accuracy == pytest.approx(table.optimality.bound, abs=1e-6)
     assert str(table.problem.target.epsilon_text) == "700"

@@ -140,7 +140,7 @@ def test_a_prior_that_expects_other_strings_is_refused() -> None:
 
     law = certify(problem_of(4, "1", "0.1"), OpenLaw.of_probabilities(4, proposal(4, 2))).law
     with pytest.raises(ValueError, match="of 4 votes together"):
-        law.share_right(Nothing())
+        law.accuracy(Nothing())
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_voters_that_draw_their_examples_have_the_optimum_of_those_who_take_part
     problem = Problem(voters, PrivacyParams("0.05", "1e-6"), OPEN)
     table, certain = optimize_table(problem), optimize_table(problem.conditional_on_inclusion)
     assert table.problem == problem
-    assert table.share_right == pytest.approx(certain.share_right, abs=1e-9)
+    assert table.accuracy == pytest.approx(certain.accuracy, abs=1e-9)
 
 
 def test_what_no_rounding_can_tell_from_nothing_is_told_never() -> None:
@@ -162,7 +162,7 @@ def test_where_answers_cost_little_a_smaller_target_is_proved() -> None:
     problem = problem_of(7, "25", "1e-5")
     law, _ = best_open_law(problem, Ewens(), SolveOptions())
     table = certify(problem, law)
-    assert law.share_right(Ewens()) > 0.9
+    assert law.accuracy(Ewens()) > 0.9
     stored = table.law
     assert isinstance(stored, OpenLaw)
     assert worst_by_hand(stored.each, 2.0**16) <= 1e-5
@@ -188,7 +188,7 @@ def test_a_table_is_saved_proved_again_drawn_and_audited(tmp_path: Path) -> None
     problem = problem_of(8, "1", "1e-3")
     law, result = best_open_law(problem, Ewens(0.5), SolveOptions())
     table = certify(problem, law)
-    assert result.bound >= law.share_right(Ewens(0.5))
+    assert result.bound >= law.accuracy(Ewens(0.5))
     table.save(tmp_path / "table.json")
     document = json.loads((tmp_path / "table.json").read_text())
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))

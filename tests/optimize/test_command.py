@@ -249,7 +249,7 @@ def test_several_allowances_print_a_row_each(tmp_path: Path, capsys: pytest.Capt
     assert [row["m"] for row in together] == [1.0, 3.0]
     assert [row["epsilon"] for row in together] == [0.1, 0.3]
     for row, one in zip(together, rows, strict=True):
-        assert row["accuracy"] == pytest.approx(one["noise_functions"][0]["share_right"], rel=1e-12)
+        assert row["accuracy"] == pytest.approx(one["noise_functions"][0]["accuracy"], rel=1e-12)
         assert row["expected_error"] == pytest.approx(one["optimality"]["value"], rel=1e-12)
     assert main(["--m", "1,3", "--format", "csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -277,12 +277,12 @@ def test_text_and_json_say_what_the_table_says(tmp_path: Path, capsys: pytest.Ca
     text = capsys.readouterr().out
     table = Table.load(path)
     validated(path, "plurality_table")
-    assert f"Right labels      {table.share_right:.10g}" in text
+    assert f"Right labels      {table.accuracy:.10g}" in text
     row = "".join(f"{each:8.4f}" for each in table.plurality.probabilities([[6, 3, 0]])[0])
     assert row in text
     assert main([*OF_THREE, "--format", "json", "--output", str(path), "--force"]) == 0
     report = validated(capsys.readouterr().out, "plurality_report")
-    assert report["share_right"] == table.share_right
+    assert report["accuracy"] == table.accuracy
     assert table.optimality is not None
     assert report["optimality"]["bound"] == table.optimality.bound
     votes = [shown["votes"] for shown in report["histograms"]]
@@ -295,7 +295,7 @@ def test_priors_on_histograms(capsys: pytest.CaptureFixture[str]) -> None:
     shares = []
     for prior in ("dirichlet:0.2", "dirichlet", "dirichlet:5"):
         assert main([*OF_THREE, "--prior", prior, "--format", "json"]) == 0
-        shares.append(json.loads(capsys.readouterr().out)["share_right"])
+        shares.append(json.loads(capsys.readouterr().out)["accuracy"])
     assert shares == sorted(shares, reverse=True)  # clear majorities are easier
 
 
@@ -354,4 +354,4 @@ def test_an_open_report_says_how_many_are_answered(capsys: pytest.CaptureFixture
     assert main([*OPEN, "--prior", "ewens:0.5", "--format", "json"]) == 0
     document = validated(capsys.readouterr().out, "plurality_report")
     assert document["problem"]["classes"] == "open"
-    assert document["share_right"] <= document["share_answered"] <= 1.0
+    assert document["accuracy"] <= document["share_answered"] <= 1.0

@@ -91,7 +91,7 @@ def test_the_optimum_is_that_of_all_mechanisms_on_histograms(
     problem = problem_of(K, classes, epsilon, delta, reached)
     table = optimize_plurality(problem)
     expected = unsymmetric_optimum(K, classes, float(epsilon), float(delta), reached)
-    assert table.share_right == pytest.approx(expected, abs=1e-8)
+    assert table.accuracy == pytest.approx(expected, abs=1e-8)
     assert table.optimality is not None
     assert not table.optimality.claimed
     assert table.optimality.bound == pytest.approx(expected, abs=1e-8)
@@ -107,7 +107,7 @@ def test_the_optimum_is_that_of_all_mechanisms_on_histograms(
 )
 def test_known_values(K: int, classes: int, share: float) -> None:
     table = optimize_plurality(problem_of(K, classes))
-    assert table.share_right == pytest.approx(share, abs=5e-5)
+    assert table.accuracy == pytest.approx(share, abs=5e-5)
     assert table.optimality is not None
     assert table.optimality.gap < 1e-9
 
@@ -192,7 +192,7 @@ def test_a_law_is_repaired_for_targets_that_allow_next_to_nothing(target: tuple[
 
 def test_a_share_of_one_is_not_exceeded_by_rounding() -> None:
     table = optimize_plurality(problem_of(2, 2, "1", "0.999999"))
-    assert table.share_right == pytest.approx(1.0)
+    assert table.accuracy == pytest.approx(1.0)
 
 
 def test_any_multipliers_bound_and_none_lies_below_the_optimum() -> None:
@@ -214,7 +214,7 @@ def test_any_multipliers_bound_and_none_lies_below_the_optimum() -> None:
 def test_a_random_answer_is_a_law_for_every_histogram() -> None:
     law = random_law(6, 3)
     assert law.probabilities([[2, 2, 2], [6, 0, 0]]) == pytest.approx(1 / 3)
-    assert law.share_right(Dirichlet()) == pytest.approx(  # ties are right more often
+    assert law.accuracy(Dirichlet()) == pytest.approx(  # ties are right more often
         np.mean([max(n) == np.array(n) for n in all_histograms(6, 3)], axis=0).sum() / 3
     )
 

@@ -229,7 +229,7 @@ def test_the_same_as_plain_data(report: Report) -> None:
     assert [entry["name"] for entry in found] == list(tables)
     assert [entry["gamma"] for entry in found] == [table.gamma.half.tolist() for table in tables.values()]
     assert [entry["expected_error"] for entry in found] == pytest.approx(report.errors(), rel=1e-12)
-    assert [entry["share_right"] for entry in found] == pytest.approx(report.shares(), rel=1e-9)
+    assert [entry["accuracy"] for entry in found] == pytest.approx(report.shares(), rel=1e-9)
     seconds, K = [entry["second_error"] for entry in found], report.table.problem.voters.K
     if isinstance(optimality.prior, priors.Independent):
         other = priors.parse(report.data["second_prior"])
@@ -270,9 +270,9 @@ def test_what_missing_votes_do(tmp_path: Path) -> None:
     assert lines[:8] == [["missing", "right", "error"], *lines[1:7], []]
     for missing, (row, line) in enumerate(zip(rows, lines[1:7], strict=True)):
         found = gamma.with_missing(missing)
-        truth = [found.share_right(prior), found.expected_error(prior)]
+        truth = [found.accuracy(prior), found.expected_error(prior)]
         assert (row["missing"], line[0]) == (missing, str(missing))
-        assert [row["share_right"], row["expected_error"]] == pytest.approx(truth, rel=1e-12)
+        assert [row["accuracy"], row["expected_error"]] == pytest.approx(truth, rel=1e-12)
         assert [float(word) for word in line[1:]] == pytest.approx(truth, abs=5.001e-5)
     assert rows[0]["expected_error"] == gamma.expected_error(prior) < rows[-1]["expected_error"]
     assert "missing" not in printed(arguments[:6])

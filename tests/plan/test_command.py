@@ -258,7 +258,7 @@ def test_the_commands_release_what_the_plan_promises(work: Workload, tmp_path: P
     assert run(lambda: main([*words[2:], "--quiet"])) == 0
     written = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["plan"]
     assert written["family"] == found.best.slug
-    assert written["share_right"]["value"] == found.best.accuracy
+    assert written["accuracy"]["value"] == found.best.accuracy
     for row in completed(work).rows:
         assert row.is_released is (row.aggregator is not None)
         if row.aggregator is not None:

@@ -81,7 +81,7 @@ def test_one_question_is_answered_by_the_optimum() -> None:
     wide = Workload(Voters(30, PLAIN, overlap=1), 1, PrivacyParams("1", "1e-5"), classes=OPEN)
     best = plan(wide, prior=Ewens()).best
     assert best.table is not None
-    assert best.accuracy == pytest.approx(best.table.law.share_right(Ewens()), abs=0.02)  # of drawn partitions
+    assert best.accuracy == pytest.approx(best.table.law.accuracy(Ewens()), abs=0.02)  # of drawn partitions
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from scipy.sparse import coo_matrix
 
 from darrm import PrivacyParams, Problem, Voters, optimize_table
 from darrm.majority.closed_form import best_for_non_private_voters
-from darrm.plurality.accuracy_bound import right_at_most, share_right_at_most, upper_bound
+from darrm.plurality.accuracy_bound import accuracy_at_most, right_at_most, upper_bound
 from darrm.priors import Dirichlet
 from darrm.problem import Workload
 
@@ -98,7 +98,7 @@ def test_the_share_of_the_optimum_is_just_below() -> None:
     """30 voters, three classes, every histogram equally likely: 0.8903 is attained (the linear program)."""
     counts = np.array(histograms(30, 3))
     work = Workload(Voters(30, PLAIN, overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
-    assert 0.8903 < share_right_at_most(work, counts) < 0.8990
+    assert 0.8903 < accuracy_at_most(work, counts) < 0.8990
 
 
 @pytest.mark.parametrize("target", [PrivacyParams("0.8"), PrivacyParams("0.2", "0.01"), PrivacyParams("1.5", "0.001")])
@@ -119,24 +119,24 @@ def test_no_release_of_two_questions_is_right_more_often(target: PrivacyParams) 
             target,
         )
         work = Workload(Voters(K, PLAIN, overlap=1), 2, target, classes)
-        assert share <= share_right_at_most(work, np.array(single)) + 1e-9
+        assert share <= accuracy_at_most(work, np.array(single)) + 1e-9
 
 
 def test_many_questions_lower_the_bound_to_what_a_blind_release_has() -> None:
     """Two people decide every question of three classes, two apart: many answers are little better than a guess."""
     counts = np.array([[5, 3, 3]])
     work = Workload(Voters(11, PLAIN, overlap=1), 10**6, PrivacyParams(1, "1e-9"), 3)
-    assert share_right_at_most(work, counts) == pytest.approx(1 / 3, abs=2e-3)
-    assert share_right_at_most(work, counts) > 1 / 3
+    assert accuracy_at_most(work, counts) == pytest.approx(1 / 3, abs=2e-3)
+    assert accuracy_at_most(work, counts) > 1 / 3
     tied = np.array([[4, 4, 3]])
-    assert share_right_at_most(work, tied) > 2 / 3 - 1e-3
+    assert accuracy_at_most(work, tied) > 2 / 3 - 1e-3
 
 
 def test_weights_are_the_priors() -> None:
     counts, work = np.array([[9, 1], [5, 5]]), Workload(Voters(10, PLAIN, overlap=1), 1, PrivacyParams(1), 2)
     first, second = right_at_most(counts, work.total)
     assert second == 1.0
-    assert share_right_at_most(work, counts, [0.25, 0.75]) == pytest.approx(0.25 * first + 0.75)
+    assert accuracy_at_most(work, counts, [0.25, 0.75]) == pytest.approx(0.25 * first + 0.75)
 
 
 def test_what_is_refused() -> None:
@@ -145,7 +145,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="epsilon"):
         right_at_most([[3, 4]], PrivacyParams(0, "0.1"))
     with pytest.raises(ValueError, match=r"voters\.each"):
-        share_right_at_most(Workload(Voters(7, PrivacyParams(1)), 1, PrivacyParams(1)), np.array([[3, 4]]))
+        accuracy_at_most(Workload(Voters(7, PrivacyParams(1)), 1, PrivacyParams(1)), np.array([[3, 4]]))
 
 
 @pytest.mark.parametrize("delta", ["0.05", "0.3"])

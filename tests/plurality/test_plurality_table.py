@@ -36,7 +36,7 @@ def test_a_law_that_was_not_optimized(tmp_path: Path) -> None:
     table = certify(PROBLEM, random_law(5, 3))
     table.save(tmp_path / "t.json")
     validated(tmp_path / "t.json", "plurality_table")
-    assert Table.load(tmp_path / "t.json").share_right is None
+    assert Table.load(tmp_path / "t.json").accuracy is None
 
 
 class Recorded(Prior):
@@ -60,10 +60,10 @@ def test_saved_and_loaded_and_proved_again_if_the_prior_is_known(prior: Prior, c
     validated(tmp_path / "t.json", "plurality_table")
     loaded = Table.load(tmp_path / "t.json")
     assert loaded.to_json() == table.to_json()
-    assert (loaded.digest, loaded.certificate, loaded.share_right) == (
+    assert (loaded.digest, loaded.certificate, loaded.accuracy) == (
         table.digest,
         table.certificate,
-        table.share_right,
+        table.accuracy,
     )
     assert loaded.optimality is not None
     assert loaded.optimality.claimed == claimed

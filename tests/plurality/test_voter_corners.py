@@ -413,7 +413,7 @@ def test_a_table_is_saved_proved_again_and_drawn_from(tmp_path: Path) -> None:
     table = optimize_table(problem)
     table.save(tmp_path / "table.json")
     loaded = Table.load(tmp_path / "table.json")
-    assert (loaded.digest, loaded.problem, loaded.share_right) == (table.digest, problem, table.share_right)
+    assert (loaded.digest, loaded.problem, loaded.accuracy) == (table.digest, problem, table.accuracy)
     assert str(loaded.optimality) == str(table.optimality)
     document = json.loads((tmp_path / "table.json").read_text())
     weaker = copy.deepcopy(document)

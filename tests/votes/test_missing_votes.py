@@ -378,7 +378,7 @@ def test_a_plan_is_about_the_votes_that_are_there() -> None:
         assert measure.expected_error(law) == pytest.approx(gamma.expected_error(priors.Dirichlet()), abs=1e-15)
         share = measure.accuracy(law)
         assert share is not None
-        assert share.value == pytest.approx(gamma.share_right(priors.Dirichlet()), abs=1e-15)
+        assert share.value == pytest.approx(gamma.accuracy(priors.Dirichlet()), abs=1e-15)
         assert measure.curve(law) == pytest.approx(0.5 + 0.5 * gamma.half)
         assert measure.levels.tolist() == gamma.levels.tolist()
 
@@ -529,14 +529,14 @@ def test_the_expected_error_by_brute_force(half: list[float], K: int, missing: i
     for p in (Fraction(3, 4), Fraction(1, 8)):
         error, right = brute_force(gamma, p, missing)
         assert found.expected_error(priors.Point(float(p))) == pytest.approx(float(error), abs=1e-14)
-        assert found.share_right(priors.Point(float(p))) == pytest.approx(float(right), abs=1e-14)
+        assert found.accuracy(priors.Point(float(p))) == pytest.approx(float(right), abs=1e-14)
     # a common p: on each side of 1/2 the error is a polynomial in p of a degree below 2·8
     nodes, weights = np.polynomial.legendre.leggauss(8)
     halves = [Fraction(float(node)) for node in (3.0 + nodes) / 4.0]
     known = [brute_force(gamma, p, missing) for p in halves]
     mean = weights @ np.array(known, dtype=float) / 2.0
     assert found.expected_error(priors.Dirichlet()) == pytest.approx(mean[0], abs=1e-13)
-    assert found.share_right(priors.Dirichlet()) == pytest.approx(mean[1], abs=1e-13)
+    assert found.accuracy(priors.Dirichlet()) == pytest.approx(mean[1], abs=1e-13)
 
 
 def test_how_many_may_be_missing() -> None:
