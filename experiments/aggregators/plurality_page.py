@@ -26,6 +26,7 @@ GRID = 31  # places on each axis, in [-REACH, REACH] standard deviations
 REACH = 3.0
 MOST_ORDERS = 2.5  # standard deviations: the range of the drawn orders
 NODES = 80
+SHOWN = 10  # classes of the table; the page of the comparison has the rest
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -148,7 +149,7 @@ def page(folder: Path) -> str:
         "high_orders": orders[high] / ratio["sigma"],
         "high_share": ratio["label"][high],
         "workloads": len(comparisons),
-        "winners": [_winner(item) for item in comparisons if item.prior == "dirichlet:1"],
+        "winners": [_winner(item) for item in comparisons if item.prior == "dirichlet:1" and item.classes == SHOWN],
         "wins": ", ".join(f"{name} in {count}" for name, count in wins),
     }
     return pages.filled("aggregators", facts, template="plurality")
