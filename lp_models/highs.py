@@ -1,8 +1,8 @@
 """Linear programs solved by HiGHS: once, or again and again while rows come and go.
 
-HiGHS stops at an absolute feasibility tolerance, 1e-10 at its strictest. Rows and costs of a `Master` are therefore
-passed multiplied by `_SCALE`, with HiGHS's own scaling off: the tolerance in our units is 1e-14. At 1e-10 the row
-generation stalls at violations near 1e-9.
+HiGHS stops at an absolute feasibility tolerance, 1e-10 at its strictest. Dense rows and their cost are therefore passed
+multiplied by `_SCALE`, with HiGHS's own scaling off: the tolerance in our units is 1e-14. At 1e-10 the row generation
+stalls at violations near 1e-9.
 
 **Knots.** A program over x in [0, 1]^n is restricted to x = U z with z in [0, 1]^k and a sparse U. The solver gets a U
 for every row a, and c U. The bound is over all x, so a restriction never makes it false, only weak.
@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import compress
+from typing import Any
 
 import highspy
 import numpy as np
@@ -27,13 +28,20 @@ from lp_models.program import (
     Solution,
     SparseRows,
     Status,
-    lagrangian_bound,
 )
 
 _SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
 _SMALLEST = 1e-290  # of these coefficients: rows of smaller ones are scaled by finite numbers, too
 _TOLERANCE = 1e-10  # the strictest that HiGHS accepts
 
+_LONGEST_RUN = 60.0  # seconds of one run of a dense program, which may go around; most take less than one
+# of a dense program: a warm start skips presolve anyway; perturbed costs, cleaned up at such tolerances, take three
+# times as long
+_WARM: dict[str, float | str] = {
+    "presolve": "off",
+    "simplex_scale_strategy": 0,
+    "dual_simplex_cost_perturbation_multiplier": 0.0,
+}
 _CUT = 2  # parts of each interval of knots at the next level
 
 
@@ -102,11 +110,9 @@ class Ramps(Knots):
         return raised
 
 
-class Solver:
-    """HiGHS with one program between warm-started solves; values and bounds are about the program's cost."""
+class Master:
+    """HiGHS with one program between warm-started solves, while rows come and go; the cost is minimized."""
 
-    sign = 1.0  # of the cost in results: it is minimized
-    longest_run = 60.0  # seconds of one run of the simplex method, which may go around; most take less than one
     # tried when degeneracy defeats the warm start: no change, perturbed costs, presolve, HiGHS's own scaling,
     # interior point
     retries: tuple[tuple[str, float | str], ...] = (
@@ -117,19 +123,120 @@ class Solver:
         ("dual_feasibility_tolerance", 1e-8),
         ("solver", "ipm"),
     )
-    cost: Array
-    offset: float
-    _highs: highspy.Highs
+
+    def __init__(self, program: LinearProgram | BlockProgram, knots: Knots | None = None) -> None:
+        self.program = program
+        self.labels: list[RowLabel] = []  # the oracle's names of rows
+        self.limits, self.idle = np.empty(0), np.empty(0, dtype=np.int64)
+        self.matrix: Any  # an array, or the `SparseRows` of a `BlockProgram`
+        if isinstance(program, BlockProgram):
+            self.cost, self.offset, self._cost_scale = -program.gains, 0.0, 1.0
+            self.lower, self.upper = np.full(self.cost.size, program.least), 1.0 / program.sizes
+            self.matrix, self._equations, self._permanent = SparseRows.none(), program.starts.size, 0
+        else:
+            self.cost, self.offset = program.cost, program.offset
+            largest = np.max(np.abs(program.cost), initial=0.0)
+            self._cost_scale = _SCALE / largest if largest > 0.0 else 1.0
+            self.lower, self.upper = np.zeros(self.cost.size), np.ones(self.cost.size)
+            self.matrix = np.empty((0, self.cost.size))
+            self._equations, self._permanent = 0, program.limits.size
+        self._extra_cost = np.zeros_like(self.cost)
+        self.restrict(knots)
+        if isinstance(program, LinearProgram) and program.limits.size:
+            self.add_rows(program.matrix, program.limits)
 
     def value(self, point: Array) -> float:
         return float(self.cost @ point) + self.offset
+
+    def restrict(self, knots: Knots | None) -> None:
+        """Let the solver have variables at knots only, or x itself for None; the rows stay."""
+        self.knots = knots
+        cost = self._down(self.cost + self._extra_cost) * self._cost_scale
+        self.variables, empty = cost.size, np.empty(0, dtype=np.int32)
+        sparse = isinstance(self.program, BlockProgram)
+        self._highs = _new_solver({} if sparse else _WARM)
+        self._longest_run = np.inf if sparse else _LONGEST_RUN
+        lower, upper = self.lower[: cost.size], self.upper[: cost.size]
+        self._highs.addCols(cost.size, cost, lower, upper, 0, empty, empty, np.empty(0))
+        if isinstance(self.program, BlockProgram):
+            sizes, starts = self.program.sizes, self.program.starts
+            columns, ones = np.arange(sizes.size, dtype=np.int32), np.ones(starts.size)
+            self._highs.addRows(starts.size, ones, ones, sizes.size, starts.astype(np.int32), columns, sizes)
+        self._row_scales = np.empty(0)
+        if self.limits.size:
+            self._pass_rows(self.matrix, self.limits)
+
+    def _down(self, rows: Array) -> Array:
+        return rows if self.knots is None else self.knots.down(rows)
+
+    def add_cost(self, extra: Array) -> None:
+        """Add to the cost that the solver minimizes; values and bounds ignore it."""
+        self._extra_cost = extra
+        cost = self._down(self.cost + extra) * self._cost_scale
+        self._highs.changeColsCost(cost.size, np.arange(cost.size, dtype=np.int32), cost)
+
+    def add_rows(self, matrix: Array | SparseRows, limits: Array, labels: Sequence[RowLabel] = ()) -> None:
+        self.labels += labels or [None] * limits.size
+        self._pass_rows(matrix, limits)
+        if isinstance(matrix, SparseRows):
+            self.matrix = self.matrix.joined(matrix)
+        else:
+            self.matrix = np.vstack([self.matrix, matrix])
+        self.limits = np.concatenate([self.limits, limits])
+        self.idle = np.concatenate([self.idle, np.zeros(limits.size, dtype=np.int64)])
+
+    def _pass_rows(self, matrix: Array | SparseRows, limits: Array) -> None:
+        count = limits.size
+        if isinstance(matrix, SparseRows):
+            scale, values, columns = np.ones(count), matrix.values, matrix.columns.astype(np.int32)
+            starts = np.searchsorted(matrix.rows, np.arange(count)).astype(np.int32)
+        else:
+            rows = self._down(matrix)
+            scale = _SCALE / np.maximum(np.max(np.abs(rows), axis=1), _SMALLEST)
+            values, columns = (rows * scale[:, None]).ravel(), np.tile(np.arange(rows.shape[1], dtype=np.int32), count)
+            starts = np.arange(count, dtype=np.int32) * rows.shape[1]
+        free = np.full(count, -highspy.kHighsInf)
+        self._highs.addRows(count, free, limits * scale, values.size, starts, columns, values)
+        self._row_scales = np.concatenate([self._row_scales, scale])
+
+    def drop_idle_rows(self, idle_rounds: int) -> None:
+        """Drop rows without a multiplier in the last rounds; sparse rows are cheap, and stay."""
+        if isinstance(self.matrix, SparseRows):
+            return
+        keep = self.idle < idle_rounds
+        keep[: self._permanent] = True
+        drop = np.flatnonzero(~keep).astype(np.int32)
+        if drop.size:
+            self._highs.deleteRows(drop.size, drop)
+            self.matrix, self.limits, self.idle = self.matrix[keep], self.limits[keep], self.idle[keep]
+            self._row_scales = self._row_scales[keep]
+            self.labels = list(compress(self.labels, keep))
+
+    def solve(self, seconds: float = np.inf) -> Solution:
+        """Solve in at most ``seconds``; the bound is valid in any case."""
+        variables, row_duals, optimal = self.run(seconds)
+        expected = self.variables, self._equations + self.limits.size
+        there = (variables.size, row_duals.size) == expected  # HiGHS may return nothing
+        if there and np.all(np.isfinite(variables)) and np.all(np.isfinite(row_duals)):
+            variables = np.clip(variables, self.lower[: variables.size], self.upper[: variables.size])
+            point = variables if self.knots is None else self.knots.up(variables)
+            # HiGHS's duals of <= rows are non-positive; undo both scalings
+            duals = np.maximum(-row_duals[self._equations :], 0.0) * self._row_scales / self._cost_scale
+        else:
+            point, duals, optimal = np.zeros(self.cost.size), np.zeros(self.limits.size), False
+        self.idle = np.where(duals > 0.0, 0, self.idle + 1)
+        if self.knots is not None:
+            duals = self.knots.repaired(duals, self.cost + duals @ self.matrix)
+        bound = self.program.bound(self.matrix, self.limits, duals)
+        status = Status.OPTIMAL if optimal else Status.FAILED
+        return Solution(point, duals, self.value(point), bound, status)
 
     def forget(self) -> None:
         """Drop the basis: long chains of warm starts drift."""
         self._highs.clearSolver()
 
     def run(self, seconds: float) -> tuple[Array, Array, bool]:
-        """Solve from the last basis, else from nothing with `retries`; ``seconds`` limits all runs, `longest_run` each.
+        """Solve from the last basis, else from nothing with `retries`; ``seconds`` limits all runs together.
 
         Returns variables, HiGHS's multipliers of rows, and whether they are optimal.
         """
@@ -149,144 +256,12 @@ class Solver:
     def _run(self, seconds: float) -> bool:
         # HiGHS counts the seconds of all runs of one solver together
         spent = self._highs.getRunTime()
-        self._highs.setOptionValue("time_limit", spent + max(0.0, min(seconds, self.longest_run)))
+        self._highs.setOptionValue("time_limit", spent + max(0.0, min(seconds, self._longest_run)))
         self._highs.run()
         return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
 
-class Master(Solver):
-    def __init__(self, program: LinearProgram, knots: Knots | None = None) -> None:
-        self.cost, self.offset = program.cost, program.offset
-        self.matrix = np.empty((0, program.cost.size))
-        self.limits = np.empty(0)
-        self.labels: list[RowLabel] = []  # the oracle's names of rows
-        self.idle = np.empty(0, dtype=np.int64)
-        self._permanent = program.limits.size
-        largest = np.max(np.abs(program.cost), initial=0.0)
-        self._cost_scale = _SCALE / largest if largest > 0.0 else 1.0
-        self._extra_cost = np.zeros_like(program.cost)
-        self._row_scales = np.empty(0)
-        self.restrict(knots)
-        if program.limits.size:
-            self.add_rows(program.matrix, program.limits)
-
-    def restrict(self, knots: Knots | None) -> None:
-        """Let the solver have variables at knots only, or x itself for None; the rows stay."""
-        self.knots = knots
-        cost = self._down(self.cost + self._extra_cost) * self._cost_scale
-        self.variables, empty = cost.size, np.empty(0, dtype=np.int32)
-        # a warm start skips presolve anyway; perturbed costs, cleaned up at such tolerances, take three times as long
-        options: dict[str, float | str] = {
-            "presolve": "off",
-            "simplex_scale_strategy": 0,
-            "dual_simplex_cost_perturbation_multiplier": 0.0,
-        }
-        self._highs = _new_solver(**options)
-        zeros, ones = np.zeros(cost.size), np.ones(cost.size)
-        self._highs.addCols(cost.size, cost, zeros, ones, 0, empty, empty, np.empty(0))
-        self._row_scales = np.empty(0)
-        if self.limits.size:
-            self._pass_rows(self.matrix, self.limits)
-
-    def _down(self, rows: Array) -> Array:
-        return rows if self.knots is None else self.knots.down(rows)
-
-    def add_cost(self, extra: Array) -> None:
-        """Add to the cost that the solver minimizes; values and bounds ignore it."""
-        self._extra_cost = extra
-        cost = self._down(self.cost + extra) * self._cost_scale
-        self._highs.changeColsCost(cost.size, np.arange(cost.size, dtype=np.int32), cost)
-
-    def add_rows(self, matrix: Array, limits: Array, labels: Sequence[RowLabel] = ()) -> None:
-        self.labels += labels or [None] * limits.size
-        self._pass_rows(matrix, limits)
-        self.matrix = np.vstack([self.matrix, matrix])
-        self.limits = np.concatenate([self.limits, limits])
-        self.idle = np.concatenate([self.idle, np.zeros(limits.size, dtype=np.int64)])
-
-    def _pass_rows(self, matrix: Array, limits: Array) -> None:
-        rows = self._down(matrix)
-        count, n = rows.shape
-        scale = _SCALE / np.maximum(np.max(np.abs(rows), axis=1), _SMALLEST)
-        self._highs.addRows(
-            count,
-            np.full(count, -highspy.kHighsInf),
-            limits * scale,
-            count * n,
-            np.arange(count, dtype=np.int32) * n,
-            np.tile(np.arange(n, dtype=np.int32), count),
-            (rows * scale[:, None]).ravel(),
-        )
-        self._row_scales = np.concatenate([self._row_scales, scale])
-
-    def drop_idle_rows(self, idle_rounds: int) -> None:
-        keep = self.idle < idle_rounds
-        keep[: self._permanent] = True
-        drop = np.flatnonzero(~keep).astype(np.int32)
-        if drop.size:
-            self._highs.deleteRows(drop.size, drop)
-            self.matrix, self.limits, self.idle = self.matrix[keep], self.limits[keep], self.idle[keep]
-            self._row_scales = self._row_scales[keep]
-            self.labels = list(compress(self.labels, keep))
-
-    def solve(self, seconds: float = np.inf) -> Solution:
-        """Solve in at most ``seconds``; the bound is valid in any case."""
-        variables, row_duals, optimal = self.run(seconds)
-        there = (variables.size, row_duals.size) == (self.variables, self.limits.size)  # HiGHS may return nothing
-        if there and np.all(np.isfinite(variables)) and np.all(np.isfinite(row_duals)):
-            variables = np.clip(variables, 0.0, 1.0)
-            point = variables if self.knots is None else self.knots.up(variables)
-            # HiGHS's duals of <= rows are non-positive; undo both scalings
-            duals = np.maximum(-row_duals, 0.0) * self._row_scales / self._cost_scale
-        else:
-            point, duals, optimal = np.zeros(self.cost.size), np.zeros(self.limits.size), False
-        self.idle = np.where(duals > 0.0, 0, self.idle + 1)
-        if self.knots is not None:
-            duals = self.knots.repaired(duals, self.cost + duals @ self.matrix)
-        bound = lagrangian_bound(LinearProgram(self.cost, self.matrix, self.limits, self.offset), duals)
-        status = Status.OPTIMAL if optimal else Status.FAILED
-        return Solution(point, duals, self.value(point), bound, status)
-
-
-class BlockMaster(Solver):
-    """(4), (5), (7) of `lp_models.program` and the known rows (6), which all stay; minimizes −gains."""
-
-    sign, longest_run, retries = -1.0, np.inf, (("presolve", "choose"),)
-    knots = None
-
-    def __init__(self, program: BlockProgram) -> None:
-        self.program, self.cost, self.offset, self._highs = program, -program.gains, 0.0, _new_solver()
-        self.variables = program.gains.size
-        size, starts, empty = self.variables, program.starts, np.empty(0, dtype=np.int32)
-        least, ones, columns = np.full(size, program.least), np.ones(starts.size), np.arange(size, dtype=np.int32)
-        self._highs.addCols(size, self.cost, least, 1.0 / program.sizes, 0, empty, empty, np.empty(0))
-        self._highs.addRows(starts.size, ones, ones, size, starts.astype(np.int32), columns, program.sizes)
-        none = np.empty(0, dtype=np.int64)
-        self.rows, self.labels = SparseRows(none, none, np.empty(0), np.empty(0)), list[RowLabel]()
-
-    @property
-    def limits(self) -> Array:
-        return self.rows.limits
-
-    def add_rows(self, rows: SparseRows, limits: Array, labels: Sequence[RowLabel] = ()) -> None:
-        starts = np.searchsorted(rows.rows, np.arange(limits.size)).astype(np.int32)
-        free, columns = np.full(limits.size, -highspy.kHighsInf), rows.columns.astype(np.int32)
-        self._highs.addRows(limits.size, free, limits, rows.values.size, starts, columns, rows.values)
-        self.rows, self.labels = self.rows.joined(rows), [*self.labels, *labels]
-
-    def drop_idle_rows(self, idle_rounds: int) -> None:
-        pass
-
-    def solve(self, seconds: float = np.inf) -> Solution:
-        variables, row_duals, optimal = self.run(seconds) if seconds > 0.0 else (self.cost, self.limits, False)
-        if not optimal:
-            return Solution(np.zeros(self.variables), np.zeros(self.limits.size), 0.0, -np.inf, Status.FAILED)
-        duals = np.maximum(-row_duals[self.program.starts.size :], 0.0)
-        point = np.maximum(variables, self.program.least)
-        return Solution(point, duals, self.value(point), -self.program.bound(self.rows, duals), Status.OPTIMAL)
-
-
-def _new_solver(**options: float | str) -> highspy.Highs:
+def _new_solver(options: dict[str, float | str]) -> highspy.Highs:
     highs = highspy.Highs()
     common = {"output_flag": False, "threads": 1, "solver": "simplex"}
     tolerances = {"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE}

@@ -71,37 +71,39 @@ class LinearProgram:
             shapes = f"{self.cost.shape}, {self.matrix.shape} and {self.limits.shape}"
             raise ValueError(f"a linear program needs cost (n,), matrix (r, n) and limits (r,), got {shapes}")
 
+    def bound(self, matrix: Array, limits: Array, duals: Array) -> float:
+        """Compute a lower bound on the optimum with these rows from any multipliers, right or wrong.
+
+        For y ≥ 0, min over 0 ≤ x ≤ 1 of cost·x + y·(matrix x − limits) is −y·limits + Σ min(0, cost + matrixᵀ y), and
+        no feasible x costs less. The rounding error of every inner product is bounded by [H02, Section 3.1] and
+        subtracted. The real problem may differ by the rounding of its numbers.
+        """
+        multipliers = np.maximum(duals, 0.0)
+        active = multipliers > 0.0
+        y, matrix, limits = multipliers[active], matrix[active], limits[active]
+        reduced = self.cost + y @ matrix
+        unit = 0.5001 * np.finfo(np.float64).eps
+        reduced_error = unit * (y.size + 3) * (np.abs(self.cost) + y @ np.abs(matrix))
+        negative = np.minimum(reduced - reduced_error, 0.0)
+        terms = abs(self.offset) + float(y @ np.abs(limits)) - float(np.sum(negative))
+        return float(self.offset + np.sum(negative) - y @ limits - unit * (y.size + self.cost.size + 3) * terms)
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    point: Array  # (n,), clipped to [0, 1]; it may break rows by the solver's tolerance
+    point: Array  # (n,), within the bounds of the variables; it may break rows by the solver's tolerance
     duals: Array  # (r,), non-negative multipliers of the rows
     value: float  # cost · point + offset
-    bound: float  # a lower bound on the optimum, computed from the duals by `lagrangian_bound`
+    bound: float  # a lower bound on the optimum, computed from the duals
     status: Status
-
-
-def lagrangian_bound(program: LinearProgram, duals: Array) -> float:
-    """Compute a lower bound on the optimum of (1)–(3) from any multipliers, right or wrong.
-
-    For y ≥ 0, min over 0 ≤ x ≤ 1 of cost·x + y·(matrix x − limits) is −y·limits + Σ min(0, cost + matrixᵀ y), and no
-    feasible x costs less. The rounding error of every inner product is bounded by [H02, Section 3.1] and subtracted.
-    The real problem may differ by the rounding of its numbers.
-    """
-    multipliers = np.maximum(duals, 0.0)
-    active = multipliers > 0.0
-    y, matrix, limits = multipliers[active], program.matrix[active], program.limits[active]
-    reduced = program.cost + y @ matrix
-    unit = 0.5001 * np.finfo(np.float64).eps
-    reduced_error = unit * (y.size + 3) * (np.abs(program.cost) + y @ np.abs(matrix))
-    negative = np.minimum(reduced - reduced_error, 0.0)
-    terms = abs(program.offset) + float(y @ np.abs(limits)) - float(np.sum(negative))
-    return float(program.offset + np.sum(negative) - y @ limits - unit * (y.size + program.cost.size + 3) * terms)
 
 
 @dataclass(frozen=True, eq=False)
 class BlockProgram:
-    """(4), (5) and (7): gains c, sizes m and blocks of the n variables, the blocks numbered from 0 in order."""
+    """(4), (5) and (7): gains c, sizes m and blocks of the n variables, the blocks numbered from 0 in order.
+
+    It is solved as a minimization: its cost is −c.
+    """
 
     gains: Array
     sizes: Array
@@ -112,13 +114,12 @@ class BlockProgram:
     def starts(self) -> Indices:
         return np.flatnonzero(np.diff(self.blocks, prepend=-1))
 
-    def bound(self, rows: SparseRows, multipliers: Array) -> float:
-        """Compute (10) in floats."""
-        entries = multipliers[rows.rows] * rows.values
-        reduced = self.gains - np.bincount(rows.columns, entries, minlength=self.gains.size)
+    def bound(self, rows: SparseRows, limits: Array, duals: Array) -> float:
+        """Compute minus (10), a lower bound on the cost, in floats."""
+        reduced = self.gains - np.bincount(rows.columns, duals[rows.rows] * rows.values, minlength=self.gains.size)
         best = np.maximum.reduceat(reduced / self.sizes, self.starts)
         free = 1.0 - self.least * np.add.reduceat(self.sizes, self.starts)
-        return float(multipliers @ rows.limits + self.least * np.sum(reduced) + best @ free)
+        return -float(duals @ limits + self.least * np.sum(reduced) + best @ free)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +130,11 @@ class SparseRows:
     columns: Indices
     values: Array
     limits: Array
+
+    @classmethod
+    def none(cls) -> SparseRows:
+        nothing = np.empty(0, dtype=np.int64)
+        return cls(nothing, nothing, np.empty(0), np.empty(0))
 
     @classmethod
     def summed(cls, rows: Indices, columns: Indices, values: Array, limits: Array, variables: int) -> SparseRows:

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lp_models.gamma_lp import Shape, expected_error_program
-from lp_models.program import Array, LinearProgram, Solution, Status, lagrangian_bound
+from lp_models.program import Array, LinearProgram, Solution, Status
 
 _MOST_ROWS = 2_000_000
 _MEAN = 0.75  # of p_i ~ U[0.5, 1], the paper's prior
@@ -170,4 +170,4 @@ def solve_with_cvxpy(program: LinearProgram) -> Solution:
     point = np.clip(np.asarray(x.value, dtype=np.float64), 0.0, 1.0)
     duals = np.maximum(np.asarray(rows.dual_value, dtype=np.float64).reshape(-1), 0.0)
     value = float(program.cost @ point) + program.offset
-    return Solution(point, duals, value, lagrangian_bound(program, duals), Status.OPTIMAL)
+    return Solution(point, duals, value, program.bound(program.matrix, program.limits, duals), Status.OPTIMAL)

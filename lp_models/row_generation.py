@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lp_models.highs import BlockMaster, Knots, Master
+from lp_models.highs import Knots, Master
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import Array, BlockProgram, LinearProgram, RowLabel, Solution, Status
 
@@ -76,13 +76,13 @@ def minimize_with_rows(
     knots: Knots | None = None,
     start: Separation | None = None,
 ) -> Result:
-    """Minimize ``program`` subject to its rows and all of the oracle's; a `BlockProgram` is maximized.
+    """Minimize ``program`` subject to its rows and all of the oracle's; the cost of a `BlockProgram` is −gains.
 
     ``tie_break`` is a small extra cost (n,) between points of equal cost; ``knots`` select the variables to begin with;
     ``start`` has rows, and a point that no result is worse than if it is thorough. At a time limit, after Ctrl-C, and
     when the solver fails the result is the best point and bound so far.
     """
-    master = BlockMaster(program) if isinstance(program, BlockProgram) else Master(program, knots)
+    master = Master(program, knots)
     loop = _Loop(master, oracle, options, tie_break, report)
     if start is not None:
         if start.limits.size:
@@ -98,7 +98,7 @@ def minimize_with_rows(
 
 @dataclass(eq=False)
 class _Loop:
-    master: Any  # `Master` or `BlockMaster`
+    master: Master
     oracle: Oracle
     options: SolveOptions
     tie_break: Array | None
@@ -194,10 +194,8 @@ class _Loop:
             cuts = self.oracle.separate(solution.point, thorough=True, deadline=self.deadline)
         self.accept_or_check(cuts)
         if self.report is not None:
-            value = min(self.value, self.candidate_value)
-            value, bound = self.master.sign * value, self.master.sign * self.bound
-            seconds = time.perf_counter() - self.started
-            self.report(Progress(self.rounds, self.master.limits.size, value, bound, seconds))
+            value, seconds = min(self.value, self.candidate_value), time.perf_counter() - self.started
+            self.report(Progress(self.rounds, self.master.limits.size, value, self.bound, seconds))
         if self.closed(self.value):
             return Status.OPTIMAL
         if cuts.limits.size == 0:
@@ -270,8 +268,8 @@ class _Loop:
                 self.accept(self.oracle.separate(self.candidate, thorough=True, deadline=self.end).feasible)
         return Result(
             point=self.candidate if self.best is None else self.best,
-            value=self.master.sign * self.value,
-            bound=self.master.sign * float(self.bound),
+            value=self.value,
+            bound=float(self.bound),
             status=status,
             rounds=self.rounds,
             rows_generated=self.generated,

@@ -10,7 +10,7 @@ from lp_models import row_generation
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.highs import Hats, Knots, Master, Ramps
 from lp_models.options import Progress, SolveOptions
-from lp_models.program import Array, LinearProgram, Solution, Status, lagrangian_bound
+from lp_models.program import Array, LinearProgram, Solution, Status
 from lp_models.row_generation import Separation, minimize_with_rows
 from tests.lp_models.test_programs import ListOracle, random_program, truth
 
@@ -88,9 +88,9 @@ def test_no_other_multiplier_of_the_sum_of_steps_gives_a_better_bound(seed: int)
         repaired = Ramps.spread(60, 4).repaired(duals, program.cost + duals @ program.matrix)
         assert np.array_equal(duals, given)  # the caller's
         assert np.array_equal(repaired[1:], duals[1:])
-        best = lagrangian_bound(program, repaired)
+        best = program.bound(program.matrix, program.limits, repaired)
         for other in np.linspace(0.0, 60.0, 601):
-            assert lagrangian_bound(program, np.array([other, *duals[1:]])) <= best + 1e-12
+            assert program.bound(program.matrix, program.limits, np.array([other, *duals[1:]])) <= best + 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,7 +159,7 @@ def test_the_multipliers_make_the_bound_and_the_reports_tell_how_it_came(seen: i
     for multiplier, row in result.multipliers:
         assert multiplier > 0.0
         duals[row] += multiplier
-    assert lagrangian_bound(program, duals) == pytest.approx(result.bound, abs=1e-12)
+    assert program.bound(program.matrix, program.limits, duals) == pytest.approx(result.bound, abs=1e-12)
     assert [each.rounds for each in reports] == list(range(1, result.rounds + 1))
     assert all(before.bound <= after.bound for before, after in itertools.pairwise(reports))
     assert reports[-1].rows == result.rows_generated  # none is dropped below a hundred
