@@ -34,7 +34,7 @@ from darrm import priors
 from darrm.commands.command_line import run
 from darrm.commands.values import integers, real
 from darrm.majority import kernels
-from darrm.majority.corners import full_set_size, ratio_of
+from darrm.majority.corners import enclose_exp, full_set_size
 from darrm.majority.dominating import DominatingFamily
 from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_table
@@ -122,13 +122,13 @@ def measure(case: Case, time_limit: float) -> Measurement:
     options = SolveOptions(gap=GAP if case.K <= LARGEST_TO_GAP else LARGE_GAP, time_limit=time_limit)
     prior = priors.parse(case.prior)
     # imports, compiled code and first calls are not measured
-    kernels.WORK.nanoseconds = kernels.LOADING if case.loops == "compiled" else -math.inf
+    kernels.KERNEL.nanoseconds = kernels.LOADING if case.loops == "compiled" else -math.inf
     warm_up = Problem.from_allowance(Voters(min(case.K, WARM_UP), problem.voters.each), case.m)
     optimize_table(warm_up, prior=prior, shape=case.shape, solver=case.solver)
     started = time.perf_counter()
     table = optimize_table(problem, prior=prior, shape=case.shape, solver=case.solver, options=options)
     seconds = time.perf_counter() - started
-    family, ratio = DominatingFamily(problem.voters), ratio_of(problem.target.exact_epsilon)
+    family, ratio = DominatingFamily(problem.voters), enclose_exp(problem.target.exact_epsilon)
     family.maxima(table.gamma.half, ratio)  # fills the caches
     started = time.perf_counter()
     family.maxima(table.gamma.half, ratio)

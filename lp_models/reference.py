@@ -100,7 +100,7 @@ def gamma_program(problem: Any, weights: Array | None = None) -> GammaProgram:  
     ``weights`` are w_l for l > K/2; by default those of p_i ~ U[0.5, 1].
     """
     voters, target = problem.voters, problem.target
-    K, ratio = voters.K, exp(target.epsilon)
+    K, exp_epsilon = voters.K, exp(target.epsilon)
     each = voters.each
     pairs = corner_pairs(each.epsilon if each.is_private else inf, each.delta)
     rows = comb(K + len(pairs) - 1, K)
@@ -116,8 +116,8 @@ def gamma_program(problem: Any, weights: Array | None = None) -> GammaProgram:  
     first, second = (_differences(counts, pairs[:, side]) for side in (0, 1))
     if weights is None:
         weights = _differences(np.array([[K]]), np.array([_MEAN]))[0]
-    limits = np.full(len(counts), ratio - 1.0 + 2.0 * target.delta)
-    program = expected_error_program(weights, Shape.FREE, first - ratio * second, limits)
+    limits = np.full(len(counts), exp_epsilon - 1.0 + 2.0 * target.delta)
+    program = expected_error_program(weights, Shape.FREE, first - exp_epsilon * second, limits)
     return GammaProgram(program, pairs, counts, first, second)
 
 

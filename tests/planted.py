@@ -190,7 +190,7 @@ PLANTS = (
     ),
     plant(
         "the rounding of the dominating family dropped",
-        "8) + 2.0 * TAIL\n        return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error",
+        "8) + 2.0 * TAIL\n        return (1.0 + exp_epsilon.value) * (one_term + STEP_ERROR) + exp_epsilon.error",
         "8) + 2.0 * TAIL\n        return 0.0 * one_term",
         "tests/majority",
     ),

@@ -49,10 +49,10 @@ from darrm.majority.corners import (
     budget_below,
     budget_of,
     corners_of,
+    enclose_exp,
     full_set_size,
     lower_float,
     precision_of,
-    ratio_of,
     upper_float,
 )
 from darrm.majority.groups import GroupCounts, GroupSet, rows_of
@@ -96,7 +96,7 @@ def bound_worst_cost(problem: Problem, gamma: NoiseFunction) -> tuple[float, str
         steps = rows.steps()
     else:
         steps = averaging_steps(problem.voters, gamma)
-    if steps > _MOST_BALL_STEPS and rows.rounding(rows.ratio) <= _COARSE * budget_below(problem.target):
+    if steps > _MOST_BALL_STEPS and rows.rounding(rows.exp_epsilon) <= _COARSE * budget_below(problem.target):
         return rows.worst(gamma.half), FLOATS
     bits = precision_of(problem.target)
     ball = rows.worst_ball(gamma.half, bits) if isinstance(rows, GroupSet) else worst_cost_ball(problem, gamma)
@@ -167,7 +167,7 @@ def averaging_steps(voters: Voters, gamma: NoiseFunction) -> int:
 
 def worst_cost_ball(problem: Problem, gamma: NoiseFunction) -> arb:
     """Enclose the largest privacy cost over the full set."""
-    corners, ratio = corners_of(problem.voters.each), ratio_of(problem.target.exact_epsilon).ball
+    corners, exp_epsilon = corners_of(problem.voters.each), enclose_exp(problem.target.exact_epsilon).ball
     with ctx.workprec(precision_of(problem.target)):
         start = [arb(float(value)) for value in signed_function(gamma.half, problem.voters.K)]
         states = [
@@ -178,24 +178,26 @@ def worst_cost_ball(problem: Problem, gamma: NoiseFunction) -> arb:
         ]
         delta = corners.ball_delta
         # rows without moves near 0 and 1: all rows for Δ = 0
-        unmoved = [_largest_cost(own, mirrored, ratio) for own, mirrored in states]
+        unmoved = [_largest_cost(direct, reflected, exp_epsilon) for direct, reflected in states]
         worst = reduce(arb.max, unmoved)
         if problem.voters.each.exact_delta == 0:
             return worst
         exact = _all_zeros_moved if gamma.is_monotone else _best_moves
-        for (own, mirrored), cost in zip(states, unmoved, strict=True):
-            move = exact if len(own) <= _MOST_MOVED[gamma.is_monotone] else _moved_at_first_order
+        for (direct, reflected), cost in zip(states, unmoved, strict=True):
+            move = exact if len(direct) <= _MOST_MOVED[gamma.is_monotone] else _moved_at_first_order
             # a term gains at most (expected moves) · (steepest step): most states cannot reach the worst
-            if cost + (len(own) - 1) * delta * (_steepest(own) + ratio * _steepest(mirrored)) < worst:
+            if cost + (len(direct) - 1) * delta * (_steepest(direct) + exp_epsilon * _steepest(reflected)) < worst:
                 continue
-            moved = move(own, delta)
-            moved_mirrored = moved if mirrored is own else move(mirrored, delta)
-            worst = worst.max(_largest_cost(moved, moved_mirrored, ratio))
+            moved = move(direct, delta)
+            moved_reflected = moved if reflected is direct else move(reflected, delta)
+            worst = worst.max(_largest_cost(moved, moved_reflected, exp_epsilon))
         return worst
 
 
-def _largest_cost(own: _Level, mirrored: _Level, ratio: arb) -> arb:
-    return reduce(arb.max, (first + ratio * second for first, second in zip(own, reversed(mirrored), strict=True)))
+def _largest_cost(direct: _Level, reflected: _Level, exp_epsilon: arb) -> arb:
+    return reduce(
+        arb.max, (first + exp_epsilon * second for first, second in zip(direct, reversed(reflected), strict=True))
+    )
 
 
 def _steepest(level: _Level) -> arb:
@@ -216,12 +218,12 @@ def _levels(level: _Level, hi: arb, reached: int) -> Iterator[_Level]:
 
 
 def _windows(level: _Level, voters: Voters) -> Iterator[tuple[_Level, _Level]]:
-    """Yield the window of the touched voters for every number of voters frozen at 1, and its mirror."""
+    """Yield the window of the touched voters for every number of unaffected voters at 1, and its mirror."""
     if voters.each.exact_delta == 0:
         yield level, level  # no moves: only the place matters, and every place is in some window
         return
-    frozen = voters.K - voters.reached
-    windows = [level[ones : len(level) - frozen + ones] for ones in range(frozen + 1)]
+    unaffected = voters.K - voters.reached
+    windows = [level[ones : len(level) - unaffected + ones] for ones in range(unaffected + 1)]
     yield from zip(windows, reversed(windows), strict=True)
 
 
@@ -269,10 +271,10 @@ def lower_bound(problem: Problem, weights: Array, shape: str, multipliers: Seque
     ``weights`` are w_l for l = ⌊K/2⌋ + 1 … K, and ``multipliers`` pairs of y ≥ 0 and a row of the full set.
     """
     voters, K = problem.voters, problem.voters.K
-    ratio = ratio_of(problem.target.exact_epsilon).ball
+    exp_epsilon = enclose_exp(problem.target.exact_epsilon).ball
     with ctx.workprec(precision_of(problem.target)):
         total = sum((arb(y) for y, _ in multipliers), arb(0))
-        law = _summed_law(voters, ratio, multipliers)
+        law = _summed_law(voters, exp_epsilon, multipliers)
         half_weights = [arb(float(w)) / 2 for w in weights]
         levels = range(voters.first_majority, K + 1)
         reduced = [law[ones] - law[K - ones] - w for ones, w in zip(levels, half_weights, strict=True)]
@@ -284,16 +286,16 @@ def lower_bound(problem: Problem, weights: Array, shape: str, multipliers: Seque
             for each in reversed(reduced):
                 tail += each
                 gain = gain.min(tail)
-        cut = (1 + ratio) * total - sum(law, arb(0))
+        cut = (1 + exp_epsilon) * total - sum(law, arb(0))
         bound = lower_float(sum(half_weights, arb(0)) - budget_of(problem.target) * total - cut + gain)
     return max(0.0, bound)
 
 
-def _summed_law(voters: Voters, ratio: arb, multipliers: Sequence[Multiplier]) -> list[arb]:
+def _summed_law(voters: Voters, exp_epsilon: arb, multipliers: Sequence[Multiplier]) -> list[arb]:
     """Compute Σ_r y_r·(law of L under p + c·law of L under 1 − p') at L = 0 … K, without the terms that are cut."""
     total = [arb(0)] * (voters.K + 1)
     for y, row in multipliers:
-        for weight, of_prime in ((arb(y), False), (arb(y) * ratio, True)):
+        for weight, of_prime in ((arb(y), False), (arb(y) * exp_epsilon, True)):
             start, product = 0, arb_poly([weight])
             for part, corners in row.parts_of(voters):
                 ones, binomials = part.side(corners.ball_hi, corners.ball_delta, of_prime=of_prime)

@@ -214,18 +214,18 @@ class _RenyiOracle:
     def _worst_rows(self, half: Array, every: int) -> tuple[LevelMaxima, float]:
         levels = self.rows.voters.reached + 1
         costs, broken_P, broken_Q = np.full(levels, -np.inf), [], []
-        ones, frozen = np.zeros((2, levels), dtype=np.int64)
+        ones, unaffected_ones = np.zeros((2, levels), dtype=np.int64)
         for level in self.rows.levels(half, every=every):
             other = reflected(level.zeros)
             log_P, log_not_P = np.log(level.ones), np.log(level.zeros)
             exponents = self._exponents(log_P, log_not_P, reflected(log_not_P), reflected(log_P))
             worst = np.unravel_index(int(np.argmax(exponents)), exponents.shape)
-            costs[level.j], (frozen[level.j], ones[level.j]) = exponents[worst], worst
+            costs[level.j], (unaffected_ones[level.j], ones[level.j]) = exponents[worst], worst
             broken = exponents > self.limit
             broken_P.append(level.ones[broken])
             broken_Q.append(other[broken])
         factor = self._common_factor(np.concatenate(broken_P), np.concatenate(broken_Q))
-        return LevelMaxima(costs, ones, frozen, 0.0), factor
+        return LevelMaxima(costs, ones, unaffected_ones, 0.0), factor
 
     def _common_factor(self, P: Array, Q: Array) -> float:
         factor = 1.0
@@ -264,5 +264,5 @@ class _RenyiOracle:
         p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
         r, s = np.log(p / q), np.log((1.0 - p) / (1.0 - q))
         alpha = self.order
-        ratio = (alpha - 1.0) / alpha * np.exp(r) * np.expm1(alpha * (s - r)) / np.expm1((alpha - 1.0) * (s - r))
-        return first + ratio * second, (2.0 * p - 1.0) - ratio * (2.0 * q - 1.0)
+        slope = (alpha - 1.0) / alpha * np.exp(r) * np.expm1(alpha * (s - r)) / np.expm1((alpha - 1.0) * (s - r))
+        return first + slope * second, (2.0 * p - 1.0) - slope * (2.0 * q - 1.0)

@@ -40,35 +40,43 @@ def _compiled(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def triangle_maxima(
-    own: Array, numbers: KernelParams, low: bool, floor: float, held: int, costs: Array, places: NDArray[np.int64]
+    level: Array,
+    params: KernelParams,
+    low: bool,
+    floor: float,
+    unaffected: int,
+    costs: Array,
+    places: NDArray[np.int64],
 ) -> None:
-    numbers = KernelParams(*numbers)
-    ratio, weights = numbers.ratio, numbers.delta_weights
-    reflected = weights[:, ::-1].copy()  # the loops run forward through all they read
-    tops, block = np.empty((2, own.size // _BLOCK + 1)), np.empty((2, _BLOCK))
+    params = KernelParams(*params)
+    exp_epsilon, weights = params.exp_epsilon, params.delta_weights
+    reversed_weights = weights[:, ::-1].copy()  # the loops run forward through all they read
+    tops, block = np.empty((2, level.size // _BLOCK + 1)), np.empty((2, _BLOCK))
     place = 0
     for j in range(costs.size):
-        size = own.size - j
-        width = size - held
+        size = level.size - j
+        width = size - unaffected
         if j % LEVELS_A_TOP == 0:
-            _block_tops(own[:size], 0, weights.shape[0] - 1, tops)
+            _block_tops(level[:size], 0, weights.shape[0] - 1, tops)
         # the block of the last level's place comes first, so that few others have to be looked through
-        place = min(place, (held + 1) * width - 1)
+        place = min(place, (unaffected + 1) * width - 1)
         likely = (place // width, place % width // _BLOCK)
-        record = _best_of_block(own[:size], reflected, ratio, (*likely, width), block, (-np.inf, place))
-        for frozen in range(held + 1):
+        record = _best_of_block(level[:size], reversed_weights, exp_epsilon, (*likely, width), block, (-np.inf, place))
+        for unaffected_ones in range(unaffected + 1):
             for number in range(-(-width // _BLOCK)):
-                first, beside = divmod(frozen + number * _BLOCK, _BLOCK)
-                top, mirrored_top = tops[0, first], tops[1, first]
+                first, beside = divmod(unaffected_ones + number * _BLOCK, _BLOCK)
+                top, reflected_top = tops[0, first], tops[1, first]
                 if beside and first + 1 < tops.shape[1]:
-                    top, mirrored_top = max(top, tops[0, first + 1]), max(mirrored_top, tops[1, first + 1])
-                most = top + ratio * mirrored_top + numbers.slack
-                if most > floor and most >= record[0] and (frozen, number) != likely:
-                    record = _best_of_block(own[:size], reflected, ratio, (frozen, number, width), block, record)
+                    top, reflected_top = max(top, tops[0, first + 1]), max(reflected_top, tops[1, first + 1])
+                most = top + exp_epsilon * reflected_top + params.slack
+                if most > floor and most >= record[0] and (unaffected_ones, number) != likely:
+                    record = _best_of_block(
+                        level[:size], reversed_weights, exp_epsilon, (unaffected_ones, number, width), block, record
+                    )
         costs[j], places[j] = record
         place = record[1]
         # g is odd, so for (lo, hi) only the weights of the averages change places
-        _step(own[:size], numbers.hi if low else 1.0 - numbers.hi, 1.0 - numbers.hi if low else numbers.hi)
+        _step(level[:size], params.hi if low else 1.0 - params.hi, 1.0 - params.hi if low else params.hi)
 
 
 def _step(level: Array, first_weight: float, second_weight: float) -> None:
@@ -110,29 +118,32 @@ def _largest(values: Array) -> float:
 
 def _best_of_block(
     level: Array,
-    reflected: Array,
-    ratio: float,
+    reversed_weights: Array,
+    exp_epsilon: float,
     at: tuple[int, int, int],
     block: Array,
     record: tuple[float, int],
 ) -> tuple[float, int]:
-    """Look at one block in the window of ``frozen`` voters at 1: the best cost so far, at its first place."""
-    (frozen, number, width), (best, place) = at, record
-    start, last, shift = number * _BLOCK, width - 1, reflected.shape[1] - width
+    """Look at one block in the window of unaffected voters at 1: the best cost so far, at its first place."""
+    (unaffected_ones, number, width), (best, place) = at, record
+    start, last, shift = number * _BLOCK, width - 1, reversed_weights.shape[1] - width
     count = min(_BLOCK, width - start)
-    own, mirrored, before = block[0, :count], block[1, :count], last - start - count + 1
-    window, opposite = level[frozen : frozen + width], level[level.size - width - frozen : level.size - frozen]
-    _average_up(window[start:], reflected, shift + start, own)
-    _average_up(opposite[before:], reflected, shift + before, mirrored)
+    direct, reflected, before = block[0, :count], block[1, :count], last - start - count + 1
+    window, opposite = (
+        level[unaffected_ones : unaffected_ones + width],
+        level[level.size - width - unaffected_ones : level.size - unaffected_ones],
+    )
+    _average_up(window[start:], reversed_weights, shift + start, direct)
+    _average_up(opposite[before:], reversed_weights, shift + before, reflected)
     above = 0
     for b in range(_U(count)):
-        own[b] += ratio * mirrored[_U(count - 1) - b]
-        above += own[b] >= best
+        direct[b] += exp_epsilon * reflected[_U(count - 1) - b]
+        above += direct[b] >= best
     if above:
-        first = frozen * width + start
+        first = unaffected_ones * width + start
         for b in range(count):
-            if own[b] > best or (own[b] == best and first + b < place):
-                best, place = own[b], first + b
+            if direct[b] > best or (direct[b] == best and first + b < place):
+                best, place = direct[b], first + b
     return best, place
 
 
@@ -167,24 +178,24 @@ def _screen(level: Array, tails: Array, bound: Array) -> None:
         bound[s] += rest
 
 
-def vertices(block: Array, numbers: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
-    numbers = KernelParams(*numbers)
+def vertices(block: Array, params: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
+    params = KernelParams(*params)
     for state in range(block.shape[0]):
-        _vertices(block[state], 0, numbers, values[state], bounds[state], choice[state])
+        _vertices(block[state], 0, params, values[state], bounds[state], choice[state])
 
 
 def _vertices(
-    level: Array, first: int, numbers: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]
+    level: Array, first: int, params: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]
 ) -> None:
     """Compute them for one T, shape (N + 1,), at the places from ``first`` that ``values`` can hold."""
-    weights = numbers.delta_weights
+    weights = params.delta_weights
     N, count, here = level.size - 1, values.size, level[first:]
     up = weights[:, N + 1 - first - count : N + 1 - first][:, ::-1].copy()
-    zeros, mirrored, both, around = np.empty(count), np.empty(count), np.empty(count), np.zeros(count)
+    zeros, reflected, both, around = np.empty(count), np.empty(count), np.empty(count), np.zeros(count)
     _average_up(here, up, 0, zeros)
     last = N + 1 - first - count
-    _average_up(level[::-1][last:].copy(), weights[:, first : first + count][:, ::-1].copy(), 0, mirrored)
-    ones = mirrored[::-1]
+    _average_up(level[::-1][last:].copy(), weights[:, first : first + count][:, ::-1].copy(), 0, reflected)
+    ones = reflected[::-1]
     _average_both(level, up, weights[:, first : first + count], first, both)
     _curvature(level, weights.shape[0] - 1, first, around)
     for b in range(_U(count)):
@@ -197,8 +208,8 @@ def _vertices(
             best, which = both[b], 3
         values[b], choice[b] = best, which
         n_1 = float(_U(first) + b)
-        lever = numbers.delta_squared * ((N - n_1) * (N - n_1) + n_1 * n_1) / 8.0
-        bounds[b] = best + 1.0001 * lever * (around[b] + numbers.rest)
+        lever = params.delta_squared * ((N - n_1) * (N - n_1) + n_1 * n_1) / 8.0
+        bounds[b] = best + 1.0001 * lever * (around[b] + params.rest)
 
 
 def _average_both(level: Array, up: Array, down: Array, first: int, result: Array) -> None:
@@ -235,57 +246,57 @@ def _curvature(level: Array, J: int, first: int, around: Array) -> None:
                 target[b] = max(target[b], near[b])
 
 
-def outer_costs(level: Array, numbers: KernelParams, least: float, first: int, costs: Array, bounds: Array) -> int:
-    numbers = KernelParams(*numbers)
-    J, count = numbers.delta_weights.shape[0] - 1, -(-level.size // _BLOCK)
+def outer_costs(level: Array, params: KernelParams, least: float, first: int, costs: Array, bounds: Array) -> int:
+    params = KernelParams(*params)
+    J, count = params.delta_weights.shape[0] - 1, -(-level.size // _BLOCK)
     tops, values, uppers = np.empty((2, 2, count)), np.empty((2, _BLOCK)), np.empty((2, _BLOCK))
     for place in range(costs.size):
         size = level.size - place
-        own, best = level[:size], least
+        current, best = level[:size], least
         if place % LEVELS_A_TOP == 0:
-            _block_tops(own, J, J, tops[0])
-            _block_tops(-own[::-1], J, J, tops[1])
+            _block_tops(current, J, J, tops[0])
+            _block_tops(-current[::-1], J, J, tops[1])
         for low in range(2 if first + place else 1):
-            chain = -own[::-1] if low else own
+            chain = -current[::-1] if low else current
             for number in range(-(-size // _BLOCK)):
-                if tops[low, 0, number] + numbers.ratio * tops[low, 1, number] + numbers.slack > best:
-                    cost, bound = _largest_of_block(chain, number * _BLOCK, numbers, values, uppers, best)
+                if tops[low, 0, number] + params.exp_epsilon * tops[low, 1, number] + params.slack > best:
+                    cost, bound = _largest_of_block(chain, number * _BLOCK, params, values, uppers, best)
                     best, bounds[place] = max(best, cost), max(bounds[place], bound)
         if best > least:
             costs[place] = best
-        if not _falls(own, numbers.error_of_falls * (first + place)):
+        if not _falls(current, params.error_of_falls * (first + place)):
             return -1 - place
-        _step(own, 1.0 - numbers.hi, numbers.hi)
+        _step(current, 1.0 - params.hi, params.hi)
     return costs.size
 
 
 def _largest_of_block(
-    level: Array, start: int, numbers: KernelParams, values: Array, uppers: Array, best: float
+    level: Array, start: int, params: KernelParams, values: Array, uppers: Array, best: float
 ) -> tuple[float, float]:
     """Compute the largest cost of a block with moves at vertices and a bound on any moves; −∞ if at most ``best``."""
-    size, margin, ratio = level.size, numbers.tails.size - 1, numbers.ratio
+    size, margin, exp_epsilon = level.size, params.tails.size - 1, params.exp_epsilon
     count, choice = min(_BLOCK, size - start), np.empty(_BLOCK, dtype=np.int64)
     starts = start, size - start - count
     for side in range(2):
         before = max(0, starts[side] - margin)
         near = level[before : min(size, starts[side] + count + margin)]
         bound = np.empty(near.size)
-        _screen(near, numbers.tails, bound)
+        _screen(near, params.tails, bound)
         values[side, :count] = bound[starts[side] - before :][:count]
-    if _largest_sum(values[0, :count], ratio, values[1, :count]) + numbers.slack <= best:
+    if _largest_sum(values[0, :count], exp_epsilon, values[1, :count]) + params.slack <= best:
         return -np.inf, -np.inf
     for side in range(2):
-        _vertices(level, starts[side], numbers, values[side, :count], uppers[side, :count], choice[:count])
+        _vertices(level, starts[side], params, values[side, :count], uppers[side, :count], choice[:count])
     return (
-        _largest_sum(values[0, :count], ratio, values[1, :count]),
-        _largest_sum(uppers[0, :count], ratio, uppers[1, :count]),
+        _largest_sum(values[0, :count], exp_epsilon, values[1, :count]),
+        _largest_sum(uppers[0, :count], exp_epsilon, uppers[1, :count]),
     )
 
 
-def _largest_sum(first: Array, ratio: float, second: Array) -> float:
+def _largest_sum(first: Array, exp_epsilon: float, second: Array) -> float:
     best = -np.inf
     for b in range(_U(first.size)):
-        best = max(best, first[b] + ratio * second[_U(first.size - 1) - b])
+        best = max(best, first[b] + exp_epsilon * second[_U(first.size - 1) - b])
     return best
 
 

@@ -13,9 +13,9 @@ p' = Δ; the corners alone would demand a + b ≤ their number. But (Δ, Δ) sat
 point of the region never costs more than the best corner. So a and b may be chosen independently without changing the
 maximum, and likewise near 1: the two expectations are maximized apart.
 
-**Overlap.** If one person's data reach at most t voters, the other K − t have p_j = p'_j: they are frozen. f is linear
-in that common value, so frozen voters sit at the corners (0,0) and (1,1). The rows of overlap t are therefore exactly
-the rows of the full set in which at most t voters sit elsewhere.
+**Overlap.** If one person's data reach at most t voters, the other K − t are unaffected: p_j = p'_j. f is linear in
+that common value, so they sit at (0,0) or (1,1). The rows of overlap t are the rows of the full set in which at most t
+voters sit elsewhere.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class Row(ABC):
         first, second = map(np.concatenate, sides)
         return first, second
 
-    def coefficients(self, voters: Voters, ratio: float) -> Array:
-        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − ⌊K/2⌋,), for c = ``ratio``.
+    def coefficients(self, voters: Voters, exp_epsilon: float) -> Array:
+        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − ⌊K/2⌋,), for c = ``exp_epsilon``.
 
         With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
         """
         total, parts = np.zeros(voters.K + 1), self.parts_of(voters)
-        for weight, of_prime in ((1.0, False), (ratio, True)):
+        for weight, of_prime in ((1.0, False), (exp_epsilon, True)):
             start, law = 0, np.ones(1)
             for part, corners in parts:
                 ones, binomials = part.side(corners.hi, corners.delta, of_prime=of_prime)
@@ -167,7 +167,7 @@ moved_ones_prime=2)
 
     @property
     def touched(self) -> int:
-        """How many voters have p ≠ p', at least: frozen voters have p = p', which may be Δ too."""
+        """How many voters have p ≠ p', at least: unaffected voters have p = p', which may be Δ too."""
         moved = abs(self.moved_zeros - self.moved_zeros_prime) + abs(self.moved_ones - self.moved_ones_prime)
         return self.high + self.low + moved
 
@@ -210,7 +210,7 @@ class Corners:
         return self._laws[n, p]
 
 
-class CostRatio:
+class ExpEpsilon:
     """The factor c = e^ε of the privacy cost, as a ball and as a float ``value`` that is off by at most ``error``."""
 
     def __init__(self, epsilon: Fraction) -> None:
@@ -222,7 +222,7 @@ class CostRatio:
 
 # computed once: ε and Δ are exact, so the cache keys are too
 corners_of = lru_cache(maxsize=64)(Corners)
-ratio_of = lru_cache(maxsize=64)(CostRatio)
+enclose_exp = lru_cache(maxsize=64)(ExpEpsilon)
 
 
 @lru_cache(maxsize=64)
@@ -234,7 +234,7 @@ def budget_below(target: PrivacyParams) -> float:
 @lru_cache(maxsize=64)
 def budget_of(target: PrivacyParams) -> arb:
     with ctx.workprec(precision_of(target)):
-        return ratio_of(target.exact_epsilon).ball - 1 + 2 * _ball(target.exact_delta)
+        return enclose_exp(target.exact_epsilon).ball - 1 + 2 * _ball(target.exact_delta)
 
 
 def precision_of(params: PrivacyParams) -> int:

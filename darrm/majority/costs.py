@@ -2,38 +2,34 @@
 
 **Profile.** Pr[output 1] = (1 + E[g(L)])/2, so with c = e^ε and the privacy cost f of [D, Lemma 3.4]
 
-    δ(ε) = max over corners of Pr_p[1] − c·Pr_{p'}[1] = max(0, (1 − c + max f(p, p'; γ))/2);
+    δ(ε) = max over corners of Pr_p[1] − c·Pr_{p'}[1] = max(0, (1 − c + max f(p, p'; γ))/2).
 
-output 0 gives the same, because g is odd about K/2 and the set of corners is symmetric. The maximum is the separation
-of `darrm.majority.full_set` with another c.
+Output 0 gives the same: g is odd about K/2 and the set of corners is symmetric.
 
-**Divergence.** Let P = Pr_p[output 1] and Q = Pr_{p'}[output 1]. D_α(Bern(P) ‖ Bern(Q)) = log E/(α − 1) with
+**Divergence.** With P = Pr_p[output 1] and Q = Pr_{p'}[output 1], D_α(Bern(P) ‖ Bern(Q)) = log E/(α − 1) and
 
-    E(P, Q) = P^α Q^{1−α} + (1 − P)^α (1 − Q)^{1−α},
+    E(P, Q) = P^α Q^{1−α} + (1 − P)^α (1 − Q)^{1−α}.
 
-a sum of perspectives of x^α and so jointly convex; for α > 1 it grows in P and falls in Q as long as P ≥ Q.
+E is jointly convex, as a sum of perspectives of x^α. For α > 1 it grows in P and falls in Q as long as P ≥ Q.
 
-**Theorem (row reduction).** For a γ that does not fall away from the tie, sup D_α over all neighbors, in both
-directions, is the largest D_α over the rows of `darrm.majority.dominating`, frozen voters included. *Proof.* An
-untouched voter has p_i = p'_i = v, and P and Q are affine in v; the convex function E of v is largest at 0 or 1, so
-untouched voters may be frozen there. If now P < Q, exchange the answers: (p, p') → (1 − p, 1 − p') is a pair of
-neighbors as well, keeps frozen voters frozen, maps P to 1 − P because g is odd about K/2, and leaves D_α as it is. So
-let P ≥ Q. For every touched voter's (p_i, p'_i) the chain (Δ, 0) – (hi, lo) – (1, 1 − Δ) has a point with no smaller
-p_i and no larger p'_i; γ being monotone, moving there raises P and lowers Q, which raises D_α. On each segment of the
-chain (P, Q) is affine, so E is largest at its end, and P ≥ Q holds all along. ∎ `tests/majority/test_costs.py` guards
-it: it tries every multiset of all corners and random points between them, for every overlap.
+**Theorem (row reduction).** For a γ that does not fall away from the tie, sup D_α over all neighbors is the largest D_α
+over the rows of `darrm.majority.dominating`. *Proof.* An untouched voter has p_i = p'_i = v, and P and Q are affine in
+v. The convex function E of v is largest at v = 0 or 1. If P < Q, exchange the answers: (1 − p, 1 − p') is a pair of
+neighbors too, g odd about K/2 maps P to 1 − P, and D_α stays. So let P ≥ Q. For every touched voter's (p_i, p'_i) the
+chain (Δ, 0) – (hi, lo) – (1, 1 − Δ) has a point with no smaller p_i and no larger p'_i. γ is monotone, so moving there
+raises P, lowers Q, and raises D_α. On each segment of the chain (P, Q) is affine and P ≥ Q, so E is largest at an end.
+∎ `tests/majority/test_costs.py` tries every multiset of all corners and random points between them, for every overlap.
 
-**Convexity and repair.** (P, Q) is affine in γ, so {γ : D_α ≤ ρ} is convex. γ = 0 has (P, Q) = (½, ½) and D_α = 0; so
-E(s·γ) ≤ (1 − s) + s·E(γ) for s in [0, 1]: scaling γ down never raises a divergence, and some scale meets any ρ > 0.
+**Convexity and repair.** (P, Q) is affine in γ, so {γ : D_α ≤ ρ} is convex. γ = 0 has D_α = 0, so E(s·γ) ≤ (1 − s) +
+s·E(γ) for s in [0, 1]: scaling γ down never raises a divergence, and some scale meets any ρ > 0.
 
-**Voters that differ.** The proof moves one voter at a time along that voter's own corners, so it holds with the rows of
-`darrm.majority.groups`. Only rows on the front of large P and small Q matter. P and Q are known to within e, so E is
-taken at (P + e, Q − e), where E is at least as large. If Q − e is not positive, the bound is ∞.
+**Voters that differ.** The proof moves one voter at a time, so it holds with the rows of `darrm.majority.groups`. Only
+rows on the front of large P and small Q matter. P and Q are known to within e, so E is taken at (P + e, Q − e). If Q −
+e is not positive, the bound is ∞.
 
-**Accuracy.** P and 1 − P are averaged apart, from h and from 1 − h, and so are Q and 1 − Q, which are 1 − P and P of
-the reflected row. They are sums of positive numbers, so their errors are relative: a step multiplies by (1 ± 3u)(1 ±
-2u/lo), u = 2⁻⁵³, because 1 − hi is known to u; the short binomials take 4u a voter. The result is rounded up by all of
-it.
+**Accuracy.** P and 1 − P are averaged apart, from h and 1 − h. Q and 1 − Q are 1 − P and P of the reflected row. All
+are sums of positive numbers, so errors are relative: a step multiplies by (1 ± 3u)(1 ± 2u/lo), u = 2⁻⁵³, because 1 − hi
+is known to u, and the short binomials take 4u a voter. The result is rounded up by all of it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +43,7 @@ from numpy.typing import ArrayLike, NDArray
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve, log_renyi_sums
 from darrm.loss.vote_counts import undominated
-from darrm.majority.corners import ratio_of
+from darrm.majority.corners import enclose_exp
 from darrm.majority.dominating import TAIL, DominatingFamily
 from darrm.majority.full_set import FullSet
 from darrm.majority.groups import GroupSet
@@ -109,12 +105,15 @@ class RenyiRows:
 
     def possible(self, half: Array, level: Level) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return whether P, and whether 1 − P, are positive in real arithmetic: arrays of the level's shape."""
-        frozen, place = np.indices(level.ones.shape)
-        low, high = frozen + place, frozen + place + level.j  # the least and the largest number of ones
+        unaffected_ones, place = np.indices(level.ones.shape)
+        low, high = (
+            unaffected_ones + place,
+            unaffected_ones + place + level.j,
+        )  # the least and the largest number of ones
         if not self.voters.each.is_private:
             low = high
         elif self.family.terms:
-            high = frozen + self.voters.reached
+            high = unaffected_ones + self.voters.reached
         can_lie = np.full(self.voters.K + 1, fill_value=True)  # that of l ones may be 0
         can_lie[self.voters.K // 2 + 1 :] = half < 1.0
         return can_lie[::-1][high], can_lie[low]
@@ -175,7 +174,7 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
         few = min(reach.size, _ROWS_AT_ONCE)
         worst = np.maximum(worst, _largest(grid[:, None], parts[:, :few], error))
         for index, order in enumerate(grid):
-            # a row whose logarithms of ratios are at most r has D_α ≤ min(r, αr²/2): most rows need no more than that
+            # a row whose log likelihood ratios are at most r has D_α ≤ min(r, αr²/2): most rows need no more than that
             least = max(worst[index], np.sqrt(2.0 * worst[index] / order)) * (1.0 - _PRUNING)
             active = int(np.searchsorted(-reach, -least, side="right"))
             if active > few:
@@ -194,16 +193,16 @@ def _log_rows(level: Level, possible: tuple[NDArray[np.bool_], NDArray[np.bool_]
 
 
 def _many_levels(levels: Iterable[Array]) -> Iterator[Array]:
-    held: list[Array] = []
+    pending: list[Array] = []
     rows = 0
     for level in levels:
-        held.append(level)
+        pending.append(level)
         rows += level.shape[1]
         if rows >= _ROWS_TOGETHER:
-            yield np.concatenate(held, axis=1)
-            held, rows = [], 0
-    if held:
-        yield np.concatenate(held, axis=1)
+            yield np.concatenate(pending, axis=1)
+            pending, rows = [], 0
+    if pending:
+        yield np.concatenate(pending, axis=1)
 
 
 def renyi_curve(voters: Voters, gamma: NoiseFunction, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
@@ -242,7 +241,7 @@ def _largest(order: Array, parts: Array, error: float) -> Array:
 
 
 def _divergences_of_groups(voters: Voters, gamma: NoiseFunction, orders: Array) -> Array:
-    equal = ratio_of(Fraction(0))
+    equal = enclose_exp(Fraction(0))
     rows = GroupSet(voters, Fraction(0))
     first, second = rows.expectations(gamma.half)
     off = 0.5 * rows.rounding(equal) + 4.0 * _UNIT
@@ -270,15 +269,15 @@ def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float
 
 
 def _divergences(voters: Voters, gamma: NoiseFunction, epsilons: Sequence[Fraction]) -> list[float]:
-    ratios = [ratio_of(epsilon) for epsilon in epsilons]
+    exp_epsilons = [enclose_exp(epsilon) for epsilon in epsilons]
     if voters.per_voter is None:
         costs = [FullSet(voters, epsilon).maxima(gamma.half).worst for epsilon in epsilons]
     else:
-        costs = GroupSet(voters, epsilons[0]).worst_at(gamma.half, ratios)
-    # three rounded operations on numbers of at most 2·ratio + 1
+        costs = GroupSet(voters, epsilons[0]).worst_at(gamma.half, exp_epsilons)
+    # three rounded operations on numbers of at most 2·exp_epsilon + 1
     bounds = [
-        0.5 * (1.0 - ratio.value + cost) + 8.0 * _UNIT * (1.0 + ratio.value)
-        for ratio, cost in zip(ratios, costs, strict=True)
+        0.5 * (1.0 - exp_epsilon.value + cost) + 8.0 * _UNIT * (1.0 + exp_epsilon.value)
+        for exp_epsilon, cost in zip(exp_epsilons, costs, strict=True)
     ]
     return [min(1.0, max(0.0, bound)) for bound in bounds]
 

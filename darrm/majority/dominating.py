@@ -11,8 +11,8 @@ With q = 1 − p' the cost is f = E_p[g] + c·E_q[g], and reflecting a row of th
 the cost of the row is U_j(b) + c·U_j(K−j−b). The part Bin(j, hi) comes from the triangle of
 `darrm.numerics.binomial.smooth`; Bin(n, Δ) is a short sum of J + 1 terms with a bounded tail.
 
-If one person touches at most t voters, j stops at t, and of the K − j voters near 0 and 1 only t − j may move. With s
-of the K − t frozen ones at 1 this is the same row over the window T(s) … T(s + t − j), its mirror image over the window
+If one person touches at most t voters, j stops at t, and only t − j of the voters near 0 and 1 may move. With s of the
+K − t unaffected voters at 1 this is the same row over the window T(s) … T(s + t − j), its mirror image over the window
 of K − t − s: (K − t + 1)·C(t + 2, 2) rows.
 """
 
@@ -25,8 +25,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from darrm.majority.corners import CornerCounts, CostRatio, corners_of
-from darrm.majority.kernels import LEVELS_A_TOP, WORK, KernelParams
+from darrm.majority.corners import CornerCounts, ExpEpsilon, corners_of
+from darrm.majority.kernels import KERNEL, LEVELS_A_TOP, KernelParams
 from darrm.majority.noise_function import signed_function
 from darrm.numerics import Array
 from darrm.numerics.binomial import STEP_ERROR, tail_bound
@@ -44,7 +44,7 @@ class LevelMaxima:
 
     costs: Array  # computed in floats; −∞ if the cost is at most ``floor``
     ones: NDArray[np.int64]  # the number of voters at (1, 1−Δ) that attains it
-    frozen: NDArray[np.int64]  # the number of voters frozen at 1 that attains it
+    unaffected_ones: NDArray[np.int64]  # the number of unaffected voters at 1 that attains it
     rounding: float  # upper bound on how far any of the costs is from its real value
     low: bool = False  # whether the j voters are at (lo, hi) instead: rows outside the family
 
@@ -73,66 +73,76 @@ class DominatingFamily:
     def _off(self) -> float:
         return float(np.max(np.abs(self.delta_weights.sum(axis=0) - 1.0)))
 
-    def rounding(self, ratio: CostRatio) -> float:
+    def rounding(self, exp_epsilon: ExpEpsilon) -> float:
         """Bound the distance between a computed cost and the real one, for |g| ≤ 1.
 
         A value of U takes at most t averaging steps for the touched voters at hi and Δ together, t = K by default, and
         J + 1 products and sums for the short binomial; f adds U and c·U with two more roundings and the error of c.
         """
         one_term = STEP_ERROR * (self.voters.reached + 2 * self.terms + 8) + 2.0 * TAIL
-        return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error
+        return (1.0 + exp_epsilon.value) * (one_term + STEP_ERROR) + exp_epsilon.error
 
-    def numbers(self, ratio: CostRatio) -> KernelParams:
-        return KernelParams(self.delta_weights, self.corners.hi, ratio.value, self.excess(ratio), 2.0 * STEP_ERROR)
+    def params(self, exp_epsilon: ExpEpsilon) -> KernelParams:
+        return KernelParams(
+            self.delta_weights, self.corners.hi, exp_epsilon.value, self.excess(exp_epsilon), 2.0 * STEP_ERROR
+        )
 
-    def excess(self, ratio: CostRatio) -> float:
+    def excess(self, exp_epsilon: ExpEpsilon) -> float:
         """Bound how far a computed cost exceeds the bound from the largest T up to `LEVELS_A_TOP` levels before.
 
         Moves of voters near 0 and near 1 are Σ over two short binomials.
         """
-        return (1.0 + ratio.value) * (STEP_ERROR * (LEVELS_A_TOP + 2 * self.terms + 8) + 3.0 * self._off)
+        return (1.0 + exp_epsilon.value) * (STEP_ERROR * (LEVELS_A_TOP + 2 * self.terms + 8) + 3.0 * self._off)
 
     def maxima(
-        self, half: Array, ratio: CostRatio, deadline: float = np.inf, *, low: bool = False, floor: float = -np.inf
+        self,
+        half: Array,
+        exp_epsilon: ExpEpsilon,
+        deadline: float = np.inf,
+        *,
+        low: bool = False,
+        floor: float = -np.inf,
     ) -> LevelMaxima:
         """Compute the largest cost of each level; ``half`` is γ at l > K/2. `TimeoutError` after the deadline.
 
         Levels whose costs are all at most ``floor`` have −∞. If ``low``, the rows have j voters at (lo, hi) in the
         place of (hi, lo): because g is odd about K/2, T_j(s) becomes −T_j(K − j − s).
         """
-        K, levels, own = self.voters.K, self.voters.reached + 1, signed_function(half, self.voters.K)
-        kernels, numbers = WORK.kernels(self._nanoseconds()), self.numbers(ratio)
+        K, levels, level = self.voters.K, self.voters.reached + 1, signed_function(half, self.voters.K)
+        kernels, params = KERNEL.choose(self._nanoseconds()), self.params(exp_epsilon)
         costs, places = np.empty(levels), np.empty(levels, dtype=np.int64)
-        held = 0 if self.corners.delta == 0.0 else K - self.voters.reached
+        unaffected = 0 if self.corners.delta == 0.0 else K - self.voters.reached
         step = max(1, _PLACES_A_CALL // (K + 1))
         for first in range(0, levels, step):
             stop_after(deadline)
             here = slice(first, first + step)
-            kernels.triangle_maxima(own[: K + 1 - first], numbers, low, floor, held, costs[here], places[here])
+            kernels.triangle_maxima(level[: K + 1 - first], params, low, floor, unaffected, costs[here], places[here])
         costs[costs <= floor] = -np.inf
-        frozen, ones = np.divmod(np.where(np.isneginf(costs), 0, places), K + 1 - held - np.arange(levels))
-        return LevelMaxima(costs, ones, frozen, self.rounding(ratio), low)
+        unaffected_ones, ones = np.divmod(
+            np.where(np.isneginf(costs), 0, places), K + 1 - unaffected - np.arange(levels)
+        )
+        return LevelMaxima(costs, ones, unaffected_ones, self.rounding(exp_epsilon), low)
 
     def _nanoseconds(self) -> float:
         places = self.windows(np.empty(self.voters.K + 1)).size / 2.0
         return (self.voters.reached + 1.0) * (self.terms + 2.0) * (places + 10_000.0)
 
     def windows(self, level: Array) -> Array:
-        """Cut T into windows of the touched voters, one row for each number of voters frozen at 1.
+        """Cut T into windows of the touched voters, one row for each number of unaffected voters at 1.
 
-        For Δ = 0 touched voters at a corner (0,0) or (1,1) are as good as frozen, so one window holds every row: shape
+        For Δ = 0 touched voters at (0,0) or (1,1) are as good as unaffected, so one window holds every row: shape
         (K − j + 1,) → (1, K − j + 1), otherwise → (K − t + 1, t − j + 1).
         """
-        held = self.voters.K - self.voters.reached
-        if held == 0 or self.corners.delta == 0.0:
+        unaffected = self.voters.K - self.voters.reached
+        if unaffected == 0 or self.corners.delta == 0.0:
             return level[None, :]
-        return sliding_window_view(level, level.size - held)
+        return sliding_window_view(level, level.size - unaffected)
 
     def row(self, found: LevelMaxima, j: int) -> CornerCounts:
         """Name the row that attains the largest cost with j voters at (hi, lo), or at (lo, hi)."""
         high, low = (0, j) if found.low else (j, 0)
         touched_ones = int(found.ones[j])
-        ones = touched_ones + int(found.frozen[j])
+        ones = touched_ones + int(found.unaffected_ones[j])
         zeros = self.voters.K - j - ones
         if self.corners.delta == 0.0:
             return CornerCounts(high, low, zeros, ones)

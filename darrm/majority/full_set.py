@@ -2,7 +2,7 @@
 
 **Pairs (theorem).** No row with a voter at (hi, lo) and one at (lo, hi) costs more than every row without such a pair.
 *Proof.* hi + lo = 1, so the number x of ones among the two has the same law under p and under p'. Given x they are as
-good as two voters at (0, 0) or (1, 1): with the others fixed, f = Σ_x Pr[x]·f(row with the pair frozen at x ones), an
+good as two voters at (0, 0) or (1, 1): with the others fixed, f = Σ_x Pr[x]·f(row with the pair at x ones), an
 average of costs of rows of the full set, in which no person touches more voters. ∎ Pair after pair, the worst row has
 n_h voters at (hi, lo) and none at (lo, hi), or n_l at (lo, hi) and none at (hi, lo): two chains instead of K²/2.
 
@@ -40,8 +40,8 @@ on while they are more than j. ∎ A monotone γ has a monotone level 0, and the
 show D ≥ −τ only; each of at most K − j moves then loses at most (1 + c)·max(hi − lo, Δ)·τ, which is added to the
 result.
 
-**With frozen voters** (t < K) the same proofs hold with "voter" read as a touched one: only touched voters move, a pair
-that goes freezes two of them, and the rows that are reached are windows of the two chains.
+**With unaffected voters** (t < K) the same proofs hold for touched voters: only these move, a pair that goes leaves two
+fewer of them, and the rows that are reached are windows of the two chains.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.majority.corners import CornerCounts, CostRatio, corners_of, ratio_of
+from darrm.majority.corners import CornerCounts, ExpEpsilon, corners_of, enclose_exp
 from darrm.majority.dominating import DominatingFamily, LevelMaxima, choose_violated, stop_after
-from darrm.majority.kernels import WORK, KernelParams, fall_of, screen
+from darrm.majority.kernels import KERNEL, KernelParams, fall_of, screen
 from darrm.majority.noise_function import signed_function
 from darrm.numerics import Array
 from darrm.numerics.binomial import smooth, tail_bound
@@ -104,27 +104,29 @@ class Vertices:
 
 @dataclass(frozen=True, eq=False)
 class _Window:
-    """T of some chains at level j over the places that touched voters can reach, and of the mirrored rows."""
+    """T of some chains at level j over the places that touched voters can reach, and of the reflected rows."""
 
-    own: Array  # shape (chains, N + 1)
-    mirrored: Array
+    direct: Array  # shape (chains, N + 1)
+    reflected: Array
     lows: NDArray[np.int64]  # of every chain the number at (lo, hi): 0 or j
     j: int
-    frozen: int
+    unaffected_ones: int
 
 
 class FullSet:
     def __init__(self, voters: Voters, epsilon: Fraction) -> None:
         self.voters = voters
         self.corners = corners_of(voters.each)
-        self.ratio = ratio_of(epsilon)
+        self.exp_epsilon = enclose_exp(epsilon)
         self.family = DominatingFamily(voters)
 
     @cached_property
-    def numbers(self) -> KernelParams:
+    def params(self) -> KernelParams:
         tails = np.array([self._tail(k) for k in range(_SCREENED_MOVES + 1)])
         rest = 4.0 * self._tail(self.family.terms - 1)
-        return self.family.numbers(self.ratio)._replace(tails=tails, delta_squared=self.corners.delta**2, rest=rest)
+        return self.family.params(self.exp_epsilon)._replace(
+            tails=tails, delta_squared=self.corners.delta**2, rest=rest
+        )
 
     def _tail(self, most: int) -> float:
         return tail_bound(self.voters.K, self.corners.delta, most)
@@ -134,15 +136,15 @@ class FullSet:
 
         Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
         """
-        high = self.family.maxima(half, self.ratio, deadline)
+        high = self.family.maxima(half, self.exp_epsilon, deadline)
         found = self._outside(half, float(np.max(high.costs)), limit, deadline)
         best = max(float(np.max(high.costs)), found.cost)
-        bound = max(best, found.bound) + self.family.rounding(self.ratio) + found.moves
+        bound = max(best, found.bound) + self.family.rounding(self.exp_epsilon) + found.moves
         worst = float(np.nextafter(bound, np.inf))
         return FullMaxima(worst, self._named(high, limit) + found.broken, found.levels, worst - best)
 
-    def rounding(self, ratio: CostRatio) -> float:
-        return self.family.rounding(ratio)
+    def rounding(self, exp_epsilon: ExpEpsilon) -> float:
+        return self.family.rounding(exp_epsilon)
 
     def worst(self, half: Array) -> float:
         return self.maxima(half).worst
@@ -156,7 +158,7 @@ class FullSet:
         start = signed_function(half, self.voters.K)
         if np.all(np.diff(start) >= 0.0):
             return -np.inf, ()
-        low = self.family.maxima(half, self.ratio, deadline, low=True, floor=limit)
+        low = self.family.maxima(half, self.exp_epsilon, deadline, low=True, floor=limit)
         costs, _, last, _ = self._outer_costs(start, limit, deadline)
         if self.voters.reached < self.voters.K:
             for level, j in self._levels(start, range(last + 1)):
@@ -174,7 +176,7 @@ class FullSet:
         start = signed_function(half, self.voters.K)
         if np.all(np.diff(start) >= 0.0):
             return _Outside()
-        low = self.family.maxima(half, self.ratio, deadline, low=True)
+        low = self.family.maxima(half, self.exp_epsilon, deadline, low=True)
         cost = bound = float(np.max(low.costs))
         broken = list(self._named(low, limit))
         if self.corners.delta == 0.0:
@@ -191,27 +193,27 @@ class FullSet:
             for found in self._examine_windows(level, j, max(best, cost), limit):
                 broken.extend(found.broken)
                 cost, bound = max(cost, found.cost), max(bound, found.bound)
-        moves = 0.0 if fall is None else self._cost_of_moves(last, fall + self.numbers.error_of_falls * last)
+        moves = 0.0 if fall is None else self._cost_of_moves(last, fall + self.params.error_of_falls * last)
         return _Outside(cost, max(bound, cost), tuple(broken), last + 1, moves)
 
     def _outer_costs(self, start: Array, least: float, deadline: float) -> tuple[Array, Array, int, float | None]:
         """Compute costs and bounds of all levels, as `Kernels.outer_costs`, up to the first that does not fall.
 
         Also its number and how much it falls, at most what floats cannot tell; None for the last level of a window.
-        With frozen voters each level has to be examined window by window: its bound is ∞.
+        With unaffected voters each level has to be examined window by window: its bound is ∞.
         """
         costs, bounds = np.full((2, self.voters.reached + 1), -np.inf)
         level, j, last = start.copy(), 0, self.voters.reached
         if last < self.voters.K:
-            while j < last and fall_of(level) > self.numbers.error_of_falls * j:
+            while j < last and fall_of(level) > self.params.error_of_falls * j:
                 level, j = smooth(level, self.corners.hi), j + 1
             bounds[: j + 1] = np.inf
             return costs, bounds, j, fall_of(level) if j < last else None
         while True:
             stop_after(deadline)
-            kernels = WORK.kernels(level.size * _NANOSECONDS_A_SCREEN)
+            kernels = KERNEL.choose(level.size * _NANOSECONDS_A_SCREEN)
             step = slice(j, j + max(1, _PLACES_A_CALL // level.size))
-            passed = kernels.outer_costs(level, self.numbers, least, j, costs[step], bounds[step])
+            passed = kernels.outer_costs(level, self.params, least, j, costs[step], bounds[step])
             j, level = j + abs(passed), level[: level.size - abs(passed) + (passed < 0)]
             if passed < 0:
                 return costs, bounds, j - 1, fall_of(level)
@@ -232,43 +234,46 @@ class FullSet:
     def _cost_of_moves(self, j: int, fall: float) -> float:
         """Bound what K − j moves to rows that were looked at can lose where D ≥ −fall."""
         widest = max(2.0 * self.corners.hi - 1.0, self.corners.delta)
-        return float(1.0001 * (self.voters.K - j) * (1.0 + self.ratio.value) * widest * fall)
+        return float(1.0001 * (self.voters.K - j) * (1.0 + self.exp_epsilon.value) * widest * fall)
 
     def _examine_windows(
         self, level: Array, j: int, best: float, limit: float, *, searches: bool = True
     ) -> Iterator[_Outside]:
         lows = np.array([0, j] if j else [0])  # without voters at (hi, lo) or (lo, hi) the two chains are one
         block = np.stack([level, -level[::-1]])[: lows.size]
-        held = self.voters.K - self.voters.reached
-        width = block.shape[1] - held
-        for frozen in range(held + 1):
-            own, other = block[:, frozen : frozen + width], block[:, held - frozen : held - frozen + width]
-            window = _Window(own, own if held == 0 else other, lows, j, frozen)
+        unaffected = self.voters.K - self.voters.reached
+        width = block.shape[1] - unaffected
+        for unaffected_ones in range(unaffected + 1):
+            direct, other = (
+                block[:, unaffected_ones : unaffected_ones + width],
+                block[:, unaffected - unaffected_ones : unaffected - unaffected_ones + width],
+            )
+            window = _Window(direct, direct if unaffected == 0 else other, lows, j, unaffected_ones)
             found = self._examine(window, best, limit, searches=searches)
             best = max(best, found.cost)
             yield found
 
     def _examine(self, window: _Window, best: float, limit: float, *, searches: bool = True) -> _Outside:
-        ratio, alike = self.ratio.value, window.mirrored is window.own
-        first = screen(window.own, self.numbers.tails)
-        second = first if alike else screen(window.mirrored, self.numbers.tails)
-        active = np.flatnonzero(np.max(first + ratio * second[:, ::-1], axis=1) > min(best, limit))
+        exp_epsilon, same = self.exp_epsilon.value, window.reflected is window.direct
+        first = screen(window.direct, self.params.tails)
+        second = first if same else screen(window.reflected, self.params.tails)
+        active = np.flatnonzero(np.max(first + exp_epsilon * second[:, ::-1], axis=1) > min(best, limit))
         if active.size == 0:
             return _Outside()
-        block = window.own[active]
+        block = window.direct[active]
         window = _Window(
-            block, block if alike else window.mirrored[active], window.lows[active], window.j, window.frozen
+            block, block if same else window.reflected[active], window.lows[active], window.j, window.unaffected_ones
         )
-        own = self.vertices(block)
-        mirrored = own if alike else self.vertices(window.mirrored)
-        costs = own.values + ratio * mirrored.values[:, ::-1]
-        bounds = own.bounds + ratio * mirrored.bounds[:, ::-1]
+        direct = self.vertices(block)
+        reflected = direct if same else self.vertices(window.reflected)
+        costs = direct.values + exp_epsilon * reflected.values[:, ::-1]
+        bounds = direct.bounds + exp_epsilon * reflected.bounds[:, ::-1]
         largest = float(np.max(costs))
         peaks = costs > limit  # the local maxima
         peaks[:, 1:] &= costs[:, 1:] >= costs[:, :-1]
         peaks[:, :-1] &= costs[:, :-1] > costs[:, 1:]
         broken = [
-            (float(costs[chain, ones]), self._vertex_row(window, (own, mirrored), chain, ones))
+            (float(costs[chain, ones]), self._vertex_row(window, (direct, reflected), chain, ones))
             for chain, ones in np.argwhere(peaks).tolist()
         ]
         if not searches:
@@ -278,40 +283,40 @@ class FullSet:
         for chain, ones in undecided[np.argsort(-bounds[tuple(undecided.T)], kind="stable")].tolist():
             if bounds[chain, ones] <= max(best, bound):
                 break
-            cost, upper, row = self._searched(window, (own, mirrored), chain, ones, max(best, bound))
+            cost, upper, row = self._searched(window, (direct, reflected), chain, ones, max(best, bound))
             largest, bound = max(largest, cost), max(bound, upper)
             if cost > max(limit, costs[chain, ones]):
                 broken.append((cost, row))
         return _Outside(largest, bound, tuple(broken))
 
     def _vertex_row(self, window: _Window, vertices: tuple[Vertices, Vertices], chain: int, ones: int) -> CornerCounts:
-        zeros = window.own.shape[1] - 1 - ones
-        own, mirrored = int(vertices[0].choice[chain, ones]), int(vertices[1].choice[chain, zeros])
-        moves = zeros * (own & 1), ones * (own >> 1), zeros * (mirrored >> 1), ones * (mirrored & 1)
+        zeros = window.direct.shape[1] - 1 - ones
+        direct, reflected = int(vertices[0].choice[chain, ones]), int(vertices[1].choice[chain, zeros])
+        moves = zeros * (direct & 1), ones * (direct >> 1), zeros * (reflected >> 1), ones * (reflected & 1)
         return self._row(window, chain, ones, moves)
 
     def _row(self, window: _Window, chain: int, ones: int, moves: Moves) -> CornerCounts:
-        low, all_ones = int(window.lows[chain]), ones + window.frozen
+        low, all_ones = int(window.lows[chain]), ones + window.unaffected_ones
         return CornerCounts(window.j - low, low, self.voters.K - window.j - all_ones, all_ones, *moves)
 
     def _searched(
         self, window: _Window, vertices: tuple[Vertices, Vertices], chain: int, ones: int, least: float
     ) -> tuple[float, float, CornerCounts]:
         """Search the (a, a_1) of one n_1: a cost, a bound on all above ``least``, and the row."""
-        zeros, ratio = window.own.shape[1] - 1 - ones, self.ratio.value
-        own, mirrored = vertices
+        zeros, exp_epsilon = window.direct.shape[1] - 1 - ones, self.exp_epsilon.value
+        direct, reflected = vertices
         least *= _BELOW  # so that no rounding of the sum lifts it above
         # the dearer term first: it leaves the other less to decide
-        enough = (least - float(own.bounds[chain, ones])) / ratio
-        second = self.search(window.mirrored, mirrored, chain, zeros, enough)
-        first = self.search(window.own, own, chain, ones, least - ratio * second[1])
-        cost, upper = (one + ratio * other for one, other in zip(first[:2], second[:2], strict=True))
+        enough = (least - float(direct.bounds[chain, ones])) / exp_epsilon
+        second = self.search(window.reflected, reflected, chain, zeros, enough)
+        first = self.search(window.direct, direct, chain, ones, least - exp_epsilon * second[1])
+        cost, upper = (one + exp_epsilon * other for one, other in zip(first[:2], second[:2], strict=True))
         return cost, upper, self._row(window, chain, ones, (*first[2:], second[3], second[2]))
 
     def vertices(self, block: Array) -> Vertices:
-        kernels = WORK.kernels(block.shape[0] * (self.family.terms + 1.0) ** 2 * (block.shape[1] + 2_000.0))
+        kernels = KERNEL.choose(block.shape[0] * (self.family.terms + 1.0) ** 2 * (block.shape[1] + 2_000.0))
         result = Vertices(np.empty(block.shape), np.empty(block.shape), np.empty(block.shape, dtype=np.int64))
-        kernels.vertices(np.ascontiguousarray(block), self.numbers, result.values, result.bounds, result.choice)
+        kernels.vertices(np.ascontiguousarray(block), self.params, result.values, result.bounds, result.choice)
         return result
 
     def search(
@@ -329,7 +334,7 @@ class FullSet:
         if bound <= enough:
             choice = int(found.choice[state, n_1])
             return value, bound, n_0 * (choice & 1), n_1 * (choice >> 1)
-        pairs = _Pairs(self.numbers.delta_weights, block[state], n_1)
+        pairs = _Pairs(self.params.delta_weights, block[state], n_1)
         if (n_0 + 1) * (n_1 + 1) <= _MOST_PAIRS:
             best, a, a_1 = pairs.best_inside(0, n_0, 0, n_1)
             return best, best, a, a_1

@@ -28,7 +28,7 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from darrm.majority.corners import CornerCounts, CostRatio, Row, corners_of, placements, ratio_of
+from darrm.majority.corners import CornerCounts, ExpEpsilon, Row, corners_of, enclose_exp, placements
 from darrm.majority.dominating import TAIL, delta_weights, moves_followed, stop_after
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import signed_function
@@ -92,7 +92,7 @@ class GroupSet:
 
     def __init__(self, voters: Voters, epsilon: Fraction) -> None:
         check_groups(voters)
-        self.voters, self.ratio = voters, ratio_of(epsilon)
+        self.voters, self.exp_epsilon = voters, enclose_exp(epsilon)
 
     @cached_property
     def states(self) -> list[list[CornerCounts]]:
@@ -112,7 +112,7 @@ class GroupSet:
 
     @cached_property
     def _keys(self) -> NDArray[np.int64]:
-        """The number of voters at (hi, lo) and of ones, as one number a row: rows with equal ones are alike."""
+        """The number of voters at (hi, lo) and of ones, as one number a row: rows with equal keys are similar."""
         key = np.zeros(1, dtype=np.int64)
         for states, (before, at) in zip(self.states, self._choices, strict=True):
             own = np.array([state.high * (self.voters.K + 1) + state.ones for state in states], dtype=np.int64)
@@ -154,34 +154,34 @@ class GroupSet:
             result[:, place] = total
         return result
 
-    def rounding(self, ratio: CostRatio) -> float:
+    def rounding(self, exp_epsilon: ExpEpsilon) -> float:
         """Bound the distance between a computed cost and the real one, for |g| ≤ 1."""
         voters = self.voters
         terms = sum(2 * moves_followed(n, corners_of(each).delta) + 8 for n, each in voters.groups)
         one_term = STEP_ERROR * (voters.K + terms) + 2.0 * TAIL * len(voters.groups)
-        return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error
+        return (1.0 + exp_epsilon.value) * (one_term + STEP_ERROR) + exp_epsilon.error
 
     def worst(self, half: Array) -> float:
-        return self.worst_at(half, [self.ratio])[0]
+        return self.worst_at(half, [self.exp_epsilon])[0]
 
-    def worst_at(self, half: Array, ratios: Iterable[CostRatio]) -> list[float]:
+    def worst_at(self, half: Array, exp_epsilons: Iterable[ExpEpsilon]) -> list[float]:
         """Bound the cost of every row from above at each of many factors c, looking at the rows once."""
         first, second = self.expectations(half)
-        return [self._worst(first - ratio.value * second, ratio) for ratio in ratios]
+        return [self._worst(first - exp_epsilon.value * second, exp_epsilon) for exp_epsilon in exp_epsilons]
 
-    def _worst(self, costs: Array, ratio: CostRatio) -> float:
-        return float(np.nextafter(float(np.max(costs)) + self.rounding(ratio), np.inf))
+    def _worst(self, costs: Array, exp_epsilon: ExpEpsilon) -> float:
+        return float(np.nextafter(float(np.max(costs)) + self.rounding(exp_epsilon), np.inf))
 
     def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> GroupMaxima:
-        """Bound the cost of every row and name some rows above ``limit``: of those alike, the dearest."""
+        """Bound the cost of every row and name some rows above ``limit``: of similar ones the dearest."""
         first, second = self.expectations(half, deadline)
-        costs = first - self.ratio.value * second
+        costs = first - self.exp_epsilon.value * second
         above = np.flatnonzero(costs > limit)
         order = above[np.argsort(-costs[above], kind="stable")]
         _, dearest = np.unique(self._keys[order], return_index=True)
         chosen = order[np.sort(dearest)][:_BUCKETS]
         return GroupMaxima(
-            self._worst(costs, self.ratio), tuple((float(costs[row]), self._row(int(row))) for row in chosen)
+            self._worst(costs, self.exp_epsilon), tuple((float(costs[row]), self._row(int(row))) for row in chosen)
         )
 
     def _row(self, row: int) -> GroupCounts:
@@ -216,12 +216,12 @@ class GroupSet:
                     for state in states
                     if touched + state.touched <= self.voters.reached
                 ]
-            costs = [first[0] - self.ratio.ball * second[0] for first, second, _ in pairs]
+            costs = [first[0] - self.exp_epsilon.ball * second[0] for first, second, _ in pairs]
             return reduce(arb.max, costs)
 
 
 def rows_of(voters: Voters, epsilon: Fraction) -> FullSet | GroupSet:
-    """Return all rows of these voters, alike or not, for the cost with c = e^epsilon."""
+    """Return all rows of these voters, equal or not, for the cost with c = e^epsilon."""
     return FullSet(voters, epsilon) if voters.per_voter is None else GroupSet(voters, epsilon)
 
 

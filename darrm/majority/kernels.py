@@ -42,7 +42,7 @@ _NO_TAILS = np.zeros(1)
 class KernelParams(NamedTuple):
     delta_weights: Array  # Pr[Bin(n, Δ) = i], shape (J + 1, K + 1)
     hi: float
-    ratio: float  # c
+    exp_epsilon: float  # c
     slack: float  # by how much a computed cost exceeds bounds from T some levels before: `DominatingFamily.excess`
     error_of_falls: float  # of a difference of T, times the level
     tails: Array = _NO_TAILS  # Pr[more than k moves], k = 0, 1, …, the last for moves not followed
@@ -54,9 +54,9 @@ class Kernels(NamedTuple):
     """The three kernels, of numpy or of numba; they write into their last arguments.
 
     ``triangle_maxima``: the largest cost of each level and its first place, one level for each entry of ``costs``. If
-    it is at most ``floor``, any such cost will do. ``own`` is T(s) of the first of these levels and is overwritten with
-    the level after the last; if ``low``, it is the chain of (lo, hi). Places count the windows of ``held`` frozen
-    voters one after the other.
+    it is at most ``floor``, any such cost will do. ``chain`` is T(s) of the first level and is overwritten with the
+    level after the last; if ``low``, it is the chain of (lo, hi). Places count the windows of the unaffected voters
+    one after the other.
 
     ``vertices``: the best of the four vertices for each state and number of voters near 1, a bound on all moves, and
     which vertex is best; arrays of shape (states, N + 1).
@@ -73,18 +73,24 @@ class Kernels(NamedTuple):
 
 
 def triangle_maxima(
-    own: Array, numbers: KernelParams, low: bool, floor: float, held: int, costs: Array, places: NDArray[np.int64]
+    chain: Array,
+    params: KernelParams,
+    low: bool,
+    floor: float,
+    unaffected: int,
+    costs: Array,
+    places: NDArray[np.int64],
 ) -> None:
     del floor
-    level = own
+    level = chain
     for j in range(costs.size):
-        windows = level[None, :] if held == 0 else sliding_window_view(level, level.size - held)
-        expectation = moved_zeros(numbers.delta_weights, -windows[::-1, ::-1] if low else windows)
-        row_costs = expectation + numbers.ratio * expectation[::-1, ::-1]
+        windows = level[None, :] if unaffected == 0 else sliding_window_view(level, level.size - unaffected)
+        expectation = moved_zeros(params.delta_weights, -windows[::-1, ::-1] if low else windows)
+        row_costs = expectation + params.exp_epsilon * expectation[::-1, ::-1]
         places[j] = row_costs.argmax()
         costs[j] = row_costs.flat[places[j]]
-        level = smooth(level, numbers.hi)
-    own[: level.size] = level
+        level = smooth(level, params.hi)
+    chain[: level.size] = level
 
 
 def moved_zeros(weights: Array, level: Array) -> Array:
@@ -116,15 +122,15 @@ def screen(block: Array, tails: Array) -> Array:
     return result
 
 
-def vertices(block: Array, numbers: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
-    N, weights = block.shape[1] - 1, numbers.delta_weights
+def vertices(block: Array, params: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
+    N, weights = block.shape[1] - 1, params.delta_weights
     zeros, ones = moved_zeros(weights, block), moved_zeros(weights, block[:, ::-1])[:, ::-1]
     candidates = np.stack([block, zeros, ones, _both_moved(weights, block)])
     choice[:] = candidates.argmax(axis=0)
     values[:] = np.take_along_axis(candidates, choice[None], axis=0)[0]
     n_1 = np.arange(N + 1.0)
-    lever = numbers.delta_squared * ((N - n_1) ** 2 + n_1**2) / 8.0
-    bounds[:] = values + 1.0001 * lever * (curvature(block, weights.shape[0] - 1) + numbers.rest)
+    lever = params.delta_squared * ((N - n_1) ** 2 + n_1**2) / 8.0
+    bounds[:] = values + 1.0001 * lever * (curvature(block, weights.shape[0] - 1) + params.rest)
 
 
 def _both_moved(weights: Array, block: Array) -> Array:
@@ -151,23 +157,23 @@ def curvature(block: Array, J: int) -> Array:
     return np.asarray(windows.max(axis=-1), dtype=np.float64)
 
 
-def outer_costs(level: Array, numbers: KernelParams, least: float, first: int, costs: Array, bounds: Array) -> int:
-    own = level.copy()
+def outer_costs(level: Array, params: KernelParams, least: float, first: int, costs: Array, bounds: Array) -> int:
+    chain = level.copy()
     for place in range(costs.size):
-        block = np.stack([own, -own[::-1]])[: 2 if first + place else 1]
-        screened = screen(block, numbers.tails)
-        block = block[np.max(screened + numbers.ratio * screened[:, ::-1], axis=1) > least]
+        block = np.stack([chain, -chain[::-1]])[: 2 if first + place else 1]
+        screened = screen(block, params.tails)
+        block = block[np.max(screened + params.exp_epsilon * screened[:, ::-1], axis=1) > least]
         if len(block):
             values, uppers, choice = np.empty(block.shape), np.empty(block.shape), np.empty(block.shape, dtype=np.int64)
-            vertices(block, numbers, values, uppers, choice)
-            cost = np.max(values + numbers.ratio * values[:, ::-1])
+            vertices(block, params, values, uppers, choice)
+            cost = np.max(values + params.exp_epsilon * values[:, ::-1])
             costs[place] = cost if cost > least else costs[place]
-            bounds[place] = np.max(uppers + numbers.ratio * uppers[:, ::-1])
-        level[: own.size] = own
-        if fall_of(own) <= numbers.error_of_falls * (first + place):
+            bounds[place] = np.max(uppers + params.exp_epsilon * uppers[:, ::-1])
+        level[: chain.size] = chain
+        if fall_of(chain) <= params.error_of_falls * (first + place):
             return -1 - place
-        own = smooth(own, numbers.hi)
-    level[: own.size] = own
+        chain = smooth(chain, params.hi)
+    level[: chain.size] = chain
     return costs.size
 
 
@@ -179,19 +185,19 @@ def fall_of(level: Array) -> float:
 NUMPY = Kernels(triangle_maxima, vertices, outer_costs)
 
 
-class Work:
+class KernelChoice:
     """How long numpy has been at work in this process, estimated in nanoseconds."""
 
     def __init__(self) -> None:
         self.nanoseconds = 0.0
 
-    def kernels(self, nanoseconds: float) -> Kernels:
+    def choose(self, nanoseconds: float) -> Kernels:
         """Count work that is about to be done; return the compiled kernels if they pay and numba is installed."""
         self.nanoseconds += nanoseconds
         return (load() or NUMPY) if self.nanoseconds >= LOADING else NUMPY
 
 
-WORK = Work()
+KERNEL = KernelChoice()
 
 
 def is_available() -> bool:
@@ -200,7 +206,7 @@ def is_available() -> bool:
 
 def advice() -> str | None:
     """Return a line about what would have made this process faster, or None if nothing would."""
-    if WORK.nanoseconds < LOADING or is_available():
+    if KERNEL.nanoseconds < LOADING or is_available():
         return None
     return "the search spends its time in loops that can be compiled: pip install 'darrm[compiled]'"
 

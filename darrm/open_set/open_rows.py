@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from darrm.errors import CertificationError
 from darrm.loss.certificate import Certificate
-from darrm.majority.corners import lower_float, ratio_of
+from darrm.majority.corners import enclose_exp, lower_float
 from darrm.numerics import Array
 from darrm.open_set.open_law import OpenLaw, largest_sums
 from darrm.privacy import at_most
@@ -177,7 +177,7 @@ def filling(best: Array, cap: int, left: int) -> list[int]:
 def ratio_below(problem: Problem) -> float:
     """Return e^ε of the target, rounded down, or less if rounding errors would exceed δ: a smaller ε implies ε."""
     clear = problem.target.delta / (_PART_OF_DELTA * rounding_of(problem.voters.K, 0.0))
-    return min(max(_RATIOS[0], min(_RATIOS[1], clear)), lower_float(ratio_of(problem.target.exact_epsilon).ball))
+    return min(max(_RATIOS[0], min(_RATIOS[1], clear)), lower_float(enclose_exp(problem.target.exact_epsilon).ball))
 
 
 def rounding_of(K: int, ratio: float) -> float:

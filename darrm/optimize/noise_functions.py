@@ -261,7 +261,7 @@ class PrivacyOracle:
             found = full.maxima(gamma, limit, deadline)
             worst, rows = found.worst, self.most_useful(found.broken, limit)
         else:
-            look = partial(full.family.maxima, gamma, full.ratio, deadline, floor=limit)
+            look = partial(full.family.maxima, gamma, full.exp_epsilon, deadline, floor=limit)
             chains = [look()]
             falls = bool(np.any(np.diff(gamma) < 0.0))
             thorough = not falls or full.corners.delta == 0.0
@@ -290,7 +290,7 @@ class PrivacyOracle:
         matrix = np.empty((len(rows), self.voters.num_upper_levels))
         for place, row in enumerate(rows):
             stop_after(deadline)
-            matrix[place] = row.coefficients(self.voters, self.full.ratio.value)
+            matrix[place] = row.coefficients(self.voters, self.full.exp_epsilon.value)
         return self.shape.rows(matrix)
 
     def most_useful(self, broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:

@@ -79,7 +79,7 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.majority.corners import PRECISION_BITS, corners_of, ratio_of, upper_float
+from darrm.majority.corners import PRECISION_BITS, corners_of, enclose_exp, upper_float
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.plurality.partitions import ABSENT, Histogram, histograms_of, partitions_of
@@ -157,7 +157,7 @@ class PairMultipliers(NamedTuple):
     def subtract(self, reduced: list[arb], problem: Problem) -> arb:
         """Subtract the terms, times z, from c; return the largest z/k."""
         partitions = partitions_of(problem.voters.K, problem.classes)
-        ratio, largest = ratio_of(problem.target.exact_epsilon).ball, arb(0)
+        ratio, largest = enclose_exp(problem.target.exact_epsilon).ball, arb(0)
         terms = partitions.terms(self.place, self.aligned)
         for (before, after, count), weight in zip(terms, self.weights, strict=True):
             z = arb(weight)
@@ -177,7 +177,7 @@ class RowMultiplier(NamedTuple):
 
     def subtract(self, reduced: list[arb], problem: Problem) -> arb:
         """Subtract the row, times z, from c; return z."""
-        ratio, error, z = ratio_of(problem.target.exact_epsilon).ball, relative_error(problem), arb(self.weight)
+        ratio, error, z = enclose_exp(problem.target.exact_epsilon).ball, relative_error(problem), arb(self.weight)
         before, after = self.row.coefficients(problem)
         for group in np.flatnonzero(before + after).tolist():
             x, y = (arb(float(side[group]), error * float(side[group])) for side in (before, after))
@@ -201,7 +201,7 @@ def most_of_one_string(problem: Problem) -> list[arb]:
     """
     with ctx.workprec(PRECISION_BITS):
         target, most = problem.target, [arb(0)]
-        ratio = ratio_of(target.exact_epsilon).ball
+        ratio = enclose_exp(target.exact_epsilon).ball
         delta = arb(fmpq(target.exact_delta.numerator, target.exact_delta.denominator))
         for n in range(1, problem.voters.K + 1):
             before = most[max(0, n - problem.voters.reached)]

@@ -27,7 +27,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.majority.corners import corners_of, ratio_of
+from darrm.majority.corners import corners_of, enclose_exp
 from darrm.numerics import Array
 from darrm.plurality.partitions import falling_counts, partitions_of
 from darrm.problem import Problem
@@ -51,7 +51,7 @@ class VotersInTurn:
         corners, each = corners_of(problem.voters.each), problem.voters.each
         self.hi, self.lo, self.delta = corners.share, corners.share_left, each.delta
         s = np.arange(-self.K, self.K + 1)
-        ratio = ratio_of(problem.target.exact_epsilon).value
+        ratio = enclose_exp(problem.target.exact_epsilon).value
         self.ratio = ratio * np.exp(-each.epsilon * s)  # of p' to p, times e^ε
         self.votes = [_votes(k, problem.classes, answers) for k in range(self.K + 1)]
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 
 from darrm.majority.baselines import integer_allowance
-from darrm.majority.corners import ratio_of
+from darrm.majority.corners import enclose_exp
 from darrm.numerics import Array
 from darrm.plurality.partitions import histograms_of
 from darrm.plurality.plurality_law import PluralityLaw, true_plurality
@@ -53,13 +53,13 @@ def share_for_drawn(problem: Problem, each: Array) -> float | None:
     if bound is None:
         return None
     over = bound - problem.target.delta
-    spare = (ratio_of(problem.target.exact_epsilon).value - 1.0) / problem.classes
+    spare = (enclose_exp(problem.target.exact_epsilon).value - 1.0) / problem.classes
     return min(1.0, max(0.0, over) / spare + _ROUNDING / spare)
 
 
 def _bound_of_drawn(problem: Problem, each: Array) -> float | None:
     """Bound the excess by the theorem, for the first n that fits; None if none does."""
-    voters, C, ratio = problem.voters, problem.classes, ratio_of(problem.target.exact_epsilon)
+    voters, C, ratio = problem.voters, problem.classes, enclose_exp(problem.target.exact_epsilon)
     if len(voters.groups) > 1 or not voters.each.is_private:
         return None
     most = int(problem.target.exact_epsilon / voters.each.exact_epsilon)

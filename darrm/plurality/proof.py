@@ -42,7 +42,7 @@ from darrm.loss.certificate import Certificate
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve, log_renyi_sums
 from darrm.loss.vote_counts import ROUNDING, profile_of_lines, undominated
-from darrm.majority.corners import WHOLE_NUMBERS, precision_for, ratio_of, whole_below
+from darrm.majority.corners import WHOLE_NUMBERS, enclose_exp, precision_for, whole_below
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.plurality import voter_corners
@@ -75,7 +75,7 @@ def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fracti
     """Bound the left side of (1) from above for all pairs; tight but for the rounding of e^ε."""
     sizes = law.partitions.sizes.tolist()
     bits = precision_for(epsilon)
-    common, ratio = math.lcm(*set(sizes)), whole_below(ratio_of(epsilon).ball, bits)
+    common, ratio = math.lcm(*set(sizes)), whole_below(enclose_exp(epsilon).ball, bits)
     numbers = [w * (common // m) for w, m in zip(law.weights.tolist(), sizes, strict=True)]
     # a string without votes in n' is the last one
     shifted, grown = [number << bits for number in numbers], [number * ratio for number in [*numbers, 0]]
@@ -93,7 +93,7 @@ def share_for_moves(problem: Problem, pairs: Pairs, each: Array) -> float:
 
     ``each`` holds the probability of one class of each group.
     """
-    ratio, delta = float(ratio_of(problem.target.exact_epsilon).value), problem.target.delta
+    ratio, delta = float(enclose_exp(problem.target.exact_epsilon).value), problem.target.delta
     # the budget, or the slack of a random answer, covers an excess that rounding hides
     spare = max(delta, min(1.0, math.expm1(problem.target.epsilon)), _ROUNDING)
     differences, random = (

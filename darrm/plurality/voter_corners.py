@@ -61,8 +61,8 @@ from darrm.majority.corners import (
     WHOLE_NUMBERS,
     budget_below,
     corners_of,
+    enclose_exp,
     precision_of,
-    ratio_of,
     touched_together,
     whole_above,
     whole_below,
@@ -292,13 +292,13 @@ class RowBlock:
 
     def costs(self, problem: Problem) -> Array:
         """Compute E_p[h_S] − e^ε E_{p'}[h_S]; in whole numbers over one more factor of the unit."""
-        ratio, unit = ratio_of(problem.target.exact_epsilon), self.corners.numbers.unit
+        ratio, unit = enclose_exp(problem.target.exact_epsilon), self.corners.numbers.unit
         factor = ratio.value if unit == 1 else whole_below(ratio.ball, unit.bit_length() - 1)
         return np.asarray(self.upper * unit - factor * self.lower)
 
     def worst(self, problem: Problem) -> float:
         """Bound the largest cost, computed in floats, from above."""
-        ratio = ratio_of(problem.target.exact_epsilon)
+        ratio = enclose_exp(problem.target.exact_epsilon)
         return float(np.max(self.costs(problem))) + (1.0 + ratio.value) * self.error + ratio.error
 
 
@@ -376,7 +376,7 @@ def share_needed(problem: Problem, law: PluralityLaw) -> float:
     """Find how much of a random answer, which costs |S|/C·(1 − e^ε) < 0, brings every row to δ."""
     if budget_below(problem.target) <= _LEAST_BUDGET and are_whole(problem):
         bits = precision_of(problem.target)
-        ratio = Fraction(whole_below(ratio_of(problem.target.exact_epsilon).ball, bits), 1 << bits)
+        ratio = Fraction(whole_below(enclose_exp(problem.target.exact_epsilon).ball, bits), 1 << bits)
         spare = (ratio - 1) / problem.classes
         needed = [
             (cost - problem.target.exact_delta) / (cost + answers * spare)
@@ -390,7 +390,7 @@ def share_needed(problem: Problem, law: PluralityLaw) -> float:
 
 def share_for(problem: Problem, answers: int, cost: float) -> float:
     """Compute how much of a random answer brings a cost to δ."""
-    random = answers / problem.classes * (1.0 - ratio_of(problem.target.exact_epsilon).value)
+    random = answers / problem.classes * (1.0 - enclose_exp(problem.target.exact_epsilon).value)
     return (cost - problem.target.delta) / (cost - random)
 
 

@@ -22,15 +22,15 @@ SLOW = pytest.mark.slow
 
 
 @pytest.fixture
-def work(monkeypatch: pytest.MonkeyPatch) -> kernels.Work:
+def work(monkeypatch: pytest.MonkeyPatch) -> kernels.KernelChoice:
     """An account of work of the test's own."""
-    own = kernels.Work()
+    own = kernels.KernelChoice()
     for module in ("dominating", "full_set"):
-        monkeypatch.setattr(f"darrm.majority.{module}.WORK", own)
+        monkeypatch.setattr(f"darrm.majority.{module}.KERNEL", own)
     return own
 
 
-def both_ways(work: kernels.Work, look: Any) -> tuple[Any, Any]:
+def both_ways(work: kernels.KernelChoice, look: Any) -> tuple[Any, Any]:
     found = []
     for nanoseconds in (-np.inf, np.inf):
         work.nanoseconds = nanoseconds
@@ -39,7 +39,7 @@ def both_ways(work: kernels.Work, look: Any) -> tuple[Any, Any]:
 
 
 def of_levels(found: LevelMaxima) -> tuple[Any, ...]:
-    return found.costs.tolist(), found.ones.tolist(), found.frozen.tolist(), found.rounding, found.low
+    return found.costs.tolist(), found.ones.tolist(), found.unaffected_ones.tolist(), found.rounding, found.low
 
 
 def of_full_set(found: FullMaxima) -> tuple[Any, ...]:
@@ -48,16 +48,18 @@ def of_full_set(found: FullMaxima) -> tuple[Any, ...]:
 
 @given(data=st.data(), problem=problems(most_voters=70), low=st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_levels_agree_to_the_bit(data: st.DataObject, problem: Problem, low: bool, work: kernels.Work) -> None:
+def test_levels_agree_to_the_bit(data: st.DataObject, problem: Problem, low: bool, work: kernels.KernelChoice) -> None:
     half = data.draw(gammas(problem.voters.K)).half * data.draw(st.sampled_from([1.0, 0.7310585786300049]))
     full = FullSet(problem.voters, problem.target.exact_epsilon)
-    slow, fast = both_ways(work, lambda: of_levels(full.family.maxima(half, full.ratio, low=low)))
+    slow, fast = both_ways(work, lambda: of_levels(full.family.maxima(half, full.exp_epsilon, low=low)))
     assert slow == fast
 
 
 @given(data=st.data(), problem=problems(most_voters=24), limit=st.sampled_from([np.inf, -np.inf, 0.1, 1.0]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_full_sets_agree_to_the_bit(data: st.DataObject, problem: Problem, limit: float, work: kernels.Work) -> None:
+def test_full_sets_agree_to_the_bit(
+    data: st.DataObject, problem: Problem, limit: float, work: kernels.KernelChoice
+) -> None:
     half = data.draw(gammas(problem.voters.K)).half
     full = FullSet(problem.voters, problem.target.exact_epsilon)
     slow, fast = both_ways(work, lambda: of_full_set(full.maxima(half, limit)))
@@ -65,7 +67,7 @@ def test_full_sets_agree_to_the_bit(data: st.DataObject, problem: Problem, limit
     slow, fast = both_ways(work, lambda: full.border(half, limit))
     assert slow == fast
     # the loops did run: a kernel that answers nothing would agree with nothing
-    assert work.kernels(0.0) is kernels.load()
+    assert work.choose(0.0) is kernels.load()
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-5", "0.02"])
@@ -74,7 +76,7 @@ def test_full_sets_agree_to_the_bit(data: st.DataObject, problem: Problem, limit
     [(131, None), (140, 3), *(pytest.param(*pair, marks=SLOW) for pair in [(700, None), (180, 150), (500, 490)])],
 )
 def test_blocks_are_passed_over_only_where_no_cost_is_largest(
-    work: kernels.Work, K: int, overlap: int | None, delta: str
+    work: kernels.KernelChoice, K: int, overlap: int | None, delta: str
 ) -> None:
     """With three blocks a level and a window; ties are at the first place, and rough γ spoil every bound on a block."""
     rng = np.random.default_rng(3)
@@ -83,7 +85,7 @@ def test_blocks_are_passed_over_only_where_no_cost_is_largest(
     ramp = np.minimum(1.0, 4.0 * np.arange(1, n + 1) / n)
     rough = [rng.random(n), np.where(rng.random(n) > 0.5, 1.0, 0.0)]
     for low, half in enumerate((ramp, *rough, np.ones(n), np.zeros(n), np.full(n, 0.7310585786300049))):
-        look = partial(full.family.maxima, half, full.ratio, low=low % 2 == 1)
+        look = partial(full.family.maxima, half, full.exp_epsilon, low=low % 2 == 1)
         whole = look()
         for floor in (-np.inf, 0.5 * whole.worst, float(np.sort(whole.costs)[-2])):
             slow, fast = both_ways(work, lambda look=look, floor=floor: of_levels(look(floor=floor)))
@@ -96,7 +98,9 @@ def test_blocks_are_passed_over_only_where_no_cost_is_largest(
     ("K", "delta"),
     [(131, "1e-5"), *(pytest.param(*pair, marks=SLOW) for pair in [(131, "0.02"), (300, "1e-5"), (300, "0.02")])],
 )
-def test_the_border_agrees_to_the_bit_where_levels_have_many_blocks(work: kernels.Work, K: int, delta: str) -> None:
+def test_the_border_agrees_to_the_bit_where_levels_have_many_blocks(
+    work: kernels.KernelChoice, K: int, delta: str
+) -> None:
     rng = np.random.default_rng(4)
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.5", delta)), 2)
     full, n = FullSet(problem.voters, problem.target.exact_epsilon), K - K // 2
@@ -123,29 +127,29 @@ def test_a_top_is_above_all_that_its_levels_average(size: int, down: int, up: in
                 assert np.max(seen) <= top
 
 
-def test_many_levels_are_cut_into_calls(work: kernels.Work, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_levels_are_cut_into_calls(work: kernels.KernelChoice, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call goes on where the last one stopped."""
     monkeypatch.setattr("darrm.majority.dominating._PLACES_A_CALL", 200)
     for delta in ("0", "0.01"):
         problem = Problem.from_allowance(Voters(60, PrivacyParams("0.5", delta)), 2)
         full = FullSet(problem.voters, problem.target.exact_epsilon)
         half = np.random.default_rng(1).random(30)
-        slow, fast = both_ways(work, lambda full=full, half=half: of_levels(full.family.maxima(half, full.ratio)))
+        slow, fast = both_ways(work, lambda full=full, half=half: of_levels(full.family.maxima(half, full.exp_epsilon)))
         assert slow == fast
 
 
 def test_numba_is_loaded_once_the_work_pays_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    work = kernels.Work()
+    work = kernels.KernelChoice()
     loaded: list[bool] = []
     monkeypatch.setattr(kernels, "load", lambda: loaded.append(True))
     for _ in range(3):
-        work.kernels(0.3 * kernels.LOADING)
+        work.choose(0.3 * kernels.LOADING)
     assert not loaded
-    work.kernels(0.3 * kernels.LOADING)
+    work.choose(0.3 * kernels.LOADING)
     assert loaded
 
 
-def test_without_numba_numpy_does_it(work: kernels.Work, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_numba_numpy_does_it(work: kernels.KernelChoice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "find_spec", lambda _: None)
     kernels.load.cache_clear()
     try:
@@ -154,16 +158,17 @@ def test_without_numba_numpy_does_it(work: kernels.Work, monkeypatch: pytest.Mon
         problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
         work.nanoseconds = np.inf
         assert (
-            DominatingFamily(problem.voters).maxima(np.ones(3), FullSet(problem.voters, Fraction(1)).ratio).worst > 0.0
+            DominatingFamily(problem.voters).maxima(np.ones(3), FullSet(problem.voters, Fraction(1)).exp_epsilon).worst
+            > 0.0
         )
     finally:
         kernels.load.cache_clear()
 
 
 def test_advice_is_given_where_work_was_long_and_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "WORK", kernels.Work())
+    monkeypatch.setattr(kernels, "KERNEL", kernels.KernelChoice())
     for long in (False, True):
-        kernels.WORK.kernels(float(long) * kernels.LOADING)
+        kernels.KERNEL.choose(float(long) * kernels.LOADING)
         for spec in (None, "numba"):
             monkeypatch.setattr(kernels, "find_spec", lambda _, spec=spec: spec)
             assert ("darrm[compiled]" in str(kernels.advice())) == (long and spec is None)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from darrm.majority import kernels
 from darrm.majority.certify import worst_cost_ball
-from darrm.majority.corners import budget_below, ratio_of
+from darrm.majority.corners import budget_below, enclose_exp
 from darrm.majority.dominating import DominatingFamily, LevelMaxima
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import NoiseFunction
@@ -33,7 +33,7 @@ def full_set(problem: Problem) -> FullSet:
 
 
 def family_maxima(problem: Problem, half: Array) -> LevelMaxima:
-    return DominatingFamily(problem.voters).maxima(half, ratio_of(problem.target.exact_epsilon))
+    return DominatingFamily(problem.voters).maxima(half, enclose_exp(problem.target.exact_epsilon))
 
 
 @given(data=st.data(), problem=problems(most_voters=6))
@@ -104,7 +104,7 @@ def test_the_first_monotone_level_is_looked_at_as_well(monkeypatch: pytest.Monke
         return look(block, tails)
 
     monkeypatch.setattr(kernels, "screen", recorded)
-    monkeypatch.setattr("darrm.majority.full_set.WORK.nanoseconds", -np.inf)
+    monkeypatch.setattr("darrm.majority.full_set.KERNEL.nanoseconds", -np.inf)
     halves = (
         [0.1, 0.1, 1.0, 0.9],
         [0.1, 0.9, 0.5, 1.0],
@@ -133,7 +133,7 @@ def test_the_curvature_bound_is_attained_on_a_parabola(compiled: bool, mirrored:
     moves = [float(poisson_binomial_pmf(np.full(a, delta)) @ level[: a + 1]) if a else level[0] for a in range(N + 1)]
     assert moves[N // 2] - moves[0] == pytest.approx(c * delta**2 * N**2 / 8.0, rel=1e-9)
     assert moves[N] == pytest.approx(moves[0], abs=1e-15)
-    numbers = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.1")), 2)).numbers
+    numbers = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.1")), 2)).params
     values, bounds, choice = np.empty((1, N + 1)), np.empty((1, N + 1)), np.empty((1, N + 1), dtype=np.int64)
     place = N if mirrored else 0
     chosen.vertices((level[::-1] if mirrored else level)[None, :].copy(), numbers, values, bounds, choice)
@@ -148,7 +148,7 @@ def test_no_second_difference_exceeds_the_curvature_bound() -> None:
     N, delta = 12, full.corners.delta
     block = np.zeros((1, N + 1))
     block[0, 6:] = 1.0
-    bound = kernels.curvature(block, 1)[0] + full.numbers.rest
+    bound = kernels.curvature(block, 1)[0] + full.params.rest
     curvature = np.abs(np.diff(block[0], n=2))  # at 1 … N − 1
 
     def mean(n_1: int, a: int, a_1: int, step: int) -> float:
@@ -278,7 +278,7 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
     full = full_set(problem)
     rng = np.random.default_rng(N)
     block = np.round(rng.uniform(-1.0, 1.0, size=(40, N + 1)))
-    vertices, screened = full.vertices(block), kernels.screen(block, full.numbers.tails)
+    vertices, screened = full.vertices(block), kernels.screen(block, full.params.tails)
     d = float(delta)
     beaten = 0.0
     for state, ones in np.ndindex(block.shape):

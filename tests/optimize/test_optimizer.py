@@ -142,7 +142,7 @@ def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> Non
 def test_stretched_rows_are_rows(data: st.DataObject, problem: Problem, K: int) -> None:
     """With the moved voters of a row and its frozen ones, for any other number of voters."""
     family = DominatingFamily(problem.voters)
-    found = family.maxima(data.draw(gammas(problem.voters.K)).half, FullSet(problem.voters, Fraction(1)).ratio)
+    found = family.maxima(data.draw(gammas(problem.voters.K)).half, FullSet(problem.voters, Fraction(1)).exp_epsilon)
     row = family.row(found, data.draw(st.integers(0, problem.voters.reached)))
     stretched = row.stretched(K)
     assert stretched.is_of(replace(problem.voters, K=K, overlap=None))
