@@ -5,18 +5,17 @@ The majority of 2m − 1 voters drawn without replacement is (mε, 1 − (1 − 
 voters for m ≥ (K + 1)/2, ties by a fair coin. [D, Theorem 4.1] is the case Δ = 0, K odd, identically distributed votes.
 
 *Proof.* The draw does not depend on the data, so let n = 2m − 1 voters be fixed. Let P(p) be the probability that at
-least m of them vote 1, increasing in every p_i. At neighbors p_i ≤ e^ε p'_i + Δ; the other inequalities are this one
-for zeros or for exchanged data. With q'_i = min(1, p'_i/(1 − Δ)) and q_i = min(1, e^ε q'_i), p_i ≤ Δ + (1 − Δ) q_i. A
-vote is decisive at exactly m ones, or m − 1, so
+least m of them vote 1, increasing in every p_i. At neighbors p_i ≤ e^ε p'_i + Δ. With q'_i = min(1, p'_i/(1 − Δ)) and
+q_i = min(1, e^ε q'_i), p_i ≤ Δ + (1 − Δ) q_i. A vote is decisive at exactly m ones, or m − 1, so
 
     (1)  Σ_i p_i ∂P/∂p_i = m·Pr[exactly m ones] ≤ m·P,
     (2)  Σ_i (1 − p_i) ∂P/∂p_i = m·Pr[exactly m − 1 ones] ≤ m·(1 − P).
 
-If each p_i grows by a factor of at most c, (1) on a logarithmic scale bounds the growth of P by c^m: P(q) ≤ e^{mε}
-P(q') ≤ e^{mε} (1 − Δ)^{−m} P(p'). If each 1 − p_i shrinks by the factor 1 − Δ, (2) bounds the shrinking of 1 − P by (1
-− Δ)^m: P(p) ≤ 1 − (1 − Δ)^m·(1 − P(q)) ≤ e^{mε} P(p') + 1 − (1 − Δ)^m. The majority of all K ≤ 2m − 1 voters is that of
-K, or for even K of K − 1 drawn ones, and the bound grows with m. ∎ For p' → 0 and Δ = 0, P/P' → e^{mε}: the factor m is
-the best one. `tests/majority/test_double_subsampling.py` guards theorem and constant.
+If each p_i grows by a factor of at most c, (1) bounds the growth of P by c^m: P(q) ≤ e^{mε} P(q') ≤ e^{mε} (1 − Δ)^{−m}
+P(p'). If each 1 − p_i shrinks by 1 − Δ, (2) bounds the shrinking of 1 − P by (1 − Δ)^m: P(p) ≤ 1 − (1 − Δ)^m·(1 − P(q))
+≤ e^{mε} P(p') + 1 − (1 − Δ)^m. The other inequalities are this one for zeros or exchanged data. The majority of all
+K ≤ 2m − 1 voters is that of K, or for even K of K − 1 drawn ones, and the bound grows with m. ∎ For p' → 0 and Δ = 0,
+P/P' → e^{mε}: the factor m is the best one. `tests/majority/test_double_subsampling.py` guards theorem and constant.
 """
 
 import math

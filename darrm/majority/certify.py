@@ -1,16 +1,15 @@
 """Proofs in real arithmetic: that a noise function is private, and that no private one has a much smaller error.
 
-**Privacy.** There are two rigorous provers of every row of the full set. Ball arithmetic looks at every row if the
-averaging steps are few, or if the budget is so small that rounding would hide it: every number is an interval that
-contains the real one. Otherwise floats do, with an a-priori bound on every error (`darrm.majority.full_set`). The
-budget is that of the exact decimals of the problem. Repair by scaling: f(s·γ) = s·f(γ) and B > 0, so min(1, B/β)·γ is
-private for any β that is at least the worst cost.
+**Privacy.** Two provers cover every row of the full set. Ball arithmetic is used if the averaging steps are few, or if
+the budget is so small that rounding would hide it: every number is an interval that contains the real one. Otherwise
+floats are used, with an a-priori bound on every error (`darrm.majority.full_set`). The budget is that of the exact
+decimals of the problem. Repair by scaling: f(s·γ) = s·f(γ) and B > 0, so min(1, B/β)·γ is private for any bound β on
+the worst cost.
 
-**Balls** follow the two chains of `darrm.majority.full_set`, without truncated tails and stopping rule. Many voters
-near 0 and 1 are each moved with a small Δ: E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] is linear in the probability of every
-single move. So it is T(n_1) + Δ·(a·(T(n_1 + 1) − T(n_1)) + a_1·(T(n_1 − 1) − T(n_1))) up to ½Δ²·M²·max |T''| for M = a
-+ a_1 ≤ N moves: the second derivative along the diagonal is a sum of M(M − 1) second differences of T. Of a budget B ≥
-2Δ, as every δ ≥ Δ has, this takes the part M²·Δ at most.
+**Balls** follow the two chains without truncated tails and stopping rule. Where many voters near 0 and 1 are moved,
+E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] is linear in the probability of every single move. So it is T(n_1) + Δ·(a·(T(n_1 +
+1) − T(n_1)) + a_1·(T(n_1 − 1) − T(n_1))) up to ½Δ²·M²·max |T''| for M = a + a_1 ≤ N moves: the second derivative along
+the diagonal is a sum of M(M − 1) second differences of T. Of a budget B ≥ 2Δ this takes the part M²·Δ at most.
 
 **Theorem (optimality).** Let w_l be the weights of the expected error ½ Σ_l w_l (1 − γ(l)), and y_r ≥ 0 any multipliers
 of any rows a_r·γ ≤ B of the full set. With ρ_l = Σ_r y_r a_{r,l} − ½ w_l no private γ has an expected error below
@@ -19,14 +18,13 @@ of any rows a_r·γ ≤ B of the full set. With ρ_l = Σ_r y_r a_{r,l} − ½ w
     (2)  and no private γ that never falls one below the same with      G = min(0, min_k Σ_{l≥k} ρ_l).
 
 *Proof.* A private γ satisfies the rows, so its expected error is at least ½ Σ_l w_l (1 − γ(l)) + Σ_r y_r (a_r·γ − B) =
-½ Σ_l w_l − B Σ_r y_r + Σ_l ρ_l γ(l). In (1) every γ(l) is in [0, 1]; in (2) γ is a convex combination of 0 and of the
-steps that are 1 from some k on, and a linear function of it is at least its smallest value there. ∎
+½ Σ_l w_l − B Σ_r y_r + Σ_l ρ_l γ(l). In (1) every γ(l) is in [0, 1]. In (2) γ is a convex combination of 0 and of the
+steps that are 1 from some k on, and a linear function is at least its smallest value there. ∎
 
-Bad multipliers give a weak bound, never a false one. So a table keeps those of the solver, and loading it computes the
-bound again, in balls that contain the real e^ε, rows and budget. w are the floats that the prior computes: a relative
-error of w moves value and bound by as much. A row costs E_p[g] + c·E_q[g] with q = 1 − p', and the law of the number of
-ones is a product of short polynomials, one for each binomial, without terms below the rounding of the balls. All that
-was cut is what (1 + c)·Σ y_r exceeds the sum of the coefficients by, |g| ≤ 1, and it is subtracted from the bound.
+Bad multipliers give a weak bound, never a false one. A table keeps those of the solver, and loading it computes the
+bound again, in balls that contain the real e^ε, rows and budget; w are the floats that the prior computes. The law of
+the number of ones of a row is a product of short polynomials, without terms below the rounding of the balls. What was
+cut is (1 + c)·Σ y_r minus the sum of the coefficients, because |g| ≤ 1, and it is subtracted from the bound.
 """
 
 from __future__ import annotations

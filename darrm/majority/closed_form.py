@@ -1,43 +1,39 @@
 """The optimal γ for non-private voters with overlap 1, in closed form, and the optimal monotone γ under a Rényi budget.
 
-Non-private voters have ``PrivacyParams("inf")``: their votes may be any function of the data. Let h(s) = Pr[output 1 |
-s ones] = (1 + g(s))/2. A person moves the number of ones by one, so a release is private if (x, y) = (h(s), h(s+1)) is
-in a set R for every s, which is symmetric under exchange and under (x, y) → (1 − x, 1 − y):
+Votes of non-private voters may be any function of the data. Let h(s) = Pr[output 1 | s ones] = (1 + g(s))/2. A person
+moves the number of ones by one, so a release is private if (x, y) = (h(s), h(s+1)) is in a set R for every s. R is
+closed, convex, contains the diagonal, and is symmetric under exchange and under (x, y) → (1 − x, 1 − y):
 
 * (ε, δ)-privacy, c = e^ε:  y ≤ c·x + δ,  1 − x ≤ c·(1 − y) + δ,  and both with x and y exchanged;
-* a Rényi budget:  D_α(x ‖ y) ≤ ρ and D_α(y ‖ x) ≤ ρ, the divergences between Bernoulli variables. If a person is
-  sampled with probability q in each query, the same of (1 − q)x + qy and x, in both directions, and with x and y
-  exchanged: linear maps of (x, y), so R is convex.
+* a Rényi budget:  D_α(x ‖ y) ≤ ρ and D_α(y ‖ x) ≤ ρ for Bernoulli variables. If a person is sampled with probability q
+  in each query, the same of (1 − q)x + qy and x, in both directions, and with x and y exchanged.
 
-**Closed form.** h(K/2) = 1/2 for even K; for odd K, h((K−1)/2) is the smallest x ≤ 1/2 with (x, 1 − x) in R. Then
-downwards h(s) is the smallest x with (x, h(s+1)) in R, but at least η, and h(K−s) = 1 − h(s). For (ε, δ), with η = 0,
+**Closed form.** h(K/2) = 1/2 for even K; for odd K, h((K−1)/2) is the smallest x ≤ 1/2 with (x, 1 − x) in R. Downwards
+h(s) is the smallest x with (x, h(s+1)) in R, but at least η, and h(K−s) = 1 − h(s). For (ε, δ), with η = 0,
 
     (1) h((K−1)/2) = (1 − δ)/(1 + c),        h(s) = max(0, (h(s+1) − δ)/c, 1 − δ − c·(1 − h(s+1))).
 
 **Theorem.** Among all private h with η ≤ h and h(K−s) = 1 − h(s), this one is the smallest at every s < K/2 and the
-largest at every s > K/2, so it is optimal under every prior. *Proof.* R is convex, closed, symmetric and contains the
-diagonal. So its lower boundary x(y) = min {x : (x, y) in R} is a convex function of y with x(0) = 0 and x ≥ 0, and does
-not fall. Any private h has h(s) ≥ x(h(s+1)), and for odd K the point (h(s), 1 − h(s)) of R at s = (K−1)/2; by induction
-no private h is below the closed form at any s < K/2, by symmetry none is above it at s > K/2. And it is private: where
-h(s) = x(h(s+1)) by definition; where η is larger, η lies between x(h(s+1)) and h(s+1), and R holds the whole segment
-between its boundary and the diagonal. Above the middle everything is mirrored. ∎ Symmetry costs nothing: h(s) and 1 −
-h(K−s) are private together, so is their mean, which is right as often if both answers count alike. The theorem holds
-for any convex, symmetric R that contains the diagonal. `tests/majority/test_closed_form.py` guards it: it minimizes
-every h(s) by itself with a linear program over all symmetric h, and tries every h on a grid in exact fractions.
+largest at every s > K/2, so it is optimal under every prior. *Proof.* The lower boundary x(y) = min {x : (x, y) in R}
+is convex with x(0) = 0 and x ≥ 0, so it does not fall. Any private h has h(s) ≥ x(h(s+1)), and for odd K (h(s), 1 −
+h(s)) is in R at s = (K−1)/2. By induction no private h is below the closed form at any s < K/2; by symmetry none is
+above it at s > K/2. The closed form is private: where h(s) = x(h(s+1)) by definition; where η is larger, η lies between
+x(h(s+1)) and h(s+1), and R contains the whole segment to the diagonal. ∎ Symmetry costs nothing: h(s) and 1 − h(K−s)
+are private together, and so is their mean. `tests/majority/test_closed_form.py` minimizes every h(s) by itself with a
+linear program, and tries every h on a grid in exact fractions.
 
-**Many queries.** Then steps are small, D_α ≈ α(dh)²/(2h(1 − h)), and h(s) tends to sin²(π/4 + √(ρ/(2α))·(s − K/2)): an
-arc that ends. At the tie it is √(π/2) = 1.25 times as steep as GNMax with the divergence ρ, Φ(√(2ρ/α)·(s − K/2)), which
-spends budget on differences that the answer does not show.
+**Many queries.** For small steps D_α ≈ α(dh)²/(2h(1 − h)), so h(s) tends to sin²(π/4 + √(ρ/(2α))·(s − K/2)): an arc
+that ends. At the tie it is √(π/2) = 1.25 times as steep as GNMax with the divergence ρ.
 
-**Other voters under a Rényi budget.** The expected error is linear in γ and, by `darrm.majority.costs`, the constraint
-is E(P_r, Q_r) ≤ e^{(α−1)ρ} for the rows r of the dominating family, a convex set in the plane of (P, Q). It is the
-intersection of its supporting half-planes, and the one at a boundary point (P*, Q*) reads
+**Other voters under a Rényi budget.** The expected error is linear in γ. By `darrm.majority.costs` the constraint is
+E(P_r, Q_r) ≤ e^{(α−1)ρ} for the rows r of the dominating family, a convex set in the plane of (P, Q). It is the
+intersection of its supporting half-planes. The one at a boundary point (P*, Q*) with r = P*/Q*, s = (1 − P*)/(1 − Q*)
+is
 
-    P − c·Q ≤ P* − c·Q*,    c = −(∂E/∂Q)/(∂E/∂P) = (α − 1)/α · (r^α − s^α)/(r^{α−1} − s^{α−1}),    r = P*/Q*,
-                                                                                          s = (1 − P*)/(1 − Q*).
+    P − c·Q ≤ P* − c·Q*,    c = −(∂E/∂Q)/(∂E/∂P) = (α − 1)/α · (r^α − s^α)/(r^{α−1} − s^{α−1}).
 
-`lp_models.row_generation` takes half-planes as they are broken: every round's program is a relaxation and gives a
-bound. Scaling γ moves (P, Q) on a line to (½, ½), which gives both the boundary point and a feasible γ.
+`lp_models.row_generation` adds broken half-planes: every round is a relaxation and gives a bound. Scaling γ moves (P,
+Q) on a line to (½, ½), which gives the boundary point and a feasible γ.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The corners at which the privacy cost can be largest.
 
-The cost f(p, p'; γ) of [D, Lemma 3.4] is linear in each pair (p_i, p'_i), so its maximum over the region that (ε,
-Δ)-privacy allows is attained with every pair at a corner [D, Lemma 5.1]. With
+The cost f(p, p'; γ) of [D, Lemma 3.4] is linear in each pair (p_i, p'_i), so it is largest with every pair at a corner
+of the region that (ε, Δ)-privacy allows [D, Lemma 5.1]. With
 
     hi = (e^ε + Δ)/(e^ε + 1),   lo = (1 − Δ)/(e^ε + 1) = 1 − hi
 
@@ -9,9 +9,8 @@ the corners are (0,0) (1,1) (0,Δ) (Δ,0) (1−Δ,1) (1,1−Δ) (hi,lo) (lo,hi),
 the region is a square, whose corners are the same four with hi = 1 and lo = 0.
 
 **The two terms decouple.** Write f = E_p[g] − c·E_{p'}[g]. Among the voters near 0, a of them have p = Δ and b of them
-p' = Δ; the corners alone would demand a + b ≤ their number. But (Δ, Δ) satisfies the privacy inequalities too, and a
-point of the region never costs more than the best corner. So a and b may be chosen independently without changing the
-maximum, and likewise near 1: the two expectations are maximized apart.
+p' = Δ; the corners alone demand a + b ≤ their number. But (Δ, Δ) satisfies the privacy inequalities too, and a point of
+the region never costs more than the best corner. So a and b may be chosen independently, and likewise near 1.
 
 **Overlap.** If one person's data reach at most t voters, the other K − t are unaffected: p_j = p'_j. f is linear in
 that common value, so they sit at (0,0) or (1,1). The rows of overlap t are the rows of the full set in which at most t

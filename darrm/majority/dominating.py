@@ -1,15 +1,14 @@
 """The dominating family: the C(K+2, 2) rows that are enough for a monotone γ, with O(1) work a row.
 
 If γ does not fall away from K/2 then g is non-decreasing, E[g] is non-decreasing in every probability, and f is largest
-where every p_i is as large and every p'_i as small as its corner allows: only (Δ, 0), (1, 1−Δ) and (hi, lo) can be
-worst. For other γ the family is a relaxation.
+where every p_i is as large and every p'_i as small as its corner allows: at (Δ, 0), (1, 1−Δ) or (hi, lo). For other γ
+the family is a relaxation. With q = 1 − p' the cost is f = E_p[g] + c·E_q[g], and reflecting a row of the family swaps
+its zeros and ones. So with j voters at (hi, lo), b at (1, 1−Δ) and
 
-With q = 1 − p' the cost is f = E_p[g] + c·E_q[g], and reflecting a row of the family swaps its zeros and ones. So with
+    U_j(b) = E[g(b + Bin(j, hi) + Bin(K−j−b, Δ))]
 
-    U_j(b) = E[g(b + Bin(j, hi) + Bin(K−j−b, Δ))],    b = number of voters at (1, 1−Δ), j at (hi, lo)
-
-the cost of the row is U_j(b) + c·U_j(K−j−b). The part Bin(j, hi) comes from the triangle of
-`darrm.numerics.binomial.smooth`; Bin(n, Δ) is a short sum of J + 1 terms with a bounded tail.
+the row costs U_j(b) + c·U_j(K−j−b). The part Bin(j, hi) comes from the triangle of `darrm.numerics.binomial.smooth`;
+Bin(n, Δ) is a short sum of J + 1 terms with a bounded tail.
 
 If one person touches at most t voters, j stops at t, and only t − j of the voters near 0 and 1 may move. With s of the
 K − t unaffected voters at 1 this is the same row over the window T(s) … T(s + t − j), its mirror image over the window

@@ -1,10 +1,9 @@
 """Separation over the full set of Lemma 5.1 with O(K²) work, as for the dominating family.
 
 **Pairs (theorem).** No row with a voter at (hi, lo) and one at (lo, hi) costs more than every row without such a pair.
-*Proof.* hi + lo = 1, so the number x of ones among the two has the same law under p and under p'. Given x they are as
-good as two voters at (0, 0) or (1, 1): with the others fixed, f = Σ_x Pr[x]·f(row with the pair at x ones), an
-average of costs of rows of the full set, in which no person touches more voters. ∎ Pair after pair, the worst row has
-n_h voters at (hi, lo) and none at (lo, hi), or n_l at (lo, hi) and none at (hi, lo): two chains instead of K²/2.
+*Proof.* hi + lo = 1, so the number x of ones among the two has the same law under p and under p'. With the others
+fixed, f = Σ_x Pr[x]·f(row with the pair at x ones), an average of costs of rows of the full set in which no person
+touches more voters. ∎ So the worst row has n_h voters at (hi, lo) and none at (lo, hi), or n_l and none: two chains.
 
 **Mirror.** With T_j(s) = E[g(s + Bin(j, hi))], the chain of `darrm.majority.dominating`, and g odd about K/2, E[g(s +
 Bin(j, lo))] = −T_j(K − j − s). So one Pascal triangle holds both chains. For Δ = 0 that is all: γ is private if and
@@ -15,33 +14,31 @@ N = K − j and, for the T of its chain,
 
     V(n_1) = max over a ≤ n_0 = N − n_1, a_1 ≤ n_1 of   E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))].
 
-There are three answers, each slower and sharper than the one before: a bound for each n_1 (`kernels.screen`), the four
-vertices a ∈ {0, n_0}, a_1 ∈ {0, n_1} with a curvature bound, and branch and bound over cells of pairs with this bound.
+There are three bounds, each slower and sharper than the one before: `kernels.screen`; the four vertices a ∈ {0, n_0},
+a_1 ∈ {0, n_1} with a curvature bound; and branch and bound over cells of pairs (a, a_1) with this bound.
 
 **The curvature bound.** Let T''(s) = T(s + 1) − 2T(s) + T(s − 1), X ~ Bin(a_1, Δ) and Y ~ Bin(a, Δ). The second
-difference of φ(a, a_1) = E[T(n_1 − X + Y)] from a to a + 2 is Δ²·E[T''(n_1 − X + Y + 1)], from a_1 to a_1 + 2 it is
-Δ²·E[T''(n_1 − X + Y − 1)]. If X and Y are at most J − 1, T'' is taken within J steps of n_1; X or Y is larger with
-probability at most Pr[X + Y ≥ J] ≤ Pr[Bin(N, Δ) ≥ J], and |T''| ≤ 4 then. So both second differences are at most
+difference of φ(a, a_1) = E[T(n_1 − X + Y)] in a is Δ²·E[T''(n_1 − X + Y + 1)], in a_1 it is Δ²·E[T''(n_1 − X + Y − 1)].
+If X and Y are at most J − 1, T'' is taken within J steps of n_1; else, with probability at most Pr[Bin(N, Δ) ≥ J],
+|T''| ≤ 4. So both second differences are at most
 
     Δ²·M(n_1),      M(n_1) = max of |T''| within J steps of n_1, + 4·Pr[Bin(K, Δ) ≥ J].
 
 A function on 0 … n whose second differences are at least −D is at most its larger end plus D·n²/8. Once in a and then,
-at the two ends, in a_1: V(n_1) is at most the best vertex plus Δ²·(n_0² + n_1²)/8·M(n_1). T'' is taken where all of n_1
-− X + Y ± 1 and its neighbors lie in 0 … N, because X ≤ a_1 ≤ n_1 and Y ≤ a ≤ n_0. ∎
+at the two ends, in a_1: V(n_1) is at most the best vertex plus Δ²·(n_0² + n_1²)/8·M(n_1). ∎
 
 **The last level with moves (theorem).** If T_j does not fall, no row with j or more voters at (hi, lo), and no row with
-more than j at (lo, hi), costs more than every row of the dominating family and of (lo, hi) up to level j. *Proof.* By
-the mirror both chains are monotone at level j, and above it, smoothing being an average. With all others fixed, f is A
-+ p_i·D − c·p'_i·D' where D = E_p[g(L + 1) − g(L)] over the others, D' likewise under p'. If j of the others sit at (hi,
-lo), or j at (lo, hi), D ≥ 0 and D' ≥ 0, so f does not fall when p_i grows and p'_i shrinks. With j voters at (hi, lo)
-that holds for all voters near 0 and 1, which may move to (Δ, 0) and (1, 1 − Δ). With more than j at (lo, hi) it holds
-for each of them: move one to (hi, lo), and the pair that it makes goes by the theorem of pairs. Two fewer are left; go
-on while they are more than j. ∎ A monotone γ has a monotone level 0, and the dominating family is all there is. Floats
-show D ≥ −τ only; each of at most K − j moves then loses at most (1 + c)·max(hi − lo, Δ)·τ, which is added to the
-result.
+more than j at (lo, hi), costs more than every row of the dominating family and of (lo, hi) up to level j. *Proof.* Both
+chains are monotone from level j on, because smoothing is an average. With all others fixed, f = A + p_i·D − c·p'_i·D'
+where D = E_p[g(L + 1) − g(L)] over the others, and D' likewise under p'. If j of the others sit at (hi, lo), or j at
+(lo, hi), D and D' are at least 0, so f does not fall when p_i grows and p'_i shrinks. With j voters at (hi, lo) all
+voters near 0 and 1 may move to (Δ, 0) and (1, 1 − Δ). With more than j at (lo, hi) move one to (hi, lo): the pair goes
+by the theorem of pairs and two fewer are left. Repeat while they are more than j. ∎ A monotone γ has a monotone level
+0, so the dominating family is enough. Floats show D ≥ −τ only: each of at most K − j moves loses at most (1 + c)·max(hi
+− lo, Δ)·τ, which is added to the result.
 
-**With unaffected voters** (t < K) the same proofs hold for touched voters: only these move, a pair that goes leaves two
-fewer of them, and the rows that are reached are windows of the two chains.
+**With unaffected voters** (t < K) the same proofs hold for the touched voters, and the rows that are reached are
+windows of the two chains.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
 """Voters that differ: the worst privacy cost of a monotone γ where voter i satisfies (ε_i, Δ_i).
 
-The cost f = E_p[g(L)] − c·E_{p'}[g(L)] is linear in each voter's pair (p_i, p'_i), and with a γ that does not fall away
+The cost f = E_p[g(L)] − c·E_{p'}[g(L)] is linear in each voter's pair (p_i, p'_i). With a γ that does not fall away
 from the tie it rises with p_i and falls with p'_i, whatever the others do. So [D, Lemma 5.1] and the reduction of
 `darrm.majority.dominating` hold voter by voter: a touched voter of group i sits at (hi_i, lo_i), (Δ_i, 0) or (1, 1 −
-Δ_i), an untouched one at (0, 0) or (1, 1). Voters of one group have equal guarantees, so rows are counted group by
-group: Π C(K_i + 2, 2) of them if a person reaches all voters, 3^K if all voters differ. If a person reaches t < K
-voters, every choice of at most t touched ones is a row.
+Δ_i), an untouched one at (0, 0) or (1, 1). Rows are counted group by group: Π C(K_i + 2, 2) of them if a person reaches
+all voters, 3^K if all voters differ. With overlap t every choice of at most t touched voters is a row.
 
-**All rows at once.** With T = g and one group after the other, T(s) becomes E[g(s + ones of this group)] for every
-state of the group: h averages at hi, a shift by the ones, a short binomial for the moved ones. The next group does so
-to every state so far, until one value is left for each row: E_p[g], and with lo and the moves of p' E_{p'}[g].
+**All rows at once.** Start with T = g. For one group after the other T(s) becomes E[g(s + ones of this group)] for
+every state of the group, until one value is left for each row: E_p[g], and with lo and the moves of p' E_{p'}[g].
 
 **Rounding.** At most K averaging steps for hi and Δ together, and for every group J + 1 products and sums of its short
 binomial.

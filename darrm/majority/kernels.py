@@ -1,24 +1,20 @@
-"""The kernels of separation, in numpy or compiled by numba, and the choice between both.
+"""The loops over all rows of a level, in numpy or compiled by numba, and the choice between both.
 
 `darrm.majority.compiled` holds the same kernels for numba (``pip install 'darrm[compiled]'``), up to twenty times
-faster and 200 MB larger. Both make the same sums and products in the same order. So results agree to the bit, apart
-from the sign of a zero, and one error bound holds for both.
+faster and 200 MB larger. Both make the same sums and products in the same order, so results agree to the bit, apart
+from the sign of a zero, and one error bound holds for both. Processor seconds of a solve at ε = 0.1:
 
-Neither replaces the other. Processor seconds of a solve, ε = 0.1 and the default prior, where *uncompiled* runs the
-source for numba as Python:
-
-====================== ===== ===== ====== ==========
-K, m, Δ                numpy numba choice uncompiled
-====================== ===== ===== ====== ==========
-11, 3, 1e-5             0.03   0.6   0.03       0.03
-101, 10, 1e-5            0.3   0.8    0.5
-201, 20, 1e-5            0.5   0.8    0.8        7.5
-201, 10, 1e-2            5.7   1.8    1.8      > 300
+====================== ===== ===== ======
+K, m, Δ                numpy numba choice
+====================== ===== ===== ======
+11, 3, 1e-5             0.03   0.6   0.03
+201, 20, 1e-5            0.5   0.8    0.8
+201, 10, 1e-2            5.7   1.8    1.8
 1,001, 10, 1e-5         27.3   7.2    7.3
-====================== ===== ===== ====== ==========
+====================== ===== ===== ======
 
-Loading compiled code from numba's cache takes 0.6 seconds. A process loads it after numpy has worked for that long, so
-it takes at most twice the time of the better choice.
+Loading compiled code takes 0.6 seconds. A process loads it after numpy has worked for that long, so it takes at most
+twice the time of the better choice.
 """
 
 from collections.abc import Callable
