@@ -75,15 +75,13 @@ def exact_cost(order: float, smoothness: float, noise_scale: float, safety: floa
     """
     beta = _charged(smoothness)
 
-    def mean_term(root: float) -> float:  # root = SS'/SS
+    def divergence(root: float, log_root: float) -> float:  # each term at its own SS'/SS
         moved = min(1.0, root) + safety * noise_scale * abs(1.0 - root)
-        return order * moved**2 / (2.0 * noise_scale**2 * (1.0 - order + order * root**2))
+        mean = order * moved**2 / (2.0 * noise_scale**2 * (1.0 - order + order * root**2))
+        spread = 2.0 * order * log_root - math.log1p(order * math.expm1(2.0 * log_root))
+        return mean + spread / (2.0 * (order - 1.0))
 
-    def spread_term(log_root: float) -> float:
-        return (2.0 * order * log_root - math.log1p(order * math.expm1(2.0 * log_root))) / (2.0 * (order - 1.0))
-
-    below = mean_term(math.exp(-beta)) + spread_term(-beta)
-    return max(below, max(mean_term(1.0), mean_term(math.exp(beta))) + spread_term(beta))
+    return max(divergence(math.exp(-beta), -beta), divergence(1.0, beta), divergence(math.exp(beta), beta))
 
 
 def printed_cost(order: float, smoothness: float, noise_scale: float) -> float:

@@ -26,6 +26,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter1d
 
 from darrm.errors import DarrmError
 from darrm.noisy_max.mechanisms import LNMax
@@ -99,27 +100,26 @@ class CostShape:
 
     @cached_property
     def log_q1(self) -> float:
-        return float(self.lower(self.log_q0))
+        return float(self.neighbor(self.log_q0, -1))
 
     @cached_property
     def plateau(self) -> float:
         """The largest change of the cost by one vote: the larger of β* − β(q₁) and β(q₁) − β(B_L(q₁))."""
         if math.isinf(self.log_q0):
             return 0.0
-        here, below = self.cost(np.array([self.log_q1, float(self.lower(self.log_q1))]))
+        here, below = self.cost(np.array([self.log_q1, float(self.neighbor(self.log_q1, -1))]))
         return float(max(self.ceiling - here, here - below))
 
-    def upper(self, log_q: Array | float) -> Array:
-        """Compute log B_U(q), the largest log q of a neighbor."""
-        return self._moved(log_q, math.sqrt(2.0) / self.sigma)
-
-    def lower(self, log_q: Array | float) -> Array:
-        """Compute log B_L(q), the smallest log q of a neighbor."""
-        return self._moved(log_q, -math.sqrt(2.0) / self.sigma)
+    def neighbor(self, log_q: Array | float, sign: int) -> Array:
+        """Compute log B_U(q) for ``sign`` 1, log B_L(q) for −1: the largest and smallest log q of a neighbor."""
+        shift = sign * math.sqrt(2.0) / self.sigma
+        moved = log_ndtr(ndtri_exp(np.minimum(log_q - self._log_weight, 0.0)) + shift) + self._log_weight
+        return np.asarray(np.minimum(moved, 0.0))
 
     def local(self, log_q: Array) -> Array:
         """Bound the change of the cost by one vote, L̃S(q), with the corrected plateau."""
-        here, below, above = self.cost(log_q), self.cost(self.lower(log_q)), self.cost(self.upper(log_q))
+        here = self.cost(log_q)
+        below, above = (self.cost(self.neighbor(log_q, sign)) for sign in (-1, 1))
         flat = (log_q >= self.log_q1) & (log_q <= self.log_q0)
         return np.where(flat, self.plateau, np.maximum(above - here, here - below))
 
@@ -130,20 +130,23 @@ class CostShape:
     def smallest_log_q(self, voters: int) -> float:
         return min(float(gaussian_log_tails(voters, self.sigma, self.noise)) + math.log(self.classes - 1), 0.0)
 
+    def never_helps(self, voters: int) -> bool:
+        """Return whether even full agreement costs λ/σ²."""
+        return self.smallest_log_q(voters) >= self.log_q0
+
     def check_conditions(self, voters: int) -> None:
         """Raise `ConditionError` unless C5, C6 and B_U(q₀) < 1 hold on a grid of gaps from q(all agree) to q₀."""
         if self.never_helps(voters):
             return
-        if self.upper(self.log_q0) >= 0.0:
-            raise ConditionError("B_U(q0) < 1", f"B_U(q0) = 1 at sigma = {self.sigma:g}, order = {self.order:g}")
-        self._check_rising("C5", "the cost", self.cost(self._grid(voters, self.log_q0)))
+        where = f"at sigma = {self.sigma:g} and order = {self.order:g}"
+        if self.neighbor(self.log_q0, 1) >= 0.0:
+            raise ConditionError("B_U(q0) < 1", f"B_U(q0) = 1 {where}")
+        if _falls(self.cost(self._grid(voters, self.log_q0))):
+            raise ConditionError("C5", f"the cost falls as q grows, {where}")
         if self.smallest_log_q(voters) < self.log_q1:
             grid = self._grid(voters, self.log_q1)
-            self._check_rising("C6", "the change of the cost", self.cost(self.upper(grid)) - self.cost(grid))
-
-    def never_helps(self, voters: int) -> bool:
-        """Return whether even full agreement costs λ/σ²."""
-        return self.smallest_log_q(voters) >= self.log_q0
+            if _falls(self.cost(self.neighbor(grid, 1)) - self.cost(grid)):
+                raise ConditionError("C6", f"the change of the cost falls as q grows, {where}")
 
     def _grid(self, voters: int, log_end: float) -> Array:
         """Return a grid from the smallest q to an end, even in votes."""
@@ -151,19 +154,13 @@ class CostShape:
         grid = log_ndtr(np.linspace(start, stop, _GRID_POINTS)) + self._log_weight
         return np.asarray(np.minimum(grid, log_end))
 
-    def _check_rising(self, condition: str, what: str, values: Array) -> None:
-        if np.any(np.diff(values) < -_TOLERANCE * values.max()):
-            where = f"at sigma = {self.sigma:g} and order = {self.order:g}"
-            raise ConditionError(condition, f"{what} falls as q grows, {where}")
-
     @property
     def _log_weight(self) -> float:
         return math.log(self.classes - 1) + log_tail_factor(self.sigma, self.noise)
 
-    def _moved(self, log_q: Array | float, shift: float) -> Array:
-        """Compute the smaller of log(w·Φ(Φ⁻¹(q/w) + shift)) and 0."""
-        moved = log_ndtr(ndtri_exp(np.minimum(log_q - self._log_weight, 0.0)) + shift) + self._log_weight
-        return np.asarray(np.minimum(moved, 0.0))
+
+def _falls(values: Array) -> bool:
+    return bool(np.any(np.diff(values) < -_TOLERANCE * values.max()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,68 +194,84 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
     if isinstance(answer, LNMax):
         checks.fail("the aggregator", aggregator, "of the GNMax kind", "[P] has no smooth sensitivity for LNMax")
     shape = CostShape(answer.sigma, order, counts.shape[1], answer.noise)
-    reach = reach_of(smoothness, voters)
-    checks_cost, checks_profile = 0.0, np.zeros(reach)
+    distances = count_distances(smoothness, voters)
+    advice = "take fewer queries or a larger beta, or leave Table 2 out (--no-table-2)"
+    if distances > _MOST_DISTANCES:
+        checks.fail("the number of distances", distances, f"at most {_MOST_DISTANCES}", advice)
+    profile = f"a profile of {distances:,} distances and {len(counts):,} queries"
+    checks.affordable(profile, distances * len(counts), advice)
+    checks_cost, checks_profile = 0.0, np.zeros(distances)
     if isinstance(aggregator, CheckedGNMax) and analysis.statistic is not None and analysis.check == "data-dependent":
-        lowest = -voters if isinstance(aggregator, InteractiveGNMax) else 0
+        values = np.arange(-voters if isinstance(aggregator, InteractiveGNMax) else 0, voters + 1)
         checks_cost = float(aggregator.check.dependent(analysis.statistic, [order])[:, 0].sum())
-        # beyond the reach every statistic may be the worst: the last distance covers the whole range
-        profile = check_profile(
-            analysis.statistic, aggregator.check, order, lowest=lowest, highest=voters, reach=voters - lowest + 1
-        )
-        checks_profile = np.append(profile[: reach - 1].sum(axis=1), profile[-1].sum())
+        checks_profile = check_profile(analysis.statistic, values, aggregator.check, order, distances)
     return SmoothCost(
         answers=analysis.theorem_6.answers.at(order),
-        answers_profile=answer_profile(counts, shape, reach),
+        answers_profile=answer_profile(counts, shape, distances),
         largest_answer=0.0 if shape.never_helps(voters) else shape.plateau,
         checks=checks_cost,
         checks_profile=checks_profile,
     )
 
 
-def reach_of(smoothness: float, voters: int) -> int:
+def count_distances(smoothness: float, voters: int) -> int:
     """Choose the number of distances, from public numbers only."""
     checks.positive(smoothness=smoothness)
     far = voters * smoothness > _LARGEST_DISTANCE
     return (math.ceil(_LARGEST_DISTANCE / smoothness) if far else voters) + 1
 
 
-def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> Array:
-    """Bound each answer's local sensitivity within d < reach changed votes [P, Algorithm 4]: (Q, C) → (D, Q), private.
+def answer_profile(counts: NDArray[np.int64], shape: CostShape, distances: int) -> Array:
+    """Bound each answer's local sensitivity within d < D changed votes [P, Algorithm 4]: (Q, C) → (D, Q), private.
 
-    >>> answer_profile(np.array([[200, 50], [130, 120]]), CostShape(40.0, 14.0, 2), reach=2).round(7).tolist()
+    >>> answer_profile(np.array([[200, 50], [130, 120]]), CostShape(40.0, 14.0, 2), 2).round(7).tolist()
     [[0.0001464, 0.0], [0.0001574, 0.0]]
     """
     queries, classes = counts.shape
     if classes != shape.classes:
         checks.fail("the number of classes", classes, f"that of the cost, {shape.classes}")
-    _affordable(reach, queries)
     voters = int(counts[0].sum())
     if shape.never_helps(voters):
-        return np.zeros((reach, queries))  # the cost does not depend on the votes
+        return np.zeros((distances, queries))  # the cost does not depend on the votes
     shape.check_conditions(voters)
-    profile = np.full((reach, queries), shape.plateau)
+    profile = np.full((distances, queries), shape.plateau)
     log_q = shape.log_q(winner_gaps(counts))
     descending = -np.sort(-counts, axis=1)
-    for is_below, rows in ((True, log_q < shape.log_q1), (False, log_q > shape.log_q0)):
-        _fill(profile, np.flatnonzero(rows), descending[rows], shape, is_below=is_below)
+    for is_below in (True, False):  # below q₁ or above q₀, until moved votes reach the plateau
+        rows = np.flatnonzero(log_q < shape.log_q1 if is_below else log_q > shape.log_q0)
+        votes = descending[rows]
+        for distance in range(distances):
+            logs = shape.log_q(winner_gaps(votes))
+            kept = logs <= shape.log_q1 if is_below else logs >= shape.log_q0
+            rows, votes = rows[kept], votes[kept]
+            profile[distance, rows] = shape.local(logs[kept])
+            if is_below:  # from the first class to the second
+                votes[:, :2] += [-1, 1]
+            else:  # to the first class from the second one
+                at, second = np.arange(rows.size), 1 + votes[:, 1:].argmax(axis=1)
+                moved = np.minimum(votes[at, second], 1)
+                votes[at, second] -= moved
+                votes[:, 0] += moved
+            apart = votes[:, 0] >= votes[:, 1]
+            rows, votes = rows[apart], votes[apart]
+            if not rows.size:
+                break
     return profile
 
 
 def check_profile(
-    statistic: NDArray[np.int64], check: NoisyCheck, order: float, *, lowest: int, highest: int, reach: int
+    statistic: NDArray[np.int64], values: NDArray[np.int64], check: NoisyCheck, order: float, distances: int
 ) -> Array:
-    """Bound each check's local sensitivity within d < reach changed votes: (Q,) → (D, Q), private."""
-    _affordable(reach, max(statistic.size, highest - lowest))
-    values = np.arange(lowest, highest + 1)
+    """Bound the local sensitivity of all checks within d < D changed votes, private; the last for any votes: (D,).
+
+    ``values`` are all possible statistics.
+    """
     steps = np.abs(np.diff(check.dependent(values, [order])[:, 0]))
     widest = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))  # the larger of the two neighboring differences
-    profile = np.empty((reach, statistic.size))
-    for distance in range(reach):
-        profile[distance] = widest[statistic - lowest]
-        padded = np.pad(widest, 1, mode="edge")
-        widest = np.maximum(widest, np.maximum(padded[:-2], padded[2:]))
-    return profile
+    place = statistic - values[0]
+    profile = [maximum_filter1d(widest, 2 * distance + 1, mode="nearest")[place] for distance in range(distances - 1)]
+    # beyond the computed distances every statistic may be the worst
+    return np.append([one.sum() for one in profile], statistic.size * widest.max())
 
 
 def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) -> float:
@@ -270,36 +283,3 @@ def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) 
     checks.positive(smoothness=smoothness)
     values = np.append(total_profile, largest)
     return float(np.max(np.exp(-smoothness * np.arange(values.size)) * values))
-
-
-def _affordable(distances: int, queries: int) -> None:
-    advice = "take fewer queries or a larger beta, or leave Table 2 out (--no-table-2)"
-    if distances > _MOST_DISTANCES:
-        checks.fail("the number of distances", distances, f"at most {_MOST_DISTANCES}", advice)
-    checks.affordable(f"a profile of {distances:,} distances and {queries:,} queries", distances * queries, advice)
-
-
-def _fill(
-    profile: Array, rows: NDArray[np.intp], votes: NDArray[np.int64], shape: CostShape, *, is_below: bool
-) -> None:
-    """Fill queries below q₁ or above q₀ until moved votes reach the plateau."""
-    votes = votes.copy()
-    for distance in range(profile.shape[0]):
-        at = np.arange(rows.size)
-        if distance and is_below:  # from the first class to the second
-            votes[:, :2] += [-1, 1]
-        elif distance:  # to the first class from the second one
-            second = 1 + votes[:, 1:].argmax(axis=1)
-            moved = np.minimum(votes[at, second], 1)
-            votes[at, second] -= moved
-            votes[:, 0] += moved
-        gaps = votes[:, :1] - votes
-        gaps[:, 0] = -1  # marks the winner
-        apart = gaps[:, 1] >= 0
-        votes, rows = votes[apart], rows[apart]
-        log_q = shape.log_q(gaps[apart])
-        kept = log_q <= shape.log_q1 if is_below else log_q >= shape.log_q0
-        votes, rows = votes[kept], rows[kept]
-        if not rows.size:
-            return
-        profile[distance, rows] = shape.local(log_q[kept])

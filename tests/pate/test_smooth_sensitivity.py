@@ -10,7 +10,7 @@ from darrm.pate.smooth_sensitivity import (
     SmoothCost,
     answer_profile,
     check_profile,
-    reach_of,
+    count_distances,
     smooth_sensitivity,
 )
 from darrm.pate.theorem_6 import log_q
@@ -87,21 +87,21 @@ def test_bounds_on_neighbors_hold_for_all_histograms() -> None:
         logs = log_q(rows, 2.0, noise=noise)
         pairs = np.argwhere(distances(rows) == 1)
         here, there = logs[pairs[:, 0]], logs[pairs[:, 1]]
-        assert np.all(there <= shape.upper(here) + 1e-9)
-        assert np.all(there >= shape.lower(here) - 1e-9)
-        assert np.min(shape.upper(here) - there) < 0.15  # and close somewhere
+        assert np.all(there <= shape.neighbor(here, 1) + 1e-9)
+        assert np.all(there >= shape.neighbor(here, -1) - 1e-9)
+        assert np.min(shape.neighbor(here, 1) - there) < 0.15  # and close somewhere
     # of two classes the bounds are attained: also by noise so narrow that what the lattice costs can be seen
     rows, shape = histograms(12, 2), CostShape(0.5, 2.0, 2, "discrete")
     logs = log_q(rows, 0.5, noise="discrete")
     here, there = logs[np.argwhere(distances(rows) == 1)].T
-    assert np.max(there - shape.upper(here)) == pytest.approx(0.0, abs=1e-12)
-    assert np.max(shape.lower(here) - there) == pytest.approx(0.0, abs=1e-12)
+    assert np.max(there - shape.neighbor(here, 1)) == pytest.approx(0.0, abs=1e-12)
+    assert np.max(shape.neighbor(here, -1) - there) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_upper_and_lower_are_inverse_up_to_q0() -> None:
     shape = CostShape(40.0, 14.0, 10)
     logs = np.linspace(20 * shape.log_q0, shape.log_q0, 50)
-    assert np.allclose(shape.lower(shape.upper(logs)), logs, rtol=1e-9)
+    assert np.allclose(shape.neighbor(shape.neighbor(logs, 1), -1), logs, rtol=1e-9)
 
 
 def test_refuses_where_condition_6_fails() -> None:
@@ -110,7 +110,7 @@ def test_refuses_where_condition_6_fails() -> None:
         answer_profile(np.array([[12, 0]]), shape, 3)
     assert caught.value.condition == "C6"
     grid = np.linspace(shape.smallest_log_q(12), shape.log_q1, 500)
-    assert np.any(np.diff(shape.cost(shape.upper(grid)) - shape.cost(grid)) < 0.0)
+    assert np.any(np.diff(shape.cost(shape.neighbor(grid, 1)) - shape.cost(grid)) < 0.0)
 
 
 def test_refuses_where_condition_5_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,21 +131,22 @@ def test_the_thresholds_profile_is_the_largest_step_within_reach() -> None:
     check, voters, order = NoisyCheck(9, 1.5), 12, 3.0
     values = np.arange(voters + 1)
     cost = check.dependent(values, [order])[:, 0]
-    profile = check_profile(values, check, order, lowest=0, highest=voters, reach=5)
     assert cost.min() < 0.5 * cost.max()
-    for distance in range(5):
-        for value in values:
-            near = [v for v in values if abs(v - value) <= distance]
+    for statistic in values:
+        profile = check_profile(np.array([statistic]), values, check, order, 5)
+        for distance in range(4):
+            near = [v for v in values if abs(v - statistic) <= distance]
             steps = [abs(cost[w] - cost[v]) for v in near for w in (v - 1, v + 1) if 0 <= w <= voters]
-            assert profile[distance, value] == pytest.approx(max(steps), rel=1e-12)
+            assert profile[distance] == pytest.approx(max(steps), rel=1e-12)
+        assert profile[4] == np.abs(np.diff(cost)).max()
 
 
 def test_sums_and_the_tail_beyond_the_profile() -> None:
     assert smooth_sensitivity(np.array([1.0, 1.5]), 4.0, 1.0) == 1.0
     assert smooth_sensitivity(np.array([1.0, 1.5]), 4.0, 0.1) == pytest.approx(4.0 * math.exp(-0.2))
     assert smooth_sensitivity(np.zeros(3), 0.0, 0.1) == 0.0
-    assert reach_of(0.01, 250) == 251
-    assert reach_of(0.5, 250) == 21
+    assert count_distances(0.01, 250) == 251
+    assert count_distances(0.5, 250) == 21
 
 
 def test_the_sensitivity_of_a_run_adds_answers_and_checks() -> None:
