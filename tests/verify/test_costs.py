@@ -26,7 +26,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.table import Table
 from darrm.verify.__main__ import main
-from darrm.verify.attack import law_of
+from darrm.verify.attack import label_law
 from darrm.verify.audit import audit, judge_file
 from darrm.verify.costs import Cost, judge_charge, partitions, worst_differences, worst_of_private_voters
 from darrm.verify.totals import smallest_total
@@ -123,7 +123,7 @@ def exact(name: str, classes: int = 3) -> Cost:
 def test_no_pair_of_histograms_costs_more(name: str) -> None:
     checked = exact(name)
     pairs = neighbors(9, 3)[::7]
-    p, q = (law_of(mechanism_of(name))(np.array([pair[side] for pair in pairs])) for side in (0, 1))
+    p, q = (label_law(mechanism_of(name))(np.array([pair[side] for pair in pairs])) for side in (0, 1))
     for order in (1.5, 4.0):
         found = checked.renyi(order)
         assert found is not None
@@ -251,7 +251,7 @@ def test_several_votes_that_move_cost_no_more(mechanism: GNMax | LNMax | Asymmet
     released = NoisyMaximum(mechanism, Voters(30, PrivacyParams("inf"), overlap=t), 2)
     checked = cost_of(released)
     ones = np.arange(31 - t)
-    p, q = (law_of(released)(np.column_stack([30 - at, at])) for at in (ones, ones + t))
+    p, q = (label_law(released)(np.column_stack([30 - at, at])) for at in (ones, ones + t))
     for order in (2.0, 4.0):
         found = checked.renyi(order)
         assert found is not None
