@@ -46,15 +46,15 @@ computed in balls, from priors in exact fractions. The accuracy of more classes 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from math import comb, lcm
 from operator import mul
 from typing import TypeVar
 
-from flint import arb, arb_poly, ctx
+from flint import arb, arb_poly, ctx, fmpz_poly
 
 from darrm.verify.formats import MALFORMED, Json, Table, exact_number
 from darrm.verify.verdicts import (
@@ -87,8 +87,7 @@ _TOLERANCE = _UNIT >> 56  # of an upper bound
 _PRECISION, _OF_ERROR = 320, 1e-12  # bits; absolute: the prover computes weights of priors in floats
 _NO_PRIOR = "the file does not hold its prior, or its draws: the maker can show them"
 
-_Pair = tuple[int, int]
-_Place = tuple[int, int, int]  # n + k, N − n and n
+_Waiting = tuple[int, int, int, tuple[int, int, int]]  # a bound, j, the sign of T, and n + k, N − n and n
 _Corner = TypeVar("_Corner")
 _State = TypeVar("_State")
 
@@ -141,13 +140,6 @@ def divergences(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] |
     ]
 
 
-@dataclass
-class _Largest:
-    attained: int = -_UNIT << 2
-    above: int = -_UNIT << 2
-    waiting: list[tuple[int, int, int, _Place]] = field(default_factory=list)  # bound, j, sign of T, place
-
-
 class _Chains:
     """The rows of theorems 1 to 3 for equal voters, in units of 2^-256."""
 
@@ -158,7 +150,6 @@ class _Chains:
         if (each := gamma.kinds[0][1]) is not None:
             growth = exponential(each[0]).lower
             self.hi, self.delta = units((growth + each[1]) / (growth + 1), _FINE), units(each[1], _FINE)
-        self.is_free = bool(self.delta) and not self.is_monotone
         self._weights: dict[int, list[int]] = {0: [_UNIT]}
         self._lack = 0  # the largest mass that a product of binomials lacks
         self._powers, self._left = [_UNIT], _MOST_REFINED
@@ -166,20 +157,20 @@ class _Chains:
     def worst(self, ratios: Sequence[Enclosure]) -> list[Enclosure] | None:
         terms = len(self._binomial(self.reached)) if self.delta else 1
         rows = (self.K - self.reached + 1) * (self.reached + 1) * (self.reached + 2) // 2
-        if rows * (len(ratios) + ((4 + terms) * terms if self.is_free else 2 * terms)) > MOST_WORK:
+        is_free = bool(self.delta) and not self.is_monotone
+        if rows * (len(ratios) + ((4 + terms) * terms if is_free else 2 * terms)) > MOST_WORK:
             return None
         factors = [units(ratio.lower, _FINE) for ratio in ratios]
-        bounds = [_Largest() for _ in factors]
+        attained, waiting = [-_UNIT << 2] * len(ratios), [list[_Waiting]() for _ in ratios]
         for j, T in self._levels():
-            self._bound_level(j, T, list(zip(factors, bounds, strict=True)))
+            self._bound_level(j, T, factors, attained, waiting)
         result = []
-        for ratio, factor, largest in zip(ratios, factors, bounds, strict=True):
-            self._refine(factor, largest)
+        for ratio, factor, best, rows_above in zip(ratios, factors, attained, waiting, strict=True):
+            lower, upper = self._refine(factor, best, rows_above)
             error = self.K * 8 + (2 + self.K * self.K) * self._lack + 8  # of one expectation, in units
             slack = (2 + factor // _UNIT) * error + 2 * units(ratio.upper - ratio.lower, _FINE, up=True) + 4
-            lower, upper = largest.attained - slack, max(largest.attained, largest.above) + slack
-            rows_examined = MONOTONE if self.is_monotone else CHAINS
-            result.append(Enclosure(Fraction(lower, _UNIT), Fraction(upper, _UNIT), rows_examined))
+            examined = MONOTONE if self.is_monotone else CHAINS
+            result.append(Enclosure(Fraction(lower - slack, _UNIT), Fraction(upper + slack, _UNIT), examined))
         return result
 
     def _levels(self) -> Iterator[tuple[int, list[int]]]:
@@ -188,78 +179,66 @@ class _Chains:
             yield j, T
             T = [(lo * low + self.hi * high) >> _FINE for low, high in pairwise(T)]
 
-    def _bound_level(self, j: int, T: list[int], bounds: list[tuple[int, _Largest]]) -> None:
+    def _bound_level(
+        self, j: int, T: list[int], factors: list[int], attained: list[int], waiting: list[list[_Waiting]]
+    ) -> None:
+        """Raise what is attained by voters at corners of their domains; list the rows that may cost more."""
         N = self.reached - j if self.delta else 0  # voters near 0 or 1; all others are certain
         places = [(n + k, N - n, n) for n in range(N + 1) for k in range(len(T) - N)]
-        corners = list[_Pair]()  # the largest φ and the largest −φ of each domain; if T rises, φ at the largest one
-        for start, a, b in places if N else ():
-            ends = [(a, 0)] if self.is_monotone else [(x, y) for x in {0, a} for y in {0, b}]
-            means = [self._mean(T, start, *end) for end in ends]
-            corners.append((max(means), 0 if self.is_monotone else -min(means)))
-        for side, bends in enumerate(self._bends(T) if self.is_free else ([],)):
-            values = [ends[side] for ends in corners] if N else T
-            rooms = [self._room(bends[start], *steps) for start, *steps in places] if N and bends else []
-            for factor, largest in bounds:
-                # (N − n, K − t − k) is the reversed place; a row of the other chain costs −V(n, k) − c·V(…) or more
+        means = [[value] for value in T]
+        if N and self.is_monotone:
+            means = [[self._mean(T, start, a, 0)] for start, a, _ in places]
+        elif N:
+            means = [[self._mean(T, start, x, y) for x in {0, a} for y in {0, b}] for start, a, b in places]
+        for sign in (1,) if self.is_monotone else (1, -1):
+            values, bend = [max(sign * mean for mean in ends) for ends in means], _bend([sign * one for one in T])
+            rooms = [self._room(bend, a, b) for _, a, b in places] if N and bend and not self.is_monotone else []
+            for at, factor in enumerate(factors):
+                # (N − n, K − t − k) is the reversed place
                 costs = [V + (factor * W >> _FINE) for V, W in zip(values, values[::-1], strict=True)]
-                largest.attained = max(largest.attained, *(max(costs), -min(costs)))
+                attained[at] = max(attained[at], *costs)
                 for place, cost, room, other in zip(places, costs, rooms, rooms[::-1], strict=False):
                     above = cost + room + (factor * other >> _FINE) + 2
-                    if above > largest.attained:
-                        largest.waiting.append((above, j, 1 - 2 * side, place))
-
-    def _bends(self, T: list[int]) -> tuple[list[int], list[int]]:
-        """Bound how far T, and −T, bends down around each place; 0 if it is monotone."""
-        near = len(self._binomial(self.reached))
-        slopes = [after - before for before, after in pairwise(T)]
-        falls = [before - after for before, after in pairwise(slopes)]
-        down, up = list[int](), list[int]()
-        for place in range(len(T)):
-            start, end = max(0, place - near), place + near
-            steps, around = slopes[start:end] or [0], falls[start:end] or [0]
-            is_monotone = min(steps) >= 0 or max(steps) <= 0
-            down.append(0 if is_monotone else max(0, *around))
-            up.append(0 if is_monotone else max(0, -min(around)))
-        return down, up
+                    if above > attained[at]:
+                        waiting[at].append((above, j, sign, place))
 
     def _room(self, bend: int, u: int, v: int) -> int:
         """Bound φ beyond its largest value on a grid of steps u and v."""
         steps = u * u * int(u > 1) + v * v * int(v > 1)
-        return ((self.delta * self.delta >> _FINE) * bend * steps // 8 >> _FINE) + 1 if bend and steps else 0
+        return ((self.delta * self.delta >> _FINE) * bend * steps // 8 >> _FINE) + 1 if steps else 0
 
     def _mean(self, T: list[int], start: int, a: int, b: int) -> int:
         """Compute E[T(start + Bin(a, Δ) − Bin(b, Δ))], up to the missing mass."""
         up, down = self._binomial(a), self._binomial(b)
         if len(down) == 1:
-            return _product(up, T[start:]) >> _FINE
+            return sum(map(mul, up, T[start : start + len(up)])) >> _FINE
         if len(up) == 1:
-            return _product(down, T[start::-1]) >> _FINE
-        return sum(weight * (_product(up, T[start - i :]) >> _FINE) for i, weight in enumerate(down)) >> _FINE
+            return sum(map(mul, down, T[start::-1])) >> _FINE
+        ends = (sum(map(mul, up, T[start - i : start - i + len(up)])) >> _FINE for i in range(len(down)))
+        return sum(map(mul, down, ends)) >> _FINE
 
-    def _refine(self, factor: int, largest: _Largest) -> None:
-        self._left = _MOST_REFINED
-        waiting = sorted((row for row in largest.waiting if row[0] > largest.attained + _TOLERANCE), reverse=True)
-        numbers = {row[1] for row in waiting}
-        levels = {j: T for j, T in self._levels() if j in numbers} if waiting else {}
+    def _refine(self, factor: int, attained: int, waiting: list[_Waiting]) -> tuple[int, int]:
+        """Enclose the largest cost: refine rows, those that may cost most first."""
+        self._left, highest = _MOST_REFINED, attained
+        waiting = sorted((row for row in waiting if row[0] > attained + _TOLERANCE), reverse=True)
+        levels = dict(self._levels()) if waiting else {}
         for above, j, sign, (start, near_zero, near_one) in waiting:
-            if above <= largest.attained + _TOLERANCE:
+            if above <= attained + _TOLERANCE:
                 break
             T = [sign * value for value in levels[j]]
             cost, bound = self._largest_mean(T, start, near_zero, near_one)
             other = self._largest_mean(T, len(T) - 1 - start, near_one, near_zero)
-            largest.attained = max(largest.attained, cost + (factor * other[0] >> _FINE))
-            largest.above = max(largest.above, bound + (factor * other[1] >> _FINE) + 2)
+            attained = max(attained, cost + (factor * other[0] >> _FINE))
+            highest = max(highest, bound + (factor * other[1] >> _FINE) + 2)
+        return attained, max(attained, highest)
 
-    def _largest_mean(self, T: list[int], start: int, near_zero: int, near_one: int) -> _Pair:
-        known: dict[_Pair, int] = {}
-
+    def _largest_mean(self, T: list[int], start: int, near_zero: int, near_one: int) -> tuple[int, int]:
+        @cache
         def value(a: int, b: int) -> int:
-            if (a, b) not in known:
-                known[a, b] = self._mean(T, start, a, b)
-                self._left -= 1
-            return known[a, b]
+            self._left -= 1
+            return self._mean(T, start, a, b)
 
-        cells, bend = [(0, near_zero, 0, near_one)], self._bends(T)[0][start]
+        cells, bend = [(0, near_zero, 0, near_one)], _bend(T)
         best = bound = max(value(a, b) for a in {0, near_zero} for b in {0, near_one})
         while cells:
             left, right, first, last = cells.pop()
@@ -294,8 +273,11 @@ class _Chains:
         return self._weights[n]
 
 
-def _product(weights: list[int], values: list[int]) -> int:
-    return sum(map(mul, weights, values))
+def _bend(T: list[int]) -> int:
+    """Return M of theorem 2; 0 if T is monotone, where corners are the largest."""
+    slopes = [after - before for before, after in pairwise(T)] or [0]
+    is_monotone = min(slopes) >= 0 or max(slopes) <= 0
+    return 0 if is_monotone else max(0, *(before - after for before, after in pairwise(slopes)))
 
 
 def placements(
@@ -321,41 +303,32 @@ def placements(
 
 
 def _enumerated(gamma: Gamma, ratios: Sequence[Enclosure]) -> list[Enclosure] | None:
-    if (listed := _placements(gamma)) is None:
+    if (listed := _expectations(gamma)) is None:
         return None
-    scale, states = listed
-    factors = [units(ratio.lower) for ratio in ratios]
-    largest: dict[_Pair, int] = {}
-    for placed, first, second in states:
+    factors, worst = [units(ratio.lower) for ratio in ratios], list[Enclosure]()
+    unit, states = listed
+    largest = [-4 * unit * ONE] * len(ratios)
+    for first, second in states:
         for index, factor in enumerate(factors):
             cost = max((own << BITS) - factor * other for own, other in zip(first, second, strict=True))
-            largest[index, placed] = max(cost, largest.get((index, placed), cost))
-    worst = []
-    for index, ratio in enumerate(ratios):
-        highest = max(Fraction(value, scale << (BITS * (n + 1))) for (at, n), value in largest.items() if at == index)
+            largest[index] = max(largest[index], cost)
+    for ratio, cost in zip(ratios, largest, strict=True):
         slack = Fraction(4 * gamma.reached, ONE) * (1 + ratio.upper) + ratio.upper - ratio.lower + Fraction(1, ONE)
-        worst.append(Enclosure(highest - slack, highest + slack, ALL))
+        worst.append(Enclosure(Fraction(cost, unit * ONE) - slack, Fraction(cost, unit * ONE) + slack, ALL))
     return worst
 
 
 def label_laws(gamma: Gamma) -> tuple[Iterator[Laws], int] | None:
     """List laws for all multisets of corners, where jointly convex divergences are largest, and their unit."""
-    if (listed := _placements(gamma)) is None:
+    if (listed := _expectations(gamma)) is None:
         return None
-    scale, states = listed
-    unit = scale << (BITS * gamma.reached)
-
-    def laws() -> Iterator[Laws]:
-        for n, first, second in states:
-            shift = BITS * (gamma.reached - n)
-            for x, y in zip(first, second, strict=True):
-                yield (unit - (x << shift), unit + (x << shift)), (unit - (y << shift), unit + (y << shift))
-
-    return laws(), 2 * unit
+    unit, states = listed
+    pairs = (pair for first, second in states for pair in zip(first, second, strict=True))
+    return (((unit - x, unit + x), (unit - y, unit + y)) for x, y in pairs), 2 * unit
 
 
 @lru_cache(maxsize=64)
-def _corners(each: Point | None) -> list[_Pair]:
+def _corners(each: Point | None) -> list[tuple[int, int]]:
     if each is None:
         return [(ONE, 0), (0, ONE)]
     epsilon, delta = each
@@ -367,24 +340,26 @@ def _corners(each: Point | None) -> list[_Pair]:
     return corners
 
 
-def _placements(gamma: Gamma) -> tuple[int, Iterator[tuple[int, list[int], list[int]]]] | None:
-    """Return the unit of γ and, for all multisets of n corners, E[g(s + L)] in units of 2^(−128·n)."""
-    kinds = [(count, _corners(each)) for count, each in gamma.kinds]
+def _expectations(gamma: Gamma) -> tuple[int, Iterator[tuple[list[int], list[int]]]] | None:
+    """Return a unit and, for all multisets of corners, E[g(s + L)] on both data sets in this unit."""
+    kinds, t = [(count, _corners(each)) for count, each in gamma.kinds], gamma.reached
     ways = [1]  # by the number of placed voters
     for voters, corners in kinds:
-        own = [comb(j + len(corners) - 1, j) for j in range(min(voters, gamma.reached) + 1)]
-        ways = [
-            sum(ways[n - j] * own[j] for j in range(max(0, n - len(ways) + 1), min(n, len(own) - 1) + 1))
-            for n in range(min(gamma.reached, len(ways) + len(own) - 2) + 1)
-        ]
-    if sum(count * (gamma.K - n + 1) for n, count in enumerate(ways)) * (20 + gamma.reached) > MOST_WORK:
+        own = [comb(j + len(corners) - 1, j) for j in range(min(voters, t) + 1)]
+        ways = [int(number) for number in (fmpz_poly(ways) * fmpz_poly(own)).coeffs()[: t + 1]]
+    if sum(count * (gamma.K - n + 1) for n, count in enumerate(ways)) * (20 + t) > MOST_WORK:
         return None
     scale = lcm(*(value.denominator for value in gamma.half))
 
     def average(values: list[int], p: int) -> list[int]:
         return [(ONE - p) * low + p * high for low, high in pairwise(values)]
 
-    return scale, placements(kinds, gamma.reached, [int(value * scale) for value in gamma.signed], average)
+    def states() -> Iterator[tuple[list[int], list[int]]]:
+        for n, *both in placements(kinds, t, [int(value * scale) for value in gamma.signed], average):
+            first, second = ([value << BITS * (t - n) for value in values] for values in both)
+            yield first, second
+
+    return scale << (BITS * t), states()
 
 
 def judge_optimality(table: Table, gamma: Gamma) -> Iterator[Verdict]:
