@@ -1,9 +1,9 @@
 """Optima in closed form and under a Rényi budget: linear and conic programs, grids in exact fractions, the solver."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise, product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from darrm import priors
-from darrm.account.accountant import PrivacyAccountant
 from darrm.loss.composition import compose_simple
-from darrm.majority import baselines, closed_form
+from darrm.majority import closed_form
 from darrm.majority.closed_form import (
     COARSE,
     SMALLEST_LIE,
@@ -25,7 +24,6 @@ from darrm.majority.closed_form import (
     best_under_renyi,
     optimize_under_renyi,
 )
-from darrm.majority.corners import corners_of
 from darrm.majority.costs import renyi_divergences
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import NoiseFunction
@@ -34,13 +32,11 @@ from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.report import compare
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.release import Release
-from darrm.table.table import Table, certify
+from darrm.table.table import certify
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.options import SolveOptions
 from lp_models.reference import gamma_program
 from lp_models.row_generation import minimize_with_rows
-from tests.doors import validated
 from tests.optimality import optimality_of
 from tests.oracle import exact_budget, exact_worst_cost, exponential
 from tests.renyi_conic import solve_renyi_with_cvxpy
@@ -148,40 +144,6 @@ def test_every_overlap_against_exact_fractions(K: int, overlap: int) -> None:
     assert exact_worst_cost(problem, table.gamma.half.tolist()) <= exact_budget(problem)
 
 
-def test_the_error_falls_with_the_overlap() -> None:
-    common = priors.Dirichlet()
-    tables = [optimize_table(plain(11, ("0.5", "1e-5"), t), prior=common) for t in range(1, 12)]
-    errors = [table.gamma.expected_error(common) for table in tables]
-    assert all(few <= many + 1e-9 for few, many in pairwise(errors))
-    assert errors[0] < 0.6 * errors[-1]
-    # reached by all, the majority flips in one step: nothing beats randomized response
-    constant = certify(tables[-1].problem, baselines.randomized_response(tables[-1].problem))
-    assert tables[-1].gamma.half == pytest.approx(constant.gamma.half, abs=1e-9)
-
-
-def test_a_table_is_kept_released_and_charged(tmp_path: Path) -> None:
-    table = optimize_table(plain(11, TARGETS[0]))
-    table.save(tmp_path / "t.json")
-    validated(tmp_path / "t.json", "gamma_table")
-    again = Table.load(tmp_path / "t.json")
-    assert again.problem == table.problem
-    assert again.gamma.half.tolist() == table.gamma.half.tolist()
-    aggregator = Release(again)
-    assert aggregator.release(np.ones((3, 11), dtype=int)).shape == (3,)
-    assert float(aggregator.probability_of_one(11)) == pytest.approx(0.887, abs=5e-4)
-    charge = aggregator.privacy_cost(10)
-    accountant = PrivacyAccountant()
-    accountant.add(charge)
-    assert accountant.admits(PrivacyParams(8, "0.01"))
-    with pytest.raises(ValueError, match="epsilon must be a finite number"):
-        accountant.admits(PrivacyParams("inf"))
-    assert charge.profile is not None
-    assert charge.profile.deltas[32] <= 0.0003 + 1e-9
-    # one person moves one vote by one: δ(ε) = max_s h(s+1) − e^ε·h(s), here at ε = 0
-    h = [float(aggregator.probability_of_one(s)) for s in range(12)]
-    assert charge.profile.deltas[0] == pytest.approx(max(np.diff(h)), abs=2e-12)
-
-
 def test_what_cannot_be_said_of_plain_voters() -> None:
     problem = plain(11, TARGETS[0])
     assert "not private themselves" in str(problem)
@@ -217,11 +179,6 @@ def test_infinity_is_for_voters_only(epsilon: float | str) -> None:
         Problem.from_allowance(Voters(3, nothing), 2)
 
 
-def test_the_constants_are_exact() -> None:
-    corners = corners_of(PrivacyParams("inf"))
-    assert (corners.hi, corners.delta) == (1.0, 0.0)
-
-
 def law(K: int, upper: tuple[float, ...]) -> list[float]:
     """h(0) … h(K) from its upper half."""
     return [1.0 - value for value in reversed(upper)] + ([0.5] if K % 2 == 0 else []) + list(upper)
@@ -251,14 +208,6 @@ def test_no_private_h_on_a_grid_is_better_anywhere(K: int, order: float, budget:
     assert seen >= 1
 
 
-def test_who_is_rarely_drawn_may_be_told_the_truth() -> None:
-    # K = 10, q = 0.004, 1,000 questions, (3, 1e-5) at order 6: from the tie 0, 0.977, 1.000 …
-    budget = (3.0 - math.log1p(-1.0 / 6.0) + (math.log(1e-5) + math.log(6.0)) / 5.0) / 1000.0
-    half = best_under_renyi(10, 6.0, budget, 0.004).half
-    assert half[0] == pytest.approx(0.977, abs=5e-4)
-    assert np.all(half[1:] > 0.9995)
-
-
 @given(st.integers(1, 60), st.floats(1.05, 200.0), st.floats(1e-6, 3.0))
 def test_within_the_budget_monotone_and_tight(K: int, order: float, budget: float) -> None:
     gamma = best_under_renyi(K, order, budget)
@@ -276,16 +225,6 @@ def test_many_queries_tend_to_an_arc_that_ends() -> None:
     lead = np.arange(K // 2 + 1, K + 1) - K / 2.0
     angle = np.minimum(math.pi / 2, math.pi / 4 + math.sqrt(budget / (2.0 * order)) * lead)
     assert truth == pytest.approx(np.sin(angle) ** 2, abs=2e-3)
-
-
-def test_what_is_refused() -> None:
-    for K, order, budget, message in (
-        (0, 2.0, 1.0, "K must"),
-        (3, 1.0, 1.0, "order must"),
-        (3, 2.0, 0.0, "budget must"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            best_under_renyi(K, order, budget)
 
 
 def test_the_arc_is_steeper_at_the_tie_than_a_gaussian_count_of_the_same_divergence() -> None:
@@ -362,29 +301,6 @@ def test_voters_that_differ_are_bounded_as_if_all_were_as_the_weakest() -> None:
     assert renyi_divergences(differing, found.gamma, [4.0])[0] <= 0.2 * (1 + 1e-7)
 
 
-def test_a_larger_budget_or_a_smaller_overlap_never_hurts() -> None:
-    values = [
-        optimize_under_renyi(problem_of(9, "0.5", "0.001", 9).voters, priors.Dirichlet(), 4.0, b).value
-        for b in (0.01, 0.1)
-    ]
-    assert values[1] < values[0]
-    by_overlap = [
-        optimize_under_renyi(problem_of(9, "0.5", "0.001", t).voters, priors.Dirichlet(), 4.0, 0.05).value
-        for t in (2, 5, 9)
-    ]
-    assert by_overlap == sorted(by_overlap)
-    assert np.ptp(by_overlap) > 0.01
-
-
-def test_what_is_refused_of_rows() -> None:
-    problem = problem_of(5, "0.1", "0", None)
-    for order, budget, message in ((1.0, 0.1, "order must be above 1"), (2.0, 0.0, "budget must be")):
-        with pytest.raises(ValueError, match=message):
-            optimize_under_renyi(problem.voters, priors.Dirichlet(), order, budget)
-    with pytest.raises(ValueError, match="linear expected error"):
-        optimize_under_renyi(problem.voters, priors.TwoSided(0.7, 1.0), 2.0, 0.1)
-
-
 @pytest.mark.slow
 def test_a_coarse_solution_is_a_start_for_a_fine_one() -> None:
     voters, prior = Voters(101, PrivacyParams("0.1", "1e-5")), priors.Dirichlet()
@@ -404,3 +320,19 @@ def test_a_solve_that_errs_too_much_stops_with_a_bound_that_says_so() -> None:
     assert 0.7 * best.value < stopped.bound <= best.value
     assert stopped.bound < best.bound  # it did not go on to the end
     assert optimize_under_renyi(voters, prior, 3.0, 0.0265, to_beat=1.01 * best.value).value == best.value
+
+
+@pytest.mark.parametrize(
+    ("solve", "message"),
+    [
+        (lambda: best_under_renyi(0, 2.0, 1.0), "K must"),
+        (lambda: best_under_renyi(3, 1.0, 1.0), "order must be above 1"),
+        (lambda: best_under_renyi(3, 2.0, 0.0), "budget must be"),
+        (lambda: optimize_under_renyi(Voters(5, ("0.1", 0)), priors.Dirichlet(), 1.0, 0.1), "order must be above 1"),
+        (lambda: optimize_under_renyi(Voters(5, ("0.1", 0)), priors.Dirichlet(), 2.0, 0.0), "budget must be"),
+        (lambda: optimize_under_renyi(Voters(5, ("0.1", 0)), priors.TwoSided(0.7, 1.0), 2.0, 0.1), "linear expected"),
+    ],
+)
+def test_what_is_refused(solve: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        solve()

@@ -53,17 +53,6 @@ def test_profile_of_the_problem() -> None:
     assert profile.deltas[0] > profile.deltas[3] > profile.deltas[5]
 
 
-def test_bad_arguments() -> None:
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1")), 1)
-    gamma = NoiseFunction(3, [0.1, 0.2])
-    with pytest.raises(ValueError, match="points must be odd"):
-        privacy_profile(problem, gamma, points=8)
-    with pytest.raises(ValueError, match="points"):
-        privacy_profile(problem, gamma, points=1)
-    with pytest.raises(ValueError, match=r"gamma\.K"):
-        privacy_profile(problem, NoiseFunction(5, [0.1, 0.2, 0.3]))
-
-
 EACH = (PrivacyParams("inf"), PrivacyParams("0.5"), PrivacyParams("0.3", "0.05"), PrivacyParams("2", "0.01"))
 ORDERS = (1.01, 1.5, 2.0, 8.0, 40.0)
 
@@ -231,6 +220,9 @@ def test_what_is_refused() -> None:
     for order in (1.0, np.inf):
         with pytest.raises(ValueError, match="orders must be finite and above 1"):
             renyi_divergences(problem.voters, NoiseFunction(3, [0.5, 0.5]), [order])
+    for points, K, message in ((8, 3, "points must be odd"), (1, 3, "points"), (9, 5, r"gamma\.K")):
+        with pytest.raises(ValueError, match=message):
+            privacy_profile(problem, NoiseFunction(K, np.full(K - K // 2, 0.5)), points=points)
 
 
 def test_large_problems_say_infinity_rather_than_too_little() -> None:

@@ -189,26 +189,6 @@ def test_a_prior_that_is_not_symmetric_has_no_surrogate() -> None:
         optimize_table(problem_of(3, "1"), prior="uniform:0.2,1", objective="surrogate")
 
 
-def test_the_default_objective_is_the_expected_error_itself_for_voters_on_both_sides() -> None:
-    problem = problem_of(11, "3")
-    true, surrogate = (
-        optimize_table(problem, prior="uniform", objective=one) for one in ("expected-error", "surrogate")
-    )
-    default = optimize_table(problem)
-    assert default.gamma.half.tolist() == surrogate.gamma.half.tolist()
-    assert optimality_of(default).prior == priors.Independent(0.5, 1.0)
-    assert true.gamma.expected_error(UNIFORM) < 0.5 * surrogate.gamma.expected_error(UNIFORM)
-
-
-@pytest.mark.slow
-def test_large_and_small() -> None:
-    large = optimize_table(problem_of(101, "10"), prior=UNIFORM, draws=5_000)
-    assert optimality_of(large).gap <= 1e-8
-    assert held_out_of(large).mean < optimize_table(problem_of(101, "10")).gamma.expected_error(UNIFORM)
-    single = optimize_table(problem_of(1, "1"), prior=UNIFORM, draws=50)
-    assert single.gamma.half[0] == pytest.approx(1.0, abs=1e-9)
-
-
 def test_a_time_limit_keeps_the_proof() -> None:
     table = optimize_table(problem_of(101, "10"), prior=UNIFORM, draws=1_000, options=SolveOptions(time_limit=0.0))
     assert optimality_of(table).status == "time limit"
@@ -223,14 +203,6 @@ def test_the_same_draws_give_the_same_table_and_others_others() -> None:
     assert optimality_of(first) == optimality_of(again)
     assert optimality_of(other).value != optimality_of(first).value
     assert held_out_of(first).mean != optimality_of(first).value
-
-
-@pytest.mark.parametrize("draws", [1, 0, 2.5])
-def test_too_few_draws(draws: int) -> None:
-    with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
-        optimize_table(problem_of(3, "1"), prior=UNIFORM, draws=draws)
-    with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
-        NoiseFunction(3, np.ones(2)).estimate_error(UNIFORM, draws=draws)
 
 
 def test_the_reference_solver_does_not_sample() -> None:

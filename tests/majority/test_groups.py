@@ -185,18 +185,6 @@ def hospitals(overlap: int | None = None, delta: str = "1e-6") -> Problem:
     return Problem(voters, PrivacyParams("0.5", "1e-4"))
 
 
-@pytest.mark.slow
-def test_eleven_hospitals_are_heard_better_than_the_weakest_of_them() -> None:
-    """By the one program: 0.0449 beside 0.1371 (common prior); a person who reaches two of them hides better."""
-    problem = hospitals()
-    table = optimize_table(problem, prior=priors.Dirichlet())
-    alike = Problem(Voters(11, PrivacyParams("0.5", "1e-6")), problem.target)
-    worse = optimize_table(alike, prior=priors.Dirichlet(), shape="monotone")
-    better = optimize_table(hospitals(overlap=2), prior=priors.Dirichlet())
-    errors = [each.gamma.expected_error(priors.Dirichlet()) for each in (better, table, worse)]
-    assert errors == pytest.approx([0.0128722, 0.0449197, 0.1371428], abs=1e-6)
-
-
 def test_equal_voters_are_written_one_way() -> None:
     own = [PrivacyParams("0.1", "1e-5")] * 5
     assert Voters.of(own) == Voters(5, own[0])
@@ -283,14 +271,6 @@ def test_a_solve_that_starts_from_equal_voters_takes_none_of_their_rows() -> Non
     assert not any(row.is_of(problem.voters) for _, row in start.optimality.multipliers)
     tables = [optimize_table(problem, prior=prior, start=other) for other in (None, start)]
     assert tables[0].gamma.expected_error(prior) == pytest.approx(tables[1].gamma.expected_error(prior), abs=1e-9)
-
-
-def test_thousands_of_kinds_are_rounded_at_once() -> None:
-    own = [PrivacyParams(f"0.{10_000 + n}") for n in range(5_000)]
-    rounded = Voters.of(own).rounded(3)
-    assert len(rounded.groups) == 3
-    assert rounded.cover(Voters.of(own))
-    assert sum(n for n, _ in rounded.groups) == 5_000
 
 
 def test_states_of_large_kinds_are_those_within_reach() -> None:

@@ -1,7 +1,6 @@
 """The optimum against the reference, against closed forms, and under interruption."""
 
 import json
-import time
 from dataclasses import astuple, replace
 from fractions import Fraction
 from functools import partial
@@ -24,7 +23,6 @@ from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize import SolveOptions, noise_functions, optimizer
 from darrm.optimize.noise_functions import PrivacyOracle
 from darrm.optimize.optimizer import optimize_many
-from darrm.table.table import certify
 from lp_models.gamma_lp import Shape
 from lp_models.options import Progress
 from lp_models.program import LinearProgram, Status
@@ -63,13 +61,6 @@ def check_against_the_reference(problem: Problem, prior: priors.Prior, shape: st
     assert fast.gap <= 1e-8
     # and every row of the paper's set holds for the γ that is handed out
     assert np.max(all_coefficients(problem) @ table.gamma.half) <= problem.budget + 1e-15
-
-
-@pytest.mark.parametrize(("delta", "uniform", "common"), [("1e-5", 0.0413, 0.0256), ("0", 0.0413, 0.0256)])
-def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float) -> None:
-    problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", delta)), 3)
-    assert optimality_of(optimize_table(problem)).value == pytest.approx(uniform, abs=5e-5)
-    assert optimality_of(optimize_table(problem, prior=priors.Dirichlet())).value == pytest.approx(common, abs=5e-5)
 
 
 @pytest.mark.quick_cases(1)
@@ -123,19 +114,6 @@ def test_monotone_is_monotone_and_not_better() -> None:
     assert monotone.gamma.is_monotone
     assert not free.gamma.is_monotone
     assert optimality_of(free).value < optimality_of(monotone).value < 1.1 * optimality_of(free).value
-
-
-def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> None:
-    from darrm.optimize.report import compare
-
-    errors = []
-    for m in (1, 2, 3, 4, 5):
-        problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m)
-        table = optimize_table(problem)
-        found = [entry.expected_error for entry in compare(table, priors.Independent(0.5, 1.0)) if entry.expected_error]
-        errors.append(found[0])
-        assert min(found) >= found[0] - 1e-12
-    assert errors == sorted(errors, reverse=True)
 
 
 @given(data=st.data(), problem=problems(most_voters=12), K=st.integers(1, 50))
@@ -199,21 +177,6 @@ class TestAnytime:
     def test_time_limit(self) -> None:
         options = SolveOptions(time_limit=0.0)
         self.check(optimize_table(self.problem, prior=priors.Dirichlet(), options=options), "time limit")
-
-    def test_a_search_ends_within_a_look_at_all_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        # one such look takes seconds here; what follows the search is the proof
-        searched = []
-
-        def noted(problem: Problem, gamma: NoiseFunction) -> Table:
-            searched.append(time.process_time() - started)
-            return certify(problem, gamma.scaled(0.0))
-
-        monkeypatch.setattr(noise_functions, "certify", noted)
-        problem = Problem.from_allowance(Voters(1001, PrivacyParams("0.1", "1e-5")), 3)
-        started = time.process_time()
-        table = optimize_table(problem, options=SolveOptions(time_limit=0.2))
-        assert optimality_of(table).status == "time limit"
-        assert searched[0] < 1.2
 
     def test_gap_limit(self) -> None:
         options = SolveOptions(gap=0.5)

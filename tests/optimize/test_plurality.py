@@ -13,7 +13,7 @@ from darrm.majority.closed_form import best_for_non_private_voters
 from darrm.optimize.plurality import SMALLEST_PROBABILITY, optimize_plurality, optimize_plurality_under_renyi
 from darrm.plurality.accuracy_bound import PairMultipliers, upper_bound
 from darrm.plurality.partitions import partitions_of
-from darrm.plurality.plurality_law import ONE, PluralityLaw, random_law
+from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.plurality.proof import curve_of_law, profile_of_law, prove
 from darrm.priors import Dirichlet, Prior, RecordedVotes
 from darrm.privacy import PrivacyParams
@@ -211,14 +211,6 @@ def test_any_multipliers_bound_and_none_lies_below_the_optimum() -> None:
     assert upper_bound(problem, Dirichlet(), []) == pytest.approx(1.0, abs=1e-12)
 
 
-def test_a_random_answer_is_a_law_for_every_histogram() -> None:
-    law = random_law(6, 3)
-    assert law.probabilities([[2, 2, 2], [6, 0, 0]]) == pytest.approx(1 / 3)
-    assert law.accuracy(Dirichlet()) == pytest.approx(  # ties are right more often
-        np.mean([max(n) == np.array(n) for n in all_histograms(6, 3)], axis=0).sum() / 3
-    )
-
-
 def test_a_prior_of_few_histograms_leaves_the_others_well_answered() -> None:
     seen = RecordedVotes("seen", Votes.of_counts([[6, 0, 0], [4, 2, 0]]))
     table = optimize_plurality(problem_of(6, 3, "0.8", "1e-3"), prior=seen)
@@ -262,9 +254,3 @@ def test_too_large_a_problem_is_refused_before_the_work() -> None:
         optimize_plurality(problem_of(250, 10))
     with pytest.raises(ValueError, match="C = 10 to K = 22 are solved"):
         optimize_plurality(problem_of(25, 10))
-
-
-@pytest.mark.slow
-def test_too_large_an_overlap_is_refused_before_the_work() -> None:
-    with pytest.raises(ValueError, match="smaller overlap"):
-        optimize_plurality(problem_of(30, 4, overlap=30))

@@ -161,12 +161,6 @@ def test_a_miss_on_the_grid_names_a_command_that_works(tmp_path: Path) -> None:
     assert optimality_of(table).shape == "monotone"
 
 
-def test_a_float_and_its_decimal_find_the_same_table() -> None:
-    typed = load_table(problem_of(11, PrivacyParams(0.1, 1e-5), 3))
-    same = load_table(problem_of(11, PrivacyParams("0.1", "0.00001"), 3.0))
-    assert typed.gamma.half.tolist() == same.gamma.half.tolist()
-
-
 def test_models_are_found_as_well() -> None:
     problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1"), models=True), 3)
     found, same = load_table(problem), load_table(problem_of(11, PrivacyParams("0.1"), 3))
@@ -174,11 +168,6 @@ def test_models_are_found_as_well() -> None:
     assert found.gamma.half.tolist() == same.gamma.half.tolist()
     assert optimality_of(found) == optimality_of(same)
     assert found.certificate.worst_cost == same.certificate.worst_cost
-
-
-def test_an_unknown_shape() -> None:
-    with pytest.raises(ValueError, match="shape must be one of"):
-        load_table(problem_of(11, PrivacyParams("0.1"), 3), shape="round")
 
 
 class TestDamage:

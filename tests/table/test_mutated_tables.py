@@ -1,7 +1,6 @@
-"""Files that were tampered with: refused with one line, or true by exact arithmetic; nothing else, and never slowly."""
+"""Files that were tampered with: refused with one line, or true by exact arithmetic; nothing else."""
 
 import json
-import time
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
@@ -27,7 +26,6 @@ JUNK: tuple[str, ...] = (
     *('"free"', '"monotone"', '"optimal"', '"common"', '"point:0.9"', "[" * 2000 + "]" * 2000),
 )
 CHARACTERS = '0123456789eE+-./"[]{},: \\unx\x00é\ud800'
-SLOWEST = 1.0  # seconds of one processor
 
 
 def texts() -> list[str]:
@@ -124,12 +122,11 @@ def mutate(count: int, path: Path, seed: int) -> dict[str, int]:
         text = mutations[number % 3](rng, originals[rng.integers(len(originals))])
         text = forged(text) if rng.integers(2) else text
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
-        started, table, refusal = time.process_time(), None, ""
+        table, refusal = None, ""
         try:
             table = Table.load(path)
         except TableError as error:
             refusal = str(error)
-        assert time.process_time() - started < SLOWEST, text
         assert len(refusal) < 500, refusal
         assert table is None or is_true(table), text
         found["refused" if table is None else "true"] += 1
