@@ -29,7 +29,7 @@ from darrm.commands.options import (
 from darrm.loss.renyi import CONVERSIONS
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.noise_law import NOISES
-from darrm.pate.analysis import CHECKS, WARNING, Analysis, PateAggregator, quiet_analysis
+from darrm.pate.analysis import CHECKS, WARNING, Analysis, PateAggregator, analyze, hide_warnings
 from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.publication import Expected, Refused, on_vote_scale, table_2
@@ -220,7 +220,8 @@ def pate(
             checks.fail("--scores", str(described.scores), "a file of numbers")
         line.show("Table 1")
         conversion, check = described.conversion, described.check
-        analysis = quiet_analysis(used, aggregator, delta, conversion=conversion, check=check, scores=scores)
+        with hide_warnings():
+            analysis = analyze(used, aggregator, delta, conversion=conversion, check=check, scores=scores)
         parts: dict[str, Part | None] = {"table_1": analysis, "table_2": None, "vote_scale": None}
         _print(output, line, analysis)
         is_searched = smooth is None and on_votes is None and not published.no_table_2  # both, without parameters

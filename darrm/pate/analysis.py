@@ -13,6 +13,8 @@ run ``[i answered]`` is its probability, as in Tables 1 and 2 of [P]; after a ru
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -140,12 +142,12 @@ class Analysis:
 
     def epsilon_of(self, curve: RenyiCurve) -> float:
         """Convert a curve to ε at the δ of the analysis."""
-        return self._best(curve).epsilon
+        return self._convert(curve).epsilon
 
     @property
     def best(self) -> RenyiConversion:
         """The smallest ε over the orders, and its order."""
-        return self._best(self.curve)
+        return self._convert(self.curve)
 
     @property
     def epsilon(self) -> float:
@@ -156,11 +158,6 @@ class Analysis:
     def order(self) -> float:
         """The order with the smallest ε."""
         return self.best.order
-
-    @property
-    def renyi(self) -> float:
-        """The data-dependent Rényi cost at the best order: private."""
-        return _at(self.curve, self.order)
 
     @property
     def queries(self) -> int:
@@ -179,8 +176,10 @@ class Analysis:
 
     @property
     def check_share(self) -> float:
-        """The share of the checks in `renyi`, in [0, 1]."""
-        return _at(self.cost.checks, self.order) / self.renyi if self.renyi else 0.0
+        """The share of the checks in the Rényi cost at the best order, in [0, 1]."""
+        order = self.order
+        total = self.curve.bound_at(order)
+        return self.cost.checks.bound_at(order) / total if total else 0.0
 
     @property
     def data_independent_epsilon(self) -> float:
@@ -198,11 +197,9 @@ class Analysis:
 
     def to_json(self) -> Document:
         """Return the row of [P, Table 1]: **private data**."""
-        theorem_6, printed = (
-            self._best(self.theorem_6.curve),
-            self.theorem_6.curve.best(self.delta, conversion="classic"),
-        )
-        exact = None if self.exact is None else self._best(self.exact.curve)
+        theorem_6 = self._convert(self.theorem_6.curve)
+        printed = self.theorem_6.curve.best(self.delta, conversion="classic")
+        exact = None if self.exact is None else self._convert(self.exact.curve)
         return {
             "aggregator": repr(self.aggregator),
             "queries": self.queries,
@@ -259,7 +256,7 @@ class Analysis:
             return "expectation over the noise of the check; pass the released answers to account for a run"
         return "all queries are answered" if self.answered.all() else "as released"
 
-    def _best(self, curve: RenyiCurve) -> RenyiConversion:
+    def _convert(self, curve: RenyiCurve) -> RenyiConversion:
         return curve.best(self.delta, conversion=self.conversion)
 
 
@@ -366,21 +363,13 @@ def analyze(
     return analysis
 
 
-def quiet_analysis(
-    votes: Votes,
-    aggregator: PateAggregator,
-    delta: float,
-    *,
-    conversion: str = "tight",
-    check: str = "data-independent",
-    answered: ArrayLike | None = None,
-    scores: ArrayLike | None = None,
-) -> Analysis:
-    """Analyze without warnings: the printed analysis contains them."""
+@contextmanager
+def hide_warnings() -> Iterator[None]:
+    """Suppress the warnings of `analyze`, for reports that contain them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivateFigureWarning)
         warnings.simplefilter("ignore", RenyiGridWarning)
-        return analyze(votes, aggregator, delta, answered=answered, scores=scores, conversion=conversion, check=check)
+        yield
 
 
 def answer_of(aggregator: PateAggregator) -> LNMax | GNMax:
@@ -392,10 +381,6 @@ def answer_of(aggregator: PateAggregator) -> LNMax | GNMax:
     if answer.reached != 1:
         checks.fail("reached", answer.reached, "1", "data-dependent costs are those of one moved vote")
     return answer
-
-
-def _at(curve: RenyiCurve, order: float) -> float:
-    return float(np.interp(order, curve.orders, curve.values))
 
 
 def _statistic(votes: Votes, aggregator: PateAggregator, scores: ArrayLike | None) -> NDArray[np.int64] | None:

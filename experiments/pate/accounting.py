@@ -21,9 +21,10 @@ from darrm.pate.analysis import (
     Analysis,
     Evidence,
     PateAggregator,
+    analyze,
     answer_of,
+    hide_warnings,
     public_epsilon,
-    quiet_analysis,
 )
 from darrm.pate.confident import CheckedGNMax, ConfidentGNMax
 from darrm.pate.gnss import GnssParameters, printed_cost
@@ -49,7 +50,8 @@ def account(
     scores: ArrayLike | None = None,
 ) -> Analysis:
     """Analyze a run that is over; what its warnings say is on the page, in words."""
-    return quiet_analysis(votes, aggregator, delta, answered=answered, scores=scores)
+    with hide_warnings():
+        return analyze(votes, aggregator, delta, answered=answered, scores=scores)
 
 
 def costs(analyses: Sequence[Analysis]) -> Row:
@@ -228,7 +230,8 @@ def search(base: ConfidentGNMax, size: VoteSize, delta: float) -> Found:
     votes = Votes.of_counts(pate_like_votes(size))
 
     def analyzed(aggregator: ConfidentGNMax) -> Analysis:
-        return quiet_analysis(votes, aggregator, delta, conversion="tight")
+        with hide_warnings():
+            return analyze(votes, aggregator, delta, conversion="tight")
 
     known = analyzed(base)
     reference = search_publication(known, ORDERS)

@@ -11,14 +11,13 @@ import pytest
 from darrm.loss.renyi import CONVERSIONS
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.mislabel_bound import GaussianMislabelBound
-from darrm.pate.analysis import WARNING, Analysis, quiet_analysis
-from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
+from darrm.pate.analysis import WARNING, Analysis
+from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.gnss import GnssParameters, exact_cost, printed_cost
 from darrm.pate.publication import on_vote_scale, table_2
 from darrm.pate.smooth_sensitivity import smooth_cost
 from darrm.pate.vote_scale import PublicationParameters, VoteScale
 from darrm.privacy import at_most
-from darrm.votes import Votes
 from tests.pate.pate_oracles import quiet
 
 RNG = np.random.default_rng(9)
@@ -199,18 +198,6 @@ def test_parameters_chosen_on_the_votes_are_private_and_theorem_23_may_not_apply
     assert outside.to_json()["gnss_cost_as_printed_in_theorem_23"] is None
     assert "(Theorem 23 as printed: outside its range)" in str(outside)
     assert "condition C6 fails" in str(table_2(analysis, GnssParameters(45.0, 0.002, 7.0)))
-
-
-def test_the_analysis_of_the_report_passes_everything_on_and_warns_in_words_only() -> None:
-    scores = np.full((60, 4), 0.25)
-    interactive = InteractiveGNMax(100, 150.0, 40.0, 0.9)
-    found = quiet_analysis(Votes.of_counts(COUNTS), interactive, 1e-5, conversion="classic", scores=scores)
-    assert found.curve == quiet(COUNTS, interactive, 1e-5, scores=scores).curve
-    found = quiet_analysis(
-        Votes.of_counts(COUNTS), ConfidentGNMax(150, 20.0, 40.0), 1e-5, conversion="tight", check="data-dependent"
-    )
-    assert found.curve == ANALYSES["checked by the data"].curve
-    assert (found.delta, found.conversion) == (1e-5, "tight")
 
 
 def test_a_table_2_row_that_needs_too_many_distances_says_so_and_leaves_the_rest() -> None:
