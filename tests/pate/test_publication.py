@@ -146,19 +146,6 @@ def test_one_vote_changes_the_cost_by_no_more_than_its_sensitivity(check: str) -
 
 
 @pytest.mark.slow
-def test_the_threshold_adds_its_sensitivity_only_where_its_cost_is_data_dependent() -> None:
-    aggregator = ConfidentGNMax(150, 20.0, 40.0)
-    votes = VOTES[:60]
-    plain = smooth_cost(quiet(votes, aggregator, 1e-5), 14.0, 0.02)
-    dependent = smooth_cost(quiet(votes, aggregator, 1e-5, check="data-dependent"), 14.0, 0.02)
-    assert not plain.checks_profile.any()
-    assert plain.checks == 0.0
-    assert dependent.checks > 0.0
-    assert dependent.sensitivity(np.ones(60), 0.02) > plain.sensitivity(np.ones(60), 0.02)
-    assert np.all(np.diff(dependent.checks_profile) >= 0.0)
-
-
-@pytest.mark.slow
 def test_the_search_beats_its_neighbors_and_the_rules_of_thumb(released: Analysis) -> None:
     found = search_parameters(released, 14.0)
     best = found.epsilon + 2.0 * found.deviation
@@ -189,17 +176,6 @@ def test_the_search_takes_the_best_of_the_three_first_orders_that_meet_the_condi
     assert min(one, key=lambda order: one[order].epsilon + 2.0 * one[order].deviation) == 15.0
     with pytest.raises(ConditionError, match="C6"):
         search_parameters(at([40.0, 45.0]))
-
-
-@pytest.mark.slow
-def test_expectations_are_averages_over_the_check() -> None:
-    planned = quiet(VOTES, CONFIDENT, 1e-5)
-    found = expected_publication(planned, PARAMETERS)
-    answers = planned.probabilities @ planned.theorem_6.answers.at(14.0)
-    assert found.renyi == pytest.approx(answers + 200 * 14.0 / 45000)
-    tight = math.log1p(-1 / 14) - (math.log(1e-5) + math.log(14)) / 13
-    assert found.epsilon == pytest.approx(found.renyi + PARAMETERS.cost + tight)
-    assert found.deviation == pytest.approx(7.0 * found.sensitivity)
 
 
 def test_gnmax_without_a_check_needs_no_pattern() -> None:

@@ -11,7 +11,7 @@ from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, tightest_misla
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
-from darrm.pate.publication import epsilon_at, expected_publication, sanitize, search_publication
+from darrm.pate.publication import epsilon_at, sanitize
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale
 from tests.noisy_max.oracles import histograms, neighbors
 from tests.pate.pate_oracles import quiet
@@ -120,32 +120,13 @@ def test_the_marks_end_where_q_alone_bounds_less_than_the_ceiling() -> None:
     assert VoteScale(bound, 3).marks[-1] == 3 * bound.cost(np.ones(1))[0]
 
 
-@pytest.mark.slow
-def test_the_search_finds_what_no_other_deviation_improves(released: Analysis) -> None:
-    found = search_publication(released)
-    here = found.epsilon + 2.0 * found.deviation
-    for factor in (0.8, 1.25):
-        other = PublicationParameters(found.parameters.order, found.parameters.deviation * factor)
-        tried = expected_publication(released, other)
-        assert here <= tried.epsilon + 2.0 * tried.deviation + 1e-9
-
-
-def test_a_mark_is_above_all_that_one_vote_makes_of_the_mark_of_a_vote_before() -> None:
-    scale = VoteScale(GaussianMislabelBound(40.0, 20.0), 100)
-    marks, (before, after) = scale.marks, scale.bound.after_one_vote
-    moved = 100 * np.interp(marks / 100, before, after)
-    later = marks[MARKS_A_VOTE:-1]
-    assert later.size > 100
-    assert np.all(later >= moved[: later.size] * (1.0 + 5e-10))  # what is rounded is on the safe side
-
-
 def test_equal_answers_move_the_mark_by_one_vote_and_unequal_ones_no_farther() -> None:
     scale = VoteScale(GaussianMislabelBound(40.0, 16.0), answers=20)
     places, values = scale.bound.after_one_vote
     for mark in (5, 40, 200):
         total = scale.cost_at(mark)
         moved = 20 * float(np.interp(total / 20, places, values))
-        assert scale.mark_of(moved * (1.0 - 1e-9)) - mark == MARKS_A_VOTE
+        assert scale.mark_of(moved) - mark == MARKS_A_VOTE  # marks are rounded up
         for share in (0.3, 0.9):
             parts = total * share / 10, total * (1.0 - share) / 10
             unequal = sum(10 * float(np.interp(part, places, values)) for part in parts)
