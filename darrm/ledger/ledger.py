@@ -84,6 +84,9 @@ class PrivacyLedger:
     ``path`` is an existing file, or a URL (`darrm.ledger.postgres`); `create` makes a new ledger. ``timeout`` is in
     seconds. ``signing_key`` is the file of an Ed25519 key that signs every entry (`darrm.ledger.chain`).
 
+    Attributes: ``path``, ``budget``, ``composition``, ``population`` of people (or empty), ``created`` in UTC, and
+    ``identity``, which is random and unique to the ledger.
+
     `LedgerError` if the file is missing, corrupted or not a ledger, or has entries that the key did not sign;
     `ValueError` if the key is none, encrypted, or readable by others.
 
@@ -119,13 +122,17 @@ the (epsilon, delta) of each query allow
         self._key, self._key_file = None if signing_key is None else SigningKey(signing_key), signing_key
         with self._store.transaction(write=False) as database:
             read = Transaction(database, self._key)
-            self._row, self._budget = read.budget, read.params
+            self._row = read.budget
+            self.path = self._store.path
+            self.budget = read.params  # what all debited queries together satisfy
+            self.identity, self.created = self._row.identity, self._row.created
+            self.composition, self.population = self._row.composition, self._row.population
             read.account()
             read.check(most=MOST_CHECKED)
             if self._key is not None:
                 read.check_key()
             self._seen = read.newest  # the newest entry that a transaction of this object read
-        self._admission = Admission(self._budget, self.composition)
+        self._admission = Admission(self.budget, self.composition)
 
     @classmethod
     def create(
@@ -175,36 +182,6 @@ the (epsilon, delta) of each query allow
 
     def __str__(self) -> str:
         return f"budget: {self.guarantee}\nspent:  {self.spent}"
-
-    @property
-    def path(self) -> str:
-        """The file, the URL, or ``:memory:``."""
-        return self._store.path
-
-    @property
-    def identity(self) -> str:
-        """Random and unique to the ledger."""
-        return self._row.identity
-
-    @property
-    def created(self) -> str:
-        """The time of its creation, in UTC."""
-        return self._row.created
-
-    @property
-    def budget(self) -> PrivacyParams:
-        """What all debited queries together satisfy."""
-        return self._budget
-
-    @property
-    def composition(self) -> str:
-        """One of `COMPOSITIONS`."""
-        return self._row.composition
-
-    @property
-    def population(self) -> str:
-        """The public name of the people, or empty."""
-        return self._row.population
 
     def digest(self, number: int | None = None) -> LedgerDigest:
         """Return what later shows changed or missing entries, at an entry, by default the last; or `ValueError`."""
@@ -283,13 +260,13 @@ the (epsilon, delta) of each query allow
     @property
     def spent(self) -> Spent:
         """The privacy loss at the δ of the budget, with its bound, condition and reason."""
-        return self.accountant().spent_under(self.composition, self._budget.delta)
+        return self.accountant().spent_under(self.composition, self.budget.delta)
 
     @property
     def guarantee(self) -> str:
         """The budget in words; it holds without the condition of `spent`."""
         failure_probability = self.accountant().failure_probability
-        return guarantee_of(self._budget, self.composition) if failure_probability is None else str(self._budget)
+        return guarantee_of(self.budget, self.composition) if failure_probability is None else str(self.budget)
 
     def accountant(self) -> PrivacyAccountant:
         """Return an accountant with all debits."""
@@ -343,7 +320,7 @@ the (epsilon, delta) of each query allow
 
     def recovery(self, number: int | str, output: str = "") -> str:
         """Return the command that delivers an entry's labels."""
-        ledger = shlex.quote(printable(self._store.path))
+        ledger = shlex.quote(printable(self.path))
         by_parts = output and not output.startswith(STREAM) and not output.lower().endswith(SUFFIXES)
         there = shlex.quote(output) if by_parts else f"labels-{number}.csv"
         return f"python -m darrm.release recover {number} --ledger {ledger} --output {there}"
@@ -375,7 +352,7 @@ the (epsilon, delta) of each query allow
             self._seen = transaction.newest  # as it stands if all is rolled back
             if write and (there := transaction.state.moved_to):
                 message = f"it is closed, its budget moved to {there}: debit there; nothing was debited"
-                raise LedgerError(self._store.path, message)
+                raise LedgerError(self.path, message)
             yield transaction, account
             newest = transaction.newest
         self._seen = newest  # committed
@@ -384,7 +361,7 @@ the (epsilon, delta) of each query allow
         """Raise a `DeliveryError` if there is an entry after ``after`` of the call with the token."""
         if isinstance(error, DeliveryError):
             raise error
-        failure, path = reason_of(error), self._store.path
+        failure, path = reason_of(error), self.path
         try:
             with self._transaction(write=False) as (read, _):
                 entries = read.read_entries(after + 1)
