@@ -2,13 +2,10 @@
 
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +17,9 @@ from darrm.commands.command_line import run
 from darrm.errors import DeliveryError, LedgerError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.privacy import PrivacyParams
-from darrm.release import AnswerStream, DaRRM, delivery, release_debited
 from darrm.release import __main__ as release
-from darrm.release.delivery import Destination, FileDestination, StreamDestination, deliver, recover
+from darrm.release import delivery, release_debited
+from darrm.release.delivery import recover
 from darrm.table.release import Release
 from darrm.table.table import Table
 from darrm.util import progress
@@ -66,23 +63,6 @@ def failing(error: BaseException) -> Any:
         raise error
 
     return fail
-
-
-@pytest.mark.parametrize("suffix", ["npy", "csv"])
-@pytest.mark.parametrize("classes", [(0, 1), ("no", "yes")])
-def test_what_the_ledger_keeps(suffix: str, classes: tuple[Any, Any], folder: Path, aggregator: Release) -> None:
-    ledger = PrivacyLedger(folder / "l.sqlite")
-    output = folder / f"labels.{suffix}"
-    votes = Votes.of_labels(np.asarray(classes)[VOTES], classes)
-    labels = release_debited(aggregator, votes, ledger=ledger, note="n", output=str(output))
-    (entry,) = ledger.entries()
-    assert (entry.table, entry.labels) == (aggregator.table.digest, labels_digest(labels))
-    assert (entry.count, entry.note, entry.delivered, entry.output) == (4, "n", True, str(output))
-    written = np.load(output) if suffix == "npy" else np.array(output.read_text().split())
-    assert written.astype(labels.dtype).tolist() == labels.tolist()
-    with pytest.raises(ValueError, match="undelivered, and none is"):
-        recover(ledger, 1, folder / "again.csv")
-    assert list(folder.glob(".labels-*")) == []
 
 
 FAILURES = {
@@ -205,28 +185,13 @@ def test_a_report_that_cannot_be_printed(stdout: str, status: int, folder: Path)
     assert PrivacyLedger(folder / "l.sqlite").undelivered() == ()
 
 
-@pytest.mark.parametrize("locked", [True, False])
-def test_a_closing_read_that_fails_says_that_labels_are_paid(
-    locked: bool, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_report_that_is_interrupted_says_that_labels_are_paid(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(self: PrivacyLedger) -> None:
-        if not locked:
-            raise KeyboardInterrupt
-        holder = sqlite3.connect(folder / "l.sqlite", isolation_level=None)
-        holder.execute("BEGIN EXCLUSIVE")
-        self._store.timeout = 0.01
-        try:
-            self.accountant()
-        finally:
-            holder.close()
-
-    monkeypatch.setattr(PrivacyLedger, "spent", property(read))
+    monkeypatch.setattr(PrivacyLedger, "spent", property(failing(KeyboardInterrupt())))
     monkeypatch.setattr(os, "dup2", lambda *_: None)  # the test's own stdout
     assert releasing(folder) == 3
-    error = capfd.readouterr().err
-    assert "only the report failed: 4 labels are paid for and written" in error
-    assert ("another process kept it" if locked else "interrupted") in error
-    assert "nothing was debited" not in error
+    assert "interrupted; only the report failed: 4 labels are paid for and written" in capfd.readouterr().err
     assert (folder / "labels.npy").exists()
 
 
@@ -293,8 +258,9 @@ def test_a_recovery_syncs_labels_that_were_published_and_not_synced(
 ) -> None:
     ledger, output, synced = PrivacyLedger(folder / "l.sqlite"), folder / "labels.csv", list[Path]()
     monkeypatch.setattr(delivery, "sync", failing(OSError(5, "Input/output error")))
-    with pytest.raises(DeliveryError):
+    with pytest.raises(DeliveryError) as caught:
         release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=output)
+    assert caught.value.entry == 1
     monkeypatch.setattr(delivery, "sync", synced.append)
     recover(ledger, 1, output)
     assert {output, folder} <= set(synced)
@@ -315,22 +281,6 @@ def test_a_folder_without_links_is_refused_before_anything_is_paid(
     assert releasing(folder) == 2
     assert "on a file system with hard links (Operation not permitted)" in capsys.readouterr().err
     assert PrivacyLedger(folder / "l.sqlite").entries() == ()
-
-
-def test_labels_are_on_no_disk_before_they_are_paid(
-    folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    debit, sizes = PrivacyLedger.debit, []
-
-    def watched(self: PrivacyLedger, *arguments: Any, **options: Any) -> int:
-        files = [path for path in folder.rglob("*") if path.is_file()]
-        sizes.append({path.name: path.stat().st_size for path in files if path.parent != folder})
-        return debit(self, *arguments, **options)
-
-    monkeypatch.setattr(PrivacyLedger, "debit", watched)
-    ledger = PrivacyLedger(folder / "l.sqlite")
-    release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "labels.csv")
-    assert sizes == [{"labels.csv": 0, "second-name.csv": 0}]
 
 
 def test_a_long_release_says_how_far_it_is(
@@ -354,32 +304,21 @@ def test_a_ledger_is_opened_by_the_caller(ledger: Any, folder: Path, aggregator:
         recover(ledger, 1, folder / "x.csv")
 
 
-def test_python_gets_an_error_that_knows_the_entry(
-    folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = PrivacyLedger(folder / "l.sqlite")
-    monkeypatch.setattr(delivery, "save_labels", failing(OSError(28, "No space left on device")))
-    with pytest.raises(DeliveryError) as caught:
-        release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "labels.csv")
-    monkeypatch.undo()
-    assert caught.value.entry is not None
-    kept = ledger.kept_labels(caught.value.entry)
-    assert recover(ledger, caught.value.entry, folder / "labels.csv").tolist() == kept.tolist()
+def test_a_file_without_labels_is_not_written(folder: Path, aggregator: Release) -> None:
     with pytest.raises(ValueError, match="at least one query"):
-        release_debited(aggregator, Votes.of_labels(VOTES[:0]), ledger=ledger, output=folder / "none.csv")
+        release_debited(
+            aggregator, Votes.of_labels(VOTES[:0]), ledger=PrivacyLedger(folder / "l.sqlite"), output=folder / "x.csv"
+        )
+    assert not (folder / "x.csv").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["recover", "1", "--table", "t.json"], "There is no option --table"),
         (["streem"], "'streem' is neither a sub-command (did you mean stream?) nor a file of votes"),
         (["recover", "x"], "must be an integer of at least 1, got 'x'"),
-        (["recover", "5"], "the entry must be undelivered, and none is, got 5"),
-        (["recover"], "ENTRY is required: the number of the ledger's entry"),
         ([], "VOTES is required: .csv, .tsv (also .gz), .npy, .npz, .parquet or a folder of these"),
         (["v.npy", "--first", "1"], "There is no option --first"),
-        (["stream", "--votes", "-"], "There is no option --votes"),
     ],
 )
 def test_each_sub_command_has_its_own_options(
@@ -389,63 +328,3 @@ def test_each_sub_command_has_its_own_options(
     files += [] if "stream" in words else ["--output", str(folder / "x.csv")]
     refused(release.main, [*words, *files], line, capsys)
     assert not (folder / "x.csv").exists()
-
-
-AGGREGATOR = DaRRM(table_of([1.0, 1.0]))
-MATRIX = np.array([[1, 1, 0], [0, 0, 1]])
-
-DESTINATIONS: dict[str, tuple[Callable[[Path, PrivacyLedger], Destination], str]] = {
-    "memory": (lambda _, __: Destination(), ""),
-    "file": (lambda folder, _: FileDestination(folder / "l.csv"), "l.csv"),
-    "stream": (lambda _, ledger: StreamDestination(ledger, "s"), ""),
-    "answers": (lambda _, ledger: AnswerStream(AGGREGATOR, ledger), ""),
-}
-
-
-@pytest.mark.parametrize("name", DESTINATIONS)
-def test_the_order_of_every_destination(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make, output = DESTINATIONS[name]
-    ledger = PrivacyLedger.create(tmp_path / "ledger", PrivacyParams(1, "1e-3"))
-    destination, steps = make(tmp_path, ledger), list[str]()
-    prepare, hand_over, draw = destination.prepare, destination.hand_over, DaRRM.release
-    forget, sync, synced = PrivacyLedger.forget_labels, os.fsync, set[int]()
-
-    @contextmanager
-    def preparing(votes: Votes) -> Iterator[None]:
-        with prepare(votes):
-            assert ledger.entries() == ()
-            steps.append("prepare")
-            yield
-        assert ledger.entries()[0].delivered is (destination.cursor is None)
-
-    def handing_over(*arguments: Any) -> None:
-        (entry,) = PrivacyLedger(tmp_path / "ledger").entries()  # another process has this very moment's file
-        assert (entry.count, entry.delivered) == (2, False)
-        steps.append("hand over")
-        hand_over(*arguments)
-        assert not output or (tmp_path / output).stat().st_size
-
-    def drawing(*arguments: Any, **named: Any) -> Any:
-        assert not output or not (tmp_path / output).exists()
-        steps.append("draw")
-        return draw(*arguments, **named)
-
-    def syncing(handle: int) -> None:
-        synced.add(os.fstat(handle).st_ino)
-        sync(handle)
-
-    def forgetting(self: PrivacyLedger, number: int) -> None:
-        durable = [tmp_path / output, tmp_path / f"{output}.receipt.json", tmp_path] if output else []
-        assert {path.stat().st_ino for path in durable} <= synced
-        forget(self, number)
-
-    monkeypatch.setattr(os, "fsync", syncing)
-    monkeypatch.setattr(PrivacyLedger, "forget_labels", forgetting)
-    monkeypatch.setattr(destination, "prepare", preparing)
-    monkeypatch.setattr(destination, "hand_over", handing_over)
-    monkeypatch.setattr(DaRRM, "release", drawing)
-    assert deliver(AGGREGATOR, Votes.of_labels(MATRIX), ledger, destination).tolist() == [1, 0]
-    assert steps == ["prepare", "draw", "hand over"]
-    if destination.cursor is not None:
-        ledger.forget_labels(destination.cursor.after)
-    assert [entry.delivered for entry in ledger.entries()] == [True]

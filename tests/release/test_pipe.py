@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from hypothesis import strategies as st
 from darrm.account import __main__ as account
 from darrm.aggregator import load_release
 from darrm.commands.command_line import run
-from darrm.errors import BudgetExceededError, DeliveryError
+from darrm.errors import DeliveryError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
@@ -270,12 +269,8 @@ def test_the_first_question_is_agreed_on(ask: Asking) -> None:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        (("--keep", "id"), "There is no option --keep"),
-        (("--output", "labels.csv"), "There is no option --output"),
-        (("votes.csv",), "Unexpected argument 'votes.csv'"),
         (("--first", "0"), "--first must be an integer of at least 1"),
         (("--stream", "a\tb"), "the name of a stream must be printable"),
-        (("--classes", "a,b,c"), "table.json is for 2 classes"),
         (("--ledger", ":memory:"), "--ledger must be a file"),
     ],
 )
@@ -318,54 +313,6 @@ def test_a_signal_ends_it_and_the_last_answer_comes_again(sent: signal.Signals, 
     assert err.startswith(b"error: interrupted")
     assert [entry.number for entry in PrivacyLedger(folder / "l.sqlite").undelivered()] == [2]
     assert ask(b"1,1,1\n", "--quiet") == (0, "2,0\n3,1\n", "")  # nobody said that the answer arrived
-    assert ask.paid() == 3
-
-
-@pytest.mark.slow
-def test_a_reader_that_has_gone_loses_no_answer(folder: Path, ask: Asking) -> None:
-    with started(folder) as process:
-        assert one(process, b"1,1,0\n") == b"1,1\n"
-        assert process.stdout is not None
-        process.stdout.close()
-        assert process.stdin is not None
-        process.stdin.write(b"0,1,0\n")
-        process.stdin.close()
-        assert process.stderr is not None
-        err = process.stderr.read()
-        assert process.wait() == 3
-    assert b"Broken pipe; answer 2 is paid for and kept in the ledger: start again" in err
-    assert ask.paid() == 2
-    assert ask(b"", "--quiet") == (0, "2,0\n", "")
-    assert ask(b"", "--quiet") == (0, "", "")
-
-
-ASKER = """
-import os, select, signal, subprocess, sys
-process = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-for question in (b"1,1,0\\n", b"0,0,1\\n"):
-    process.stdin.write(question)
-    process.stdin.flush()
-    select.select([process.stdout], [], [])
-    if question[:1] == b"1" or sys.argv[1] == "read":
-        os.read(process.stdout.fileno(), 100)
-print(process.pid, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("last", ["read", "unread"])
-def test_an_answer_is_kept_where_the_program_that_asks_is_killed(last: str, folder: Path, ask: Asking) -> None:
-    """Its death ends the questions, which is no sign that it has kept the answer."""
-    command = [sys.executable, "-m", "darrm.release", *words(folder)]
-    asker = subprocess.run([sys.executable, "-c", ASKER, last, *command], capture_output=True, check=False)
-    assert asker.returncode == -signal.SIGKILL
-    number = int(asker.stdout)
-    for _ in range(600):  # it ends by itself
-        if not Path(f"/proc/{number}").exists():
-            break
-        time.sleep(0.05)
-    assert ask(b"1,1,0\n0,0,1\n1,1,1\n", "--first", "1")[:2] == (0, "2,0\n3,1\n")
     assert ask.paid() == 3
 
 
@@ -598,37 +545,3 @@ def test_what_is_sent_ahead_is_paid_for_together_and_what_comes_is_not_waited_fo
     assert sum(counts) == amount + 1
     os.close(reading)
     os.close(writing)
-
-
-def test_answers_in_a_file_are_durable_before_the_ledger_drops_them(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "questions").write_bytes(b"1,1,0\n" * (MOST_TOGETHER + 1))
-    steps: list[str] = []
-
-    def noted(name: str, function: Any) -> Any:
-        def call(*arguments: Any, **named: Any) -> Any:
-            steps.append(name)
-            return function(*arguments, **named)
-
-        return call
-
-    with (folder / "questions").open("rb") as source, (folder / "answers").open("wb") as sink:
-        release = stream(folder)
-        for owner, name in ((PrivacyLedger, "debit"), (PrivacyLedger, "forget_labels"), (os, "fsync")):
-            monkeypatch.setattr(owner, name, noted(name, getattr(owner, name)))
-        answer_lines(release, LineWriter(sink.fileno()), Questions(source.fileno(), VoteFormat(3)))
-    assert steps == ["debit", "fsync", "debit", "fsync", "forget_labels"]
-
-
-def test_a_budget_that_another_process_empties_in_between(folder: Path) -> None:
-    (folder / "l.sqlite").unlink()
-    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams("0.5", "1e-3"))
-    release, other = stream(folder), stream(folder, "other")
-    release.answer([1, 1, 0])
-    with pytest.raises(BudgetExceededError, match="0 still fit"):
-        list(other.answers([[0, 0, 0]] * 100))
-    assert 1 < other.answered < 99
-    with pytest.raises(BudgetExceededError, match="0 still fit"):
-        release.answer([1, 1, 0])
-    assert (release.answered, stream(folder).waiting()) == (1, [1])
