@@ -152,7 +152,10 @@ class _Chains:
             self.hi, self.delta = units((growth + each[1]) / (growth + 1), _FINE), units(each[1], _FINE)
         self._weights: dict[int, list[int]] = {0: [_UNIT]}
         self._lack = 0  # the largest mass that a product of binomials lacks
-        self._powers, self._left = [_UNIT], _MOST_REFINED
+        self._none = [_UNIT]  # (1 − Δ)^n, rounded down
+        for _ in range(gamma.reached):
+            self._none.append(self._none[-1] * (_UNIT - self.delta) >> _FINE)
+        self._left = _MOST_REFINED
 
     def worst(self, ratios: Sequence[Enclosure]) -> list[Enclosure] | None:
         terms = len(self._binomial(self.reached)) if self.delta else 1
@@ -258,14 +261,11 @@ class _Chains:
     def _binomial(self, n: int) -> list[int]:
         """Compute Pr[Bin(n, Δ) = i], rounded down, until the tail is negligible."""
         if n not in self._weights:
-            stay = _UNIT - self.delta - 1  # no more than 1 − Δ
-            while len(self._powers) <= n:
-                self._powers.append(self._powers[-1] * stay >> _FINE)
-            weights, moved, left = list[int](), _UNIT, _UNIT
-            for i in range(n + 1):
-                weights.append(comb(n, i) * moved * self._powers[n - i] >> _FINE)
+            weights = [self._none[n]]
+            left = _UNIT - weights[0]
+            for i in range(n):
+                weights.append(weights[-1] * (n - i) * self.delta // ((i + 1) * (_UNIT - self.delta)))
                 left -= weights[-1]
-                moved = moved * self.delta >> _FINE
                 if left >> (_FINE - 128) == 0:  # a binomial is cut off at a tail below 2^-128
                     break
             self._weights[n] = weights
