@@ -16,11 +16,8 @@ from darrm.verify.noisy_labels import Array, TooWideError, delta_of_label, renyi
 
 GAUSSIAN, LAPLACE, SHAPED = DiscreteGaussian(1.5), DiscreteLaplace(0.6), AsymmetricNoise(3.0, 3.0, 1.5, 1.25)
 NOISES: dict[str, IntegerNoise] = {"Gaussian": GAUSSIAN, "Laplace": LAPLACE, "shaped": SHAPED}
-LEAST = {
-    "Gaussian": 0.9,
-    "Laplace": 0.7,
-    "shaped": 0.6,
-}  # of the bound: a level of the others that does not vary is worse
+# of the bound: a level of the others that does not vary is worse
+LEAST = {"Gaussian": 0.9, "Laplace": 0.7, "shaped": 0.6}
 
 
 def weights_of(noise: IntegerNoise) -> Callable[[Array], Array]:
@@ -65,11 +62,7 @@ def neighbors(K: int, C: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("name", "first_wins"),
-    [
-        *((name, False) for name in NOISES),
-        ("Gaussian", True),
-        *(pytest.param(name, True, marks=pytest.mark.slow) for name in ("Laplace", "shaped")),
-    ],
+    [("Gaussian", True), *((name, False) for name in NOISES)],
 )
 def test_no_pair_of_histograms_costs_more(name: str, *, first_wins: bool) -> None:
     noise, pairs = NOISES[name], neighbors(4, 3) + neighbors(9, 2)
@@ -85,17 +78,10 @@ def test_no_pair_of_histograms_costs_more(name: str, *, first_wins: bool) -> Non
 
 
 WIDE = (DiscreteGaussian(40.0), DiscreteLaplace(0.05), AsymmetricNoise(30.0, 20.0, 2.5, 1.5))
-QUICK = set(zip(WIDE, (8.0, 20.0, 2.0), strict=True))  # every noise and every order once
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    ("noise", "order"),
-    [
-        pytest.param(*pair, marks=[] if pair in QUICK else [pytest.mark.slow])
-        for pair in itertools.product(WIDE, (2.0, 8.0, 20.0))
-    ],
-)
+@pytest.mark.parametrize(("noise", "order"), zip(WIDE, (8.0, 20.0, 2.0), strict=True))
 def test_it_is_the_provers_curve_within_two_percent(noise: IntegerNoise, order: float) -> None:
     curve = label_curve(noise)
     theirs = float(curve.values[curve.orders == order][0])
@@ -133,9 +119,8 @@ def test_what_takes_too_long_says_so() -> None:
 
 
 @pytest.mark.parametrize("z", [0, 1])
-@pytest.mark.parametrize("noise", [GAUSSIAN, SHAPED])
-def test_three_outcomes_are_all_there_are(noise: IntegerNoise, z: int) -> None:
-    law = noisy_labels._Noise(weights_of(noise), 2.0)
+def test_three_outcomes_are_all_there_are(z: int) -> None:
+    law = noisy_labels._Noise(weights_of(SHAPED), 2.0)
     i, j = (corner.ravel() for corner in np.meshgrid(np.arange(-9, 12), np.arange(-9, 12), indexing="ij"))
     for side in (0, 1):  # before the vote moves, and after
         outcomes = [pair[side] for pair in noisy_labels._outcomes(law, i, j, z)]
@@ -146,9 +131,8 @@ def test_three_outcomes_are_all_there_are(noise: IntegerNoise, z: int) -> None:
 
 
 @pytest.mark.parametrize("penalty", [noisy_labels.RenyiPenalty(3.0), noisy_labels._HockeyStick(0.3)])
-@pytest.mark.parametrize("noise", [GAUSSIAN, LAPLACE, SHAPED])
-def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, penalty: Any) -> None:
-    law, rng = noisy_labels._Noise(weights_of(noise), 3.0), np.random.default_rng(3)
+def test_a_block_is_bounded_by_its_corners(penalty: Any) -> None:
+    law, rng = noisy_labels._Noise(weights_of(SHAPED), 3.0), np.random.default_rng(3)
     for _ in range(40):
         i, j, across, along = (int(number) for number in (*rng.integers(-8, 10, 2), *rng.integers(0, 5, 2)))
         block = np.array([[i], [j], [across], [along]])
@@ -158,7 +142,7 @@ def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, penalty: Any) ->
         assert all(np.all(own >= exact) for own, exact in zip(values, least, strict=True))
 
 
-@pytest.mark.parametrize(("K", "C"), [(2, 2), (3, 2), (2, 3)])
+@pytest.mark.parametrize(("K", "C"), [(2, 2), (3, 2)])
 def test_few_voters_cost_less(K: int, C: int) -> None:
     noise, pairs, order = DiscreteGaussian(2.0), neighbors(K, C), 8.0
     laws = {histogram: label_law(noise, histogram, first_wins=True) for pair in pairs for histogram in pair}
