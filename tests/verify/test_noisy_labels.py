@@ -81,7 +81,7 @@ WIDE = (DiscreteGaussian(40.0), DiscreteLaplace(0.05), AsymmetricNoise(30.0, 20.
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(("noise", "order"), zip(WIDE, (8.0, 20.0, 2.0), strict=True))
+@pytest.mark.parametrize(("noise", "order"), [(WIDE[0], 8.0), (WIDE[1], 20.0), (WIDE[2], 2.0)])
 def test_it_is_the_provers_curve_within_two_percent(noise: IntegerNoise, order: float) -> None:
     curve = label_curve(noise)
     theirs = float(curve.values[curve.orders == order][0])
