@@ -1,7 +1,7 @@
 """The privacy condition in exact rational arithmetic over every assignment of corners to voters, one voter at a time.
 
-Nothing of darrm is called here. e^x is replaced by a rational within 1e-60 of it, so results are exact for problems
-that differ from the real one by less than that.
+Nothing of darrm is called here. e^x is replaced by a rational that is off by at most 1e-60 of e^x − 1, so results are
+exact for problems that differ from the real one by less than that.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 def exponential(x: Fraction) -> Fraction:
-    with mpmath.workdps(80):
-        text = mpmath.nstr(mpmath.exp(mpmath.mpf(x.numerator) / x.denominator), 70, min_fixed=-1, max_fixed=-1)
+    digits = 70 + max(0, len(str(x.denominator)) - len(str(x.numerator)))
+    with mpmath.workdps(digits + 10):
+        text = mpmath.nstr(mpmath.exp(mpmath.mpf(x.numerator) / x.denominator), digits, min_fixed=-1, max_fixed=-1)
     return Fraction(text)
 
 

@@ -194,7 +194,7 @@ class FullSet:
         return _Outside(cost, max(bound, cost), tuple(broken), last + 1, moves)
 
     def _outer_costs(self, start: Array, least: float, deadline: float) -> tuple[Array, Array, int, float | None]:
-        """Compute costs and bounds of all levels, as `Kernels.outer_costs`, up to the first that does not fall.
+        """Compute costs and bounds of all levels, as `kernels.outer_costs`, up to the first that does not fall.
 
         Also its number and how much it falls, at most what floats cannot tell; None for the last level of a window.
         With unaffected voters each level has to be examined window by window: its bound is ∞.

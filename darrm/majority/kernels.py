@@ -46,28 +46,6 @@ class KernelParams(NamedTuple):
     rest: float = 0.0  # the curvature's part of moves beyond J
 
 
-class Kernels(NamedTuple):
-    """The three kernels, of numpy or of numba; they write into their last arguments.
-
-    ``triangle_maxima``: the largest cost of each level and its first place, one level for each entry of ``costs``. If
-    it is at most ``floor``, any such cost will do. ``chain`` is T(s) of the first level and is overwritten with the
-    level after the last; if ``low``, it is the chain of (lo, hi). Places count the windows of the unaffected voters
-    one after the other.
-
-    ``vertices``: the best of the four vertices for each state and number of voters near 1, a bound on all moves, and
-    which vertex is best; arrays of shape (states, N + 1).
-
-    ``outer_costs``: for the levels from ``first`` on, the largest cost with moves at vertices over both chains, and an
-    upper bound on the costs with any moves. Only costs above ``least`` and bounds above both are exact; other entries
-    stay as they are. ``level`` is T of the first level and is overwritten. Returns the number of levels passed with
-    ``level`` one further, or minus this number with ``level`` the last of them if T does not fall there.
-    """
-
-    triangle_maxima: Callable[..., None]
-    vertices: Callable[..., None]
-    outer_costs: Callable[..., int]
-
-
 def triangle_maxima(
     chain: Array,
     params: KernelParams,
@@ -77,6 +55,12 @@ def triangle_maxima(
     costs: Array,
     places: NDArray[np.int64],
 ) -> None:
+    """Write the largest cost of each level and its first place into ``costs`` and ``places``, a level for each entry.
+
+    If a cost is at most ``floor``, any such cost will do. ``chain`` is T(s) of the first level and is overwritten with
+    the level after the last; if ``low``, it is the chain of (lo, hi). Places count the windows of the unaffected voters
+    one after the other.
+    """
     del floor
     level = chain
     for j in range(costs.size):
@@ -119,6 +103,10 @@ def screen(block: Array, tails: Array) -> Array:
 
 
 def vertices(block: Array, params: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
+    """Write the best of the four vertices for each state and number of voters near 1, a bound on all moves, and which.
+
+    All arrays have the shape (states, N + 1).
+    """
     N, weights = block.shape[1] - 1, params.delta_weights
     zeros, ones = moved_zeros(weights, block), moved_zeros(weights, block[:, ::-1])[:, ::-1]
     candidates = np.stack([block, zeros, ones, _both_moved(weights, block)])
@@ -154,6 +142,12 @@ def curvature(block: Array, J: int) -> Array:
 
 
 def outer_costs(level: Array, params: KernelParams, least: float, first: int, costs: Array, bounds: Array) -> int:
+    """Write the largest cost with moves at vertices over both chains, and a bound on the costs with any moves.
+
+    Only costs above ``least`` and bounds above both are exact; other entries stay as they are. ``level`` is T of the
+    level ``first`` and is overwritten. Returns the number of levels passed with ``level`` one further, or minus this
+    number with ``level`` the last of them if T does not fall there.
+    """
     chain = level.copy()
     for place in range(costs.size):
         block = np.stack([chain, -chain[::-1]])[: 2 if first + place else 1]
@@ -176,6 +170,14 @@ def outer_costs(level: Array, params: KernelParams, least: float, first: int, co
 def fall_of(level: Array) -> float:
     """Return the largest step down, or 0."""
     return -float(np.min(np.diff(level), initial=0.0))
+
+
+class Kernels(NamedTuple):
+    """The three kernels, of numpy or of numba; they write into their last arguments."""
+
+    triangle_maxima: Callable[..., None]
+    vertices: Callable[..., None]
+    outer_costs: Callable[..., int]
 
 
 NUMPY = Kernels(triangle_maxima, vertices, outer_costs)

@@ -75,13 +75,7 @@ class NoiseFunction:
 
     @classmethod
     def from_full(cls, full: ArrayLike) -> NoiseFunction:
-        """Build from all K + 1 values; `ValueError` if γ(l) ≠ γ(K − l) for some l, or γ(K/2) ≠ 0 for even K.
-
-        >>> NoiseFunction.from_full([1.0, 0.5, 0.5, 0.9])
-        Traceback (most recent call last):
-        ...
-        ValueError: γ must be symmetric, γ(l) = γ(K − l), got γ(0) = 1.0 and γ(3) = 0.9
-        """
+        """Build from all K + 1 values; `ValueError` if γ(l) ≠ γ(K − l) for some l, or γ(K/2) ≠ 0 for even K."""
         values = _numbers("full", full, "K + 1")
         if values.ndim != 1 or values.size < 2:
             checks.fail("full", values.shape, "of shape (K + 1,) with K ≥ 1")
@@ -128,17 +122,12 @@ class NoiseFunction:
     def __call__(self, ones: Sequence[int] | NDArray[np.integer]) -> Array: ...
 
     def __call__(self, ones: ArrayLike) -> float | Array:
-        """Return γ(l) for a number of ones, or an array of them.
-
-        >>> gamma = NoiseFunction(3, [0.5, 1.0])
-        >>> gamma(2), gamma([0, 1]).tolist()
-        (0.5, [1.0, 0.5])
-        """
-        numbers = np.asarray(ones)
-        if numbers.dtype.kind not in "iu" or np.any((numbers < 0) | (numbers > self.K)):
+        """Return γ(l) for a number of ones, or an array of them."""
+        levels = np.asarray(ones)
+        if levels.dtype.kind not in "iu" or np.any((levels < 0) | (levels > self.K)):
             checks.fail("the number of ones", ones, f"an integer from 0 to K = {self.K}")
-        values = self.full[numbers]
-        return float(values) if numbers.ndim == 0 else values
+        values = self.full[levels]
+        return float(values) if levels.ndim == 0 else values
 
     @property
     def classes(self) -> int:
@@ -194,10 +183,8 @@ class NoiseFunction:
         so that noise functions are compared on the same draws.
 
         >>> from darrm.priors import Independent
-        >>> estimate = NoiseFunction(3, [0.2, 0.8]).estimate_error(Independent(0.5, 1.0))
-        >>> exact = NoiseFunction(3, [0.2, 0.8]).expected_error(Independent(0.5, 1.0))
-        >>> print(estimate, "exact", exact)
-        0.153364 ± 0.00025 (20,000 draws) exact 0.153125
+        >>> print(NoiseFunction(3, [0.2, 0.8]).estimate_error(Independent(0.5, 1.0)))
+        0.153364 ± 0.00025 (20,000 draws)
         """
         prior = checked(prior)
         if rng is not None:
@@ -232,9 +219,8 @@ class NoiseFunction:
     def with_missing(self, missing: int) -> NoiseFunction:
         """Return the γ of K − ``missing`` votes if fair coins replace the others; `ValueError` unless 0 ≤ missing < K.
 
-        A coin turns g(l) into (g(l) + g(l + 1))/2, where l counts the votes that are there: an odd function again,
-        about (K − 1)/2, and nowhere negative above it. `expected_error` and `accuracy` are then about the majority
-        of these votes; the guarantee is that of γ with K votes.
+        A coin turns g(l) into (g(l) + g(l + 1))/2, an odd function again. `expected_error` and `accuracy` are then
+        about the majority of the remaining votes; the guarantee is that of γ with K votes.
 
         >>> gamma = NoiseFunction(3, [0.5, 1.0]).with_missing(1)
         >>> gamma.K, gamma.half  # one vote is a tie, two are 3 or 2 with the coin
@@ -294,11 +280,11 @@ def differences(probabilities: Array) -> Array:
     if not np.all((values >= 0.0) & (values <= 1.0)):
         checks.fail("probabilities", checks.Text("a value outside"), "in [0, 1]")
     count, K = values.shape
-    found = np.empty((count, K - K // 2))
+    result = np.empty((count, K - K // 2))
     for start in range(0, count, _CHUNK):
         pmf = poisson_binomial_pmf(values[start : start + _CHUNK])
-        found[start : start + _CHUNK] = pmf[:, K // 2 + 1 :] - pmf[:, : K - K // 2][:, ::-1]
-    return found
+        result[start : start + _CHUNK] = pmf[:, K // 2 + 1 :] - pmf[:, : K - K // 2][:, ::-1]
+    return result
 
 
 def errors_of(half: Array, drawn: Array) -> Array:
@@ -307,11 +293,7 @@ def errors_of(half: Array, drawn: Array) -> Array:
 
 
 def summarize(errors: Array) -> Estimate:
-    """Return the mean of at least two errors, with its standard error.
-
-    >>> str(summarize(np.array([0.1, 0.2, 0.3])))
-    '0.2 ± 0.058 (3 draws)'
-    """
+    """Return the mean of at least two errors, with its standard error."""
     if errors.size < 2:
         checks.fail("draws", int(errors.size), "at least 2", "one draw has no standard error")
     spread = float(np.std(errors, ddof=1)) / float(np.sqrt(errors.size))

@@ -61,14 +61,10 @@ def optimize_table(
         are equal). ``"surrogate"``: the paper's linear one, `darrm.priors.surrogate_of`.
     solver
         ``"production"`` generates rows; ``"reference"`` lists every row of Lemma 5.1 and needs cvxpy.
-    options
-        When to stop; they change no guarantee.
-    draws
-        Of a prior without linear expected error, by default 20,000 to 5,000; as many held-out ones estimate the result.
-    rng
-        Of these draws, with a fixed seed by default.
-    report
-        Called once per round of the production solver.
+    options, report
+        When to stop, and what to call once per round; they change no guarantee.
+    draws, rng
+        Of a prior without linear expected error, by default 20,000 to 5,000 with a fixed seed.
     start
         The table of a similar problem, for the production solver.
 

@@ -205,6 +205,8 @@ def test_the_same_draws_give_the_same_table_and_others_others() -> None:
     assert held_out_of(first).mean != optimality_of(first).value
 
 
-def test_the_reference_solver_does_not_sample() -> None:
+def test_the_reference_solver_does_not_sample_and_one_draw_is_not_enough() -> None:
     with pytest.raises(ValueError, match="solver must be 'production' for a sampled expected error"):
         optimize_table(problem_of(3, "1"), prior=UNIFORM, solver="reference")
+    with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
+        optimize_table(problem_of(3, "1"), prior=UNIFORM, draws=1)
