@@ -79,13 +79,10 @@ class TestSamples:
         drawn = priors.TwoSided(0.7, 0.9).probabilities(5, 2_000, rng=np.random.default_rng(0))
         assert not np.any((drawn > 0.3) & (drawn < 0.7))
 
-    @pytest.mark.parametrize("prior", [UNIFORM, priors.Dirichlet(), priors.Point(0.2), priors.TwoSided(0.7, 1.0)])
-    @pytest.mark.parametrize(("K", "count"), [(0, 3), (3, 0), (2.5, 3)])
-    def test_bad_counts(self, prior: priors.Prior, K: int, count: int) -> None:
-        with pytest.raises(ValueError, match="must be an integer"):
-            prior.probabilities(K, count, rng=np.random.default_rng(0))
-
-    def test_two_sided_has_no_weights(self) -> None:
+    def test_bad_counts(self) -> None:
+        for K, count in ((0, 3), (3, 0), (2.5, 3)):
+            with pytest.raises(ValueError, match="must be an integer"):
+                UNIFORM.probabilities(K, count, rng=np.random.default_rng(0))  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="only draws give the expected error"):
             priors.TwoSided(0.7, 1.0).weights(3)
 

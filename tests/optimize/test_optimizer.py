@@ -95,11 +95,6 @@ def test_the_error_falls_as_one_person_reaches_fewer_voters() -> None:
     assert errors == [0.0, 0.0, 0.0, 0.0062, 0.0090, 0.0155, 0.0222, 0.0256, 0.0256, 0.0256, 0.0256]
 
 
-def test_disjoint_private_voters_need_no_noise() -> None:
-    problem = Problem.from_allowance(Voters(41, PrivacyParams("0.1", "1e-5"), overlap=1), 1)
-    assert np.all(optimize_table(problem).gamma.half >= 1.0 - 2.0**-40)
-
-
 @pytest.mark.parametrize("shape", ["free", "monotone"])
 @pytest.mark.parametrize(("K", "overlap", "delta"), [(7, 1, "0.01"), (7, 3, "0"), (8, 5, "0.01"), (6, 6, "0.001")])
 def test_overlap_agrees_with_every_row_written_down(K: int, overlap: int, delta: str, shape: str) -> None:
@@ -155,12 +150,6 @@ def test_rows_of_other_voters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(noise_functions.GammaProgram, "solve_linear", lambda *_: found)
     kept = program._solve_for_fewer(fewer, SolveOptions()).multipliers
     assert [(y, row.is_of(problem.voters)) for y, row in kept] == [(0.25, True)]
-
-
-def test_an_allowance_that_fewer_voters_do_not_have() -> None:
-    problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1")), 400)
-    table = optimize_table(problem, prior=priors.Dirichlet(), shape="monotone", options=SolveOptions(gap=1e-6))
-    assert optimality_of(table).status == "optimal"
 
 
 class TestAnytime:
