@@ -95,9 +95,6 @@ def label_of_two(noise: IntegerNoise, K: int) -> Array:
     """Compute log Pr[the label of two classes is not the majority] for l = floor(K/2) + 1 … K votes, ties shared.
 
     It takes about (K + 30 deviations)² operations: see `is_exact_of_two`.
-
-    >>> np.exp(label_of_two(DiscreteGaussian(1.0), 3)).round(4).tolist()
-    [0.2491, 0.0206]
     """
     beyond = int(_FAR * noise.deviation) + 30  # a Laplace tail is e^{−42} of the values in use
     logs = log_masses_of(noise, -K - 2 * beyond, K + 2 * beyond)
@@ -110,12 +107,7 @@ def label_of_two(noise: IntegerNoise, K: int) -> Array:
 
 @lru_cache(maxsize=64)
 def threshold_curve(noise: IntegerNoise) -> RenyiCurve:
-    """Bound the Rényi divergence of one noisy comparison of a count with a threshold, if one vote moves.
-
-    >>> curve = threshold_curve(DiscreteGaussian(150.0))
-    >>> round(float(curve.values[curve.orders == 20.0][0]) / (20.0 / (2.0 * 150.0**2)), 3)
-    0.637
-    """
+    """Bound the Rényi divergence of one noisy comparison of a count with a threshold, if one vote moves."""
     by_count = RenyiCurve.unknown()
     if isinstance(noise, DiscreteGaussian):
         by_count = RenyiCurve(DEFAULT_ORDERS, DEFAULT_ORDERS / (2.0 * noise.sigma**2))

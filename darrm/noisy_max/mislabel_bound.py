@@ -153,13 +153,7 @@ class GaussianMislabelBound(MislabelBound):
 
 
 class MislabelBoundByLosses(MislabelBound):
-    """c(q) at one order for any noise on each count.
-
-    >>> from darrm.numerics.integer_noise import DiscreteLaplace
-    >>> bound = MislabelBoundByLosses(DiscreteLaplace(0.05), 20.0)
-    >>> bound.cost(np.array([1e-6, 1e-3, 0.5])).round(6).tolist()
-    [0.0, 0.000461, 0.029148]
-    """
+    """c(q) at one order for any noise on each count."""
 
     def __init__(self, noise: IntegerNoise, order: float) -> None:
         self.noise, self.order, reach = noise, order, int(noise.deviation) + 2

@@ -62,12 +62,7 @@ def log_masses_of(noise: IntegerNoise, first: int, last: int) -> Array:
 
 
 def log_above(logs: Array) -> Array:
-    """Compute log Σ_{y ≥ x} of a table of logarithms along its last axis.
-
-    >>> from darrm.numerics.integer_noise import DiscreteGaussian
-    >>> np.exp(log_above(log_masses_of(DiscreteGaussian(2.0), -40, 40))[[40, 41]]).round(4).tolist()
-    [0.5997, 0.4003]
-    """
+    """Compute log Σ_{y ≥ x} of a table of logarithms along its last axis."""
     return np.logaddexp.accumulate(logs[..., ::-1], axis=-1)[..., ::-1]
 
 
@@ -96,12 +91,7 @@ def unit_rule(size: int) -> tuple[Array, Array]:
 
 
 class NoiseDifference:
-    """The tails of D for discrete Gaussian noise of σ votes, at whole κ from `first` to `last`.
-
-    >>> law = NoiseDifference(40.0)
-    >>> round(float(np.exp(law.log_tails[120 - law.first])), 4)
-    0.0173
-    """
+    """The tails of D for discrete Gaussian noise of σ votes, at whole κ from `first` to `last`."""
 
     def __init__(self, sigma: float) -> None:
         self.sigma, self.last = sigma, int(_REACH * max(sigma, 1.0)) + 4

@@ -39,13 +39,7 @@ _ROWS_AT_ONCE = 2**18  # entries of the (histograms, nodes) arrays: two megabyte
 
 @dataclass(frozen=True)
 class WinningLaw:
-    """The law of a noisy maximum as a function of histograms; `right` takes half the time.
-
-    >>> from darrm.numerics.integer_noise import DiscreteGaussian
-    >>> law, tied = WinningLaw(DiscreteGaussian(9.0)), np.array([[5, 5, 1]])
-    >>> bool(np.isclose(law.right(tied)[0], law(tied)[0, :2].sum()))
-    True
-    """
+    """The law of a noisy maximum as a function of histograms; `right` takes half the time."""
 
     noise: IntegerNoise
 
@@ -132,12 +126,7 @@ def chosen(place: Integers, log_below: Array, hazard: Array, weights: Array, *, 
 
 
 def lags_of(counts: Integers, most: int | None = None) -> tuple[Integers, Integers]:
-    """List the gaps to the leaders, and the index of each class in the list.
-
-    >>> lags_of(np.array([[5, 2, 2], [4, 4, 1]]))
-    (array([0, 3]), array([[0, 1, 1],
-           [0, 0, 1]]))
-    """
+    """List the gaps to the leaders, and the index of each class in the list."""
     behind = counts.max(axis=1, keepdims=True) - counts
     if most is not None:
         behind = np.minimum(behind, most)

@@ -204,12 +204,7 @@ def _parameter(stored: Json, name: str) -> float:
 
 
 def vanishing(noise: IntegerNoise, threshold: int, *, moved: int = 1) -> float:
-    """Bound the probability that the label is a string that the neighbor lacks.
-
-    >>> from darrm.numerics.integer_noise import DiscreteGaussian
-    >>> round(vanishing(DiscreteGaussian(25.0), 135), 10)  # Pr[X ≥ 134]
-    4.64e-08
-    """
+    """Bound the probability that the label is a string that the neighbor lacks."""
     checks.integer_at_least(1, threshold=threshold, moved=moved)
     check_width(noise)
     laws = _laws(noise)

@@ -222,11 +222,7 @@ def count_distances(smoothness: float, voters: int) -> int:
 
 
 def answer_profile(counts: NDArray[np.int64], shape: CostShape, distances: int) -> Array:
-    """Bound each answer's local sensitivity within d < D changed votes [P, Algorithm 4]: (Q, C) → (D, Q), private.
-
-    >>> answer_profile(np.array([[200, 50], [130, 120]]), CostShape(40.0, 14.0, 2), 2).round(7).tolist()
-    [[0.0001464, 0.0], [0.0001574, 0.0]]
-    """
+    """Bound each answer's local sensitivity within d < D changed votes [P, Algorithm 4]: (Q, C) → (D, Q), private."""
     queries, classes = counts.shape
     if classes != shape.classes:
         checks.fail("the number of classes", classes, f"that of the cost, {shape.classes}")
@@ -275,11 +271,7 @@ def check_profile(
 
 
 def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) -> float:
-    """Compute SS_β = max_d e^{−βd}·profile(d), with ``largest`` beyond it.
-
-    >>> round(smooth_sensitivity(np.array([0.0, 0.5]), 1.0, 0.1), 6)
-    0.818731
-    """
+    """Compute SS_β = max_d e^{−βd}·profile(d), with ``largest`` beyond it."""
     checks.positive(smoothness=smoothness)
     values = np.append(total_profile, largest)
     return float(np.max(np.exp(-smoothness * np.arange(values.size)) * values))

@@ -58,11 +58,7 @@ def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> 
 
 
 def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuous") -> Array:
-    """Bound log Pr[noisy maximum ≠ plurality] for Laplace noise [P17, Lemma 4].
-
-    >>> laplace_log_q([[250, 0]], gamma=0.05).round(4).tolist()
-    [-11.2121]
-    """
+    """Bound log Pr[noisy maximum ≠ plurality] for Laplace noise [P17, Lemma 4]."""
     gaps = winner_gaps(counts_of(histograms))
     return sum_of_tails(gaps, laplace_log_tails(np.maximum(gaps, 0), gamma, noise))
 

@@ -50,13 +50,7 @@ _ROUNDING = 1e-9  # relative: of sums and their probabilities
 
 @dataclass(frozen=True)
 class CheckedCost:
-    """F(m, q), and its change by one vote.
-
-    >>> from darrm.noisy_max.mislabel_bound import GaussianMislabelBound
-    >>> bound = CheckedCost(GaussianMislabelBound(40.0, 20.0), NoisyCheck(200.0, 150.0), voters=250, classes=10)
-    >>> bound.cost(np.array([1e-6, 0.3]), np.array([250, 150])).round(6).tolist()
-    [0.000277, 0.003863]
-    """
+    """F(m, q), and its change by one vote."""
 
     label: GaussianMislabelBound  # c(q) of the label, at the order
     check: NoisyCheck  # the noisy comparison of the plurality with the threshold, of discrete noise
@@ -199,13 +193,7 @@ def publication_rule(epsilon: float, delta: float, *, safety: float = 0.0) -> Pu
 
 @dataclass(frozen=True)
 class VoteScale:
-    """The public marks of the costs of a number of answers, at one order.
-
-    >>> from darrm.noisy_max.mislabel_bound import GaussianMislabelBound
-    >>> scale = VoteScale(GaussianMislabelBound(40.0, 16.0), answers=360)
-    >>> bool(scale.cost_at(scale.mark_of(0.1)) >= 0.1), scale.mark_of(0.1) - scale.mark_of(0.09) < MARKS_A_VOTE * 2
-    (True, True)
-    """
+    """The public marks of the costs of a number of answers, at one order."""
 
     bound: MislabelBound | CheckedCost
     answers: int

@@ -9,7 +9,7 @@ from darrm.errors import PlanError
 from darrm.loss.renyi import DEFAULT_ORDERS
 from darrm.noisy_max import noisy_law
 from darrm.noisy_max.label_cost import label_curve, label_estimate
-from darrm.noisy_max.noisy_law import best_shape, winning_probabilities
+from darrm.noisy_max.noisy_law import WinningLaw, best_shape, winning_probabilities
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.priors import Dirichlet
 from tests.noisy_max.oracles import law_of
@@ -35,12 +35,16 @@ def listed(noise: IntegerNoise, counts: list[int], reach: int) -> np.ndarray:
         (DiscreteLaplace(3.0), [0, 2, 1], 9),
         (DiscreteGaussian(0.5), [2, 1, 1, 0], 5),
         (DiscreteGaussian(0.6), [0, 9], 8),
+        (DiscreteGaussian(0.8), [2, 2, 1], 8),
         (AsymmetricNoise(1.0, 1.5, 3.0, 2.0), [2, 1, 1], 8),
         (AsymmetricNoise(1.0, 1.5, 3.0, 2.0), [3, 0], 8),
     ],
 )
 def test_it_is_the_law_by_listing_all_noises(noise: IntegerNoise, counts: list[int], reach: int) -> None:
-    assert winning_probabilities(noise, np.array([counts]))[0] == pytest.approx(listed(noise, counts, reach), abs=1e-10)
+    law = listed(noise, counts, reach)
+    assert winning_probabilities(noise, np.array([counts]))[0] == pytest.approx(law, abs=1e-10)
+    right = law[np.array(counts) == max(counts)].sum()
+    assert WinningLaw(noise).right(np.array([counts]))[0] == pytest.approx(right, abs=1e-10)
 
 
 @pytest.mark.parametrize(("limit", "size"), [("_MOST_TABLED", 1), ("_MOST_TABLED", 7), ("_ROWS_AT_ONCE", 1000)])
