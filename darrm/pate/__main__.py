@@ -55,6 +55,12 @@ example:
     --delta 1e-5
 """
 Part = Analysis | Expected[GnssParameters] | Expected[PublicationParameters] | Refused
+AGGREGATORS: dict[type[PateAggregator], tuple[str, ...]] = {
+    LNMax: ("gamma",),
+    GNMax: ("sigma2",),
+    ConfidentGNMax: ("threshold", "sigma1", "sigma2"),
+    InteractiveGNMax: ("threshold", "sigma1", "sigma2", "confidence"),
+}
 VOTES, AGGREGATOR, PUBLICATION = "Votes", "Aggregator", "Publication of the cost"  # sections of the help
 
 
@@ -71,29 +77,18 @@ class AnalysisOptions:
     check: str
 
     def aggregator(self) -> PateAggregator:
-        if self.gamma is not None:
-            self._refuse("--gamma", ("threshold", "sigma1", "sigma2", "scores", "confidence"))
-            return LNMax(self.gamma, self.noise)
-        if self.sigma2 is None:
-            raise ValueError(
-                "The aggregator is missing. Write --sigma2 (GNMax), with --threshold and --sigma1 (Confident-GNMax), "
-                "or --gamma (LNMax)."
-            )
-        if self.threshold is None and self.sigma1 is None:
-            self._refuse("--sigma2 without --threshold", ("scores", "confidence"))
-            return GNMax(self.sigma2, self.noise)
-        if self.threshold is None or self.sigma1 is None:
-            raise ValueError("--threshold and --sigma1 describe the check together: give both or neither")
-        if self.scores is None and self.confidence is None:
-            return ConfidentGNMax(self.threshold, self.sigma1, self.sigma2, self.noise)
-        if self.scores is None or self.confidence is None:
-            raise ValueError("--scores and --confidence describe the student together: give both or neither")
-        return InteractiveGNMax(self.threshold, self.sigma1, self.sigma2, self.confidence, self.noise)
-
-    def _refuse(self, chosen: str, others: tuple[str, ...]) -> None:
-        extra = [f"--{name}" for name in others if getattr(self, name) is not None]
-        if extra:
-            raise ValueError(f"{chosen} does not go with {', '.join(extra)}: leave them out")
+        """Return the aggregator that the typed options describe."""
+        names = ("gamma", "sigma2", "threshold", "sigma1", "scores", "confidence")
+        typed = [name for name in names if getattr(self, name) is not None]
+        for kind, parameters in AGGREGATORS.items():
+            if set(typed) == {*parameters, *(["scores"] if kind is InteractiveGNMax else [])}:
+                return kind(*(getattr(self, name) for name in (*parameters, "noise")))
+        options = ", ".join(f"--{name}" for name in typed)
+        wrong = f"No aggregator has the options {options}" if typed else "The aggregator is missing"
+        raise ValueError(
+            f"{wrong}. Write --gamma (LNMax), or --sigma2 (GNMax), with --threshold and --sigma1 (Confident-GNMax), "
+            "and with --scores and --confidence (Interactive-GNMax)."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,17 +78,14 @@ def test_fewer_queries_cost_less(votes: Path, capsys: pytest.CaptureFixture[str]
     assert half["table_1"]["epsilon"] < all_of_them["epsilon"]
 
 
-@pytest.mark.slow
-def test_every_aggregator(votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gnmax = rows(capsys, votes, "--sigma2", "40", "--delta", "1e-5")
-    assert gnmax["table_1"]["answered"] == 60
-    lnmax = rows(capsys, votes, "--gamma", "0.05", "--delta", "1e-5")
-    assert "no smooth sensitivity for LNMax" in lnmax["table_2"]["refused"]
+def test_scores_are_for_the_interactive_aggregator(
+    votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.save(tmp_path / "scores.npy", np.full((60, 4), 0.25))
-    interactive = rows(
-        capsys, votes, *EXAMPLE, "--scores", tmp_path / "scores.npy", "--confidence", "0.9", "--noise", "continuous"
-    )
-    assert interactive["table_1"]["aggregator"].startswith("InteractiveGNMax")
+    scored = ["--scores", str(tmp_path / "scores.npy"), "--confidence", "0.9", "--noise", "continuous", "--no-table-2"]
+    table_1 = rows(capsys, votes, *EXAMPLE, *scored)["table_1"]
+    described = "InteractiveGNMax(threshold=200.0, sigma_threshold=150.0, sigma_answer=40.0, confidence=0.9"
+    assert table_1["aggregator"].startswith(described)
 
 
 @pytest.mark.slow
@@ -136,9 +133,13 @@ BAD = [
     (COUNTS, [*EXAMPLE[:-2]], "--delta"),
     (COUNTS, [*EXAMPLE[:-1], "1", *SAID], "delta must be in (0, 1)"),
     (COUNTS, ["--delta", "1e-5"], "The aggregator is missing"),
-    (COUNTS, ["--sigma2", "40", "--threshold", "3", "--delta", "1e-5"], "give both or neither"),
-    (COUNTS, ["--gamma", "1", "--sigma2", "40", "--delta", "1e-5"], "does not go with --sigma2"),
-    (COUNTS, [*EXAMPLE, "--confidence", "0.5"], "give both or neither"),
+    (
+        COUNTS,
+        ["--sigma2", "40", "--threshold", "3", "--delta", "1e-5"],
+        "No aggregator has the options --sigma2, --threshold. Write",
+    ),
+    (COUNTS, ["--gamma", "1", "--sigma2", "40", "--delta", "1e-5"], "No aggregator has the options --gamma, --sigma2"),
+    (COUNTS, [*EXAMPLE, "--confidence", "0.5"], "has the options --sigma2, --threshold, --sigma1, --confidence"),
     (COUNTS, [*EXAMPLE, "--beta", "0.1"], "give --order with --beta and --sigma-ss"),
     (COUNTS, [*EXAMPLE, "--order", "9"], "give --order with --beta and --sigma-ss"),
     (COUNTS, [*EXAMPLE, "--order", "9", "--expect-epsilon", "1"], "give it alone"),
