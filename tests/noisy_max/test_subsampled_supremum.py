@@ -71,3 +71,10 @@ def test_what_no_block_holds_adds_no_more_than_is_said(noise: IntegerNoise, q: f
             for order, most, most_back in zip(orders.tolist(), forward, back, strict=True):
                 assert without * ((1 + t) ** order - 1 - order * t) <= most
                 assert without * ((1 + t) ** (1 - order) - 1 + (order - 1) * t) <= most_back
+
+
+def test_the_bound_of_a_penalty_that_is_no_float_is_above_it() -> None:
+    measure, losses = SubsampledRenyi(np.array([1.5, 4.0]), 1.0, 0.1), np.array([5.0, 50.0, 150.0])
+    for index in range(measure.size):
+        logs, most = np.log(measure.penalty(losses, index)), measure.log_most(losses, index)
+        assert np.all((logs <= most) & (most < logs + 3.0))
