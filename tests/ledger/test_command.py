@@ -1,6 +1,8 @@
 """The command that makes and moves ledgers: what it makes is what was typed."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,8 @@ import pytest
 from darrm.errors import LedgerError
 from darrm.ledger.__main__ import main, move
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.sqlite import SQLiteStore
+from darrm.ledger.sqlite import SQLiteDatabase, SQLiteStore
+from darrm.ledger.transaction import Transaction
 from darrm.privacy import PrivacyParams
 from tests.doors import validated
 from tests.ledger.common import QUERY
@@ -61,3 +64,50 @@ def test_of_two_moves_at_once_one_is_refused(tmp_path: Path, monkeypatch: pytest
         move(old, second)
     assert PrivacyLedger(first).debit(QUERY) == 2
     assert not Path(second).exists()
+
+
+@pytest.mark.parametrize("cut_off", ["before the old one is closed", "before the new one is there"])
+def test_a_move_that_is_cut_off_leaves_one_budget_and_goes_on(
+    cut_off: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, transaction = str(tmp_path / "old.sqlite"), SQLiteStore.transaction
+    ledger = PrivacyLedger.create(old, PrivacyParams(3, "1e-3"))
+    ledger.debit(QUERY)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def close_and_die(store: SQLiteStore, *, write: bool) -> Iterator[SQLiteDatabase]:
+        with transaction(store, write=write) as database:
+            yield database
+        if write and store.path == old:
+            die()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SQLiteStore, "discard", lambda _: None)  # a killed process tidies nothing up
+        if "old" in cut_off:
+            patch.setattr(Transaction, "set_moved", die)
+        else:
+            patch.setattr(SQLiteStore, "transaction", close_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            move(old, place)
+    with pytest.raises(LedgerError, match=r"it is empty|there is no ledger in it"):
+        PrivacyLedger(place)
+    if "old" in cut_off:
+        assert ledger.debit(QUERY) == 2
+    moved = move(old, place)
+    assert moved.digest() == ledger.digest() == move(old, place).digest()  # the second call finds all done
+    assert moved.debit(QUERY) == len(ledger.entries()) + 1
+    with pytest.raises(LedgerError, match="it is closed"):
+        ledger.debit(QUERY)
+
+
+def test_a_move_goes_on_into_its_own_ledger_only(tmp_path: Path) -> None:
+    old, new = str(tmp_path / "old.sqlite"), tmp_path / "new.sqlite"
+    PrivacyLedger.create(old, PrivacyParams(3, "1e-3"))
+    move(old, str(new))
+    new.rename(tmp_path / "away.sqlite")
+    PrivacyLedger.create(new, PrivacyParams(3, "1e-3"))
+    with pytest.raises(LedgerError, match="it exists already"):
+        move(old, str(new))

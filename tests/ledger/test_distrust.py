@@ -147,16 +147,6 @@ def test_notes_are_text_that_can_be_shown(note: str, path: Path) -> None:
     assert [entry.note for entry in ledger.entries()] == ["déjà\u00a0vu ✓"]
 
 
-def test_a_path_with_two_slashes_and_one_that_is_no_text(tmp_path: Path) -> None:
-    PrivacyLedger.create(f"/{tmp_path}/a.sqlite", BUDGET).debit(QUERY)
-    assert PrivacyLedger(tmp_path / "a.sqlite").accountant().queries == 1
-    odd = tmp_path / os.fsdecode(b"\xff?#%.sqlite")
-    ledger = PrivacyLedger.create(odd, BUDGET)
-    ledger.debit(QUERY)
-    assert PrivacyLedger(odd).accountant().queries == 1
-    ledger.recovery(1).encode()  # every terminal can show it
-
-
 def test_counts_of_two_accounts_are_never_mixed(path: Path) -> None:
     """Another thread may put other counts in the place of those that a debit is compared with, between two kinds."""
     one, other = (PrivacyCost(name, guarantee=PrivacyParams(name)) for name in ("1", "2"))

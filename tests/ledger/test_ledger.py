@@ -98,8 +98,6 @@ def test_the_log(place: str) -> None:
     again = PrivacyLedger(place)
     assert (again.budget, again.composition, again.population) == (BUDGET, "planned", "ward 7")
     assert (again.identity, again.digest(), again.digest(1).number) == (ledger.identity, ledger.digest(), 1)
-    with pytest.raises(LedgerError, match="it exists already"):
-        PrivacyLedger.create(place, BUDGET)
     assert again.accountant().charges == (QUERY.repeated(3), OTHER)
     assert again.spent == ledger.spent
 
@@ -161,8 +159,6 @@ def test_create_never_forgets(path: Path, tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="no such file"):
         PrivacyLedger(tmp_path / "missing")
     assert not (tmp_path / "missing").exists()
-    with pytest.raises(LedgerError, match="no such file"):
-        PrivacyLedger(":memory:".replace("m", "M"))
 
 
 def test_a_file_that_vanishes_in_the_last_moment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,12 +178,13 @@ def test_commits_are_durable(path: Path) -> None:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
-@pytest.mark.parametrize("name", ["a?b#c%20.sqlite", "ü ö.sqlite", "file:x?mode=memory"])
+@pytest.mark.parametrize("name", ["a?b#c%20.sqlite", "ü ö.sqlite", "file:x?mode=memory", os.fsdecode(b"\xff?#%")])
 def test_odd_names_lead_to_one_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ledger = PrivacyLedger.create(name, BUDGET)
     monkeypatch.chdir("/")  # a relative path stays where it was
     ledger.debit(QUERY)
+    ledger.recovery(1).encode()  # every terminal can show it
     assert (tmp_path / name).is_file()
     assert PrivacyLedger(tmp_path / name).spent.queries == 1
 
@@ -227,16 +224,6 @@ def test_a_clock_that_was_set_back_does_not_order_entries_anew(path: Path, monke
         ledger.debit(QUERY)
     latest = "2101-02-03T04:05:06.789+00:00"
     assert [entry.time for entry in ledger.entries()] == [ledger.created, latest, latest]
-
-
-def test_truncated(path: Path) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    for _ in range(20):
-        ledger.debit(QUERY, note="x" * 500)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(LedgerError, match="corrupted"):
-        PrivacyLedger(path)
 
 
 def test_no_flipped_byte_brings_budget_back(path: Path) -> None:
@@ -420,22 +407,6 @@ def test_a_full_disk_loses_nothing(path: Path) -> None:
     assert all("disk" in line and str(path) in line for line in out[:3])
     assert out[3:] == ["3", "4"]
     assert [entry.count for entry in PrivacyLedger(path).entries()] == [3, 1]
-
-
-def test_sqlite_reports_a_full_database(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    connect = sqlite3.connect
-
-    def tiny(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*arguments, **options)
-        connection.execute("PRAGMA max_page_count = 1")  # clamped to the present size
-        return connection
-
-    monkeypatch.setattr(sqlite3, "connect", tiny)
-    with pytest.raises(LedgerError, match="the disk is full: nothing was debited"):
-        ledger.debit(QUERY, note="x" * 100_000)
-    monkeypatch.undo()
-    assert ledger.entries() == ()
 
 
 def test_a_read_only_file_is_reported(path: Path) -> None:

