@@ -28,6 +28,7 @@ DEFAULT_ORDERS = np.concatenate(
     ]
 )
 DEFAULT_ORDERS.setflags(write=False)
+_ROUNDING = 1e-12  # of a curve, relative
 _TERMS_AT_ONCE = 1 << 17  # of sums over outcomes: they fit into the processor's cache
 
 
@@ -232,6 +233,20 @@ def log_renyi_sums(log_p: Array, log_q: Array, orders: Array) -> Array:
             logs -= top[:, None]
             sums[start : start + block] = np.log(np.exp(logs, out=logs).sum(axis=1)) + top
     return sums
+
+
+def curve_of_pairs(log_p: Array, log_q: Array, error: float = 0.0) -> RenyiCurve:
+    """Compute the largest divergence of pairs of laws at every order, rounded up: (n, o), (n, o).
+
+    ``error`` bounds the error of the logarithms.
+    """
+
+    def value_at(orders: Array) -> Array:
+        worst = log_renyi_sums(log_p, log_q, orders).max(axis=1) / (orders - 1.0)
+        slack = error * (2.0 * orders + 1.0) / (orders - 1.0)
+        return np.asarray((np.maximum(worst, 0.0) + slack) * (1.0 + _ROUNDING))
+
+    return RenyiCurve.of(value_at)
 
 
 def _vector(name: str, numbers: ArrayLike) -> Array:

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from darrm.loss.amplification import subsampled_curve
 from darrm.loss.profile import PrivacyProfile
-from darrm.loss.renyi import RenyiCurve, log_renyi_sums
+from darrm.loss.renyi import RenyiCurve, curve_of_pairs
 from darrm.numerics import Array
 from darrm.privacy import LARGEST_EXPONENT
 
-ROUNDING = 1e-12  # of a curve, relative, and of a profile, absolute
+_ROUNDING = 1e-12  # of a profile, absolute
 _NEXT_TO = 1e-4  # closer corners, relative to the last, differ by rounding or add little
 
 
@@ -40,12 +40,7 @@ def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> Re
     log_p, log_q = np.stack([p_one, p_zero], axis=1), np.stack([q_one, q_zero], axis=1)
     if rate < 1.0:
         return subsampled_curve(log_p, log_q, rate)
-
-    def value_at(orders: Array) -> Array:
-        worst = log_renyi_sums(log_p, log_q, orders).max(axis=1) / (orders - 1.0)
-        return np.asarray(np.maximum(worst, 0.0) * (1.0 + ROUNDING))
-
-    return RenyiCurve.of(value_at)
+    return curve_of_pairs(log_p, log_q)
 
 
 def profile_of_votes(log_lies: Array, K: int, moved: int) -> PrivacyProfile | None:
@@ -70,15 +65,15 @@ def profile_of_lines(p: Array, q: Array, *, largest: float, certain: float) -> P
 
     ``largest`` is the largest finite privacy loss; from there on δ(ε) = ``certain``.
     """
-    top = max(0.0, largest) + ROUNDING * (1.0 + max(0.0, largest))
-    if certain + ROUNDING >= 1.0 or top > LARGEST_EXPONENT:
+    top = max(0.0, largest) + _ROUNDING * (1.0 + max(0.0, largest))
+    if certain + _ROUNDING >= 1.0 or top > LARGEST_EXPONENT:
         return None
     hull = _hull(p, q)
     corners = [_crossing(*pair) for pair in pairwise(hull)]
     grid = np.array(_apart([0.0, *(math.log(x) for x in corners if 1.0 < x < math.exp(top)), top]))
     highest, slopes = np.array(hull).T
-    deltas = np.maximum(0.0, np.max(highest - np.exp(grid)[:, None] * slopes, axis=1)) + ROUNDING
-    deltas[-1] = certain + ROUNDING if certain else 0.0  # here the loss was rounded up
+    deltas = np.maximum(0.0, np.max(highest - np.exp(grid)[:, None] * slopes, axis=1)) + _ROUNDING
+    deltas[-1] = certain + _ROUNDING if certain else 0.0  # here the loss was rounded up
     falling = np.minimum(1.0, np.maximum.accumulate(deltas[::-1])[::-1])
     return PrivacyProfile(tuple(grid.tolist()), tuple(falling.tolist()))
 

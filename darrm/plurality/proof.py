@@ -30,9 +30,7 @@ straight lines in e^ε. exp((α − 1)D_α) is convex, too, so for Δ = 0 the sa
 """
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 
@@ -40,8 +38,8 @@ from darrm.errors import CertificationError
 from darrm.loss.amplification import subsampled_curve
 from darrm.loss.certificate import Certificate
 from darrm.loss.profile import PrivacyProfile
-from darrm.loss.renyi import RenyiCurve, log_renyi_sums
-from darrm.loss.vote_counts import ROUNDING, profile_of_lines, undominated
+from darrm.loss.renyi import RenyiCurve, curve_of_pairs
+from darrm.loss.vote_counts import profile_of_lines, undominated
 from darrm.majority.corners import WHOLE_NUMBERS, enclose_exp, precision_for, whole_below
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
@@ -60,7 +58,6 @@ _ROUNDING = 2.0**-46  # a margin for rounding of attempts at a repair
 _SAFELY = 1.0 + 2.0**-20  # a margin for rounding of the first attempt at a repair
 # rows whose profile and curve take a few seconds: the curve takes them for every class and order
 _MOST_ROWS, _MOST_ROWS_OF_CURVE = 3_000_000, 100_000
-_AT_ONCE = 2**22  # numbers of an array: orders times terms
 
 
 def pairs_of(problem: Problem) -> Pairs:
@@ -191,30 +188,15 @@ def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCur
     pairs = partitions_of(law.K, law.classes).pairs(reached)
     with np.errstate(divide="ignore"):
         logs = np.log(law.each)
-    before, after = pairs.sides(logs, absent=-np.inf)
+    before, after = (
+        _by_pair(pairs, np.log(pairs.classes) + side, -np.inf) for side in pairs.sides(logs, absent=-np.inf)
+    )
     if rate < 1.0:
         # without the person the law is the one after the move or, as moves go both ways, the one before
-        present, absent = (_by_pair(pairs, np.log(pairs.classes) + side, -np.inf) for side in (before, after))
-        return subsampled_curve(present, absent, rate)
+        return subsampled_curve(before, after, rate)
     # the logarithms of powers are off by a few units in the last place of their exponents
     size = float(np.max(-logs, where=np.isfinite(logs), initial=1.0))
-    sums = partial(_sums_of_pairs, pairs, before, after)
-    return _curve(sums, 16.0 * np.finfo(np.float64).eps * (1.0 + size))
-
-
-def _sums_of_pairs(pairs: Pairs, before: Array, after: Array, orders: Array) -> Array:
-    """Compute `log_renyi_sums` of all pairs of neighbors from the logarithms of their terms: (L,) → (L, pairs)."""
-    impossible, counts, sizes = np.isneginf(before), np.log(pairs.classes), np.bincount(pairs.pair)
-    sums = np.empty((orders.size, sizes.size))
-    for block in np.array_split(np.arange(orders.size), 1 + orders.size * before.size // _AT_ONCE):
-        a = orders[block, None]
-        with np.errstate(invalid="ignore", over="ignore"):
-            powers = np.where(impossible, -np.inf, counts + a * before - (a - 1.0) * after)
-            largest = np.maximum.reduceat(powers, pairs.starts, axis=1)
-            scaled = np.exp(powers - np.repeat(largest, sizes, axis=1))
-            total = largest + np.log(np.add.reduceat(scaled, pairs.starts, axis=1))
-        sums[block] = np.where(np.isposinf(largest), np.inf, total)
-    return sums
+    return curve_of_pairs(before, after, 16.0 * np.finfo(np.float64).eps * (1.0 + size))
 
 
 def _by_pair(pairs: Pairs, values: Array, padding: float = 0.0) -> Array:
@@ -239,18 +221,7 @@ def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
         ]
     before, after = np.concatenate(parts, axis=2).transpose(1, 2, 0)
     error = 2.0**-50 * (K + C + 8) * float(np.max(-after, where=np.isfinite(after), initial=1.0))
-    return _curve(partial(log_renyi_sums, before, after), error)
-
-
-def _curve(sums: Callable[[Array], Array], error: float) -> RenyiCurve:
-    """Tabulate the largest divergence of pairs of laws from their logarithmic sums, (L,) → (L, pairs)."""
-
-    def value_at(orders: Array) -> Array:
-        worst = sums(orders).max(axis=1) / (orders - 1.0)
-        slack = error * (2.0 * orders + 1.0) / (orders - 1.0)
-        return np.asarray((np.maximum(worst, 0.0) + slack) * (1.0 + ROUNDING))
-
-    return RenyiCurve.of(value_at)
+    return curve_of_pairs(before, after, error)
 
 
 def profile_of_law(law: PluralityLaw, reached: int) -> PrivacyProfile | None:
