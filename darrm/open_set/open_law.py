@@ -1,10 +1,9 @@
 """Laws of open-set answers for many voters: the probability of a string by its votes and the largest other count.
 
-A law on all partitions of K votes has a number for each group of each partition, too many beyond 24 voters. Its
-accuracy is slightly larger (0.91109 against 0.91072 at K = 13), so both exist. Here a string with n votes, the largest
-other string having m, is the answer with probability x(n, m), about K²/2 numbers, and else there is none. Weights are
-whole numbers over 2^53, and the sum over the strings of a histogram is at most 2^53, which `largest_sums` decides in
-whole numbers. An answer is drawn exactly, by one 53-bit number.
+A law on all partitions of K votes has too many numbers beyond 24 voters. Here a string with n votes is the answer with
+probability x(n, m), m the largest other count: K²/2 numbers, with a slightly smaller accuracy (0.91072 for 0.91109 at K
+= 13). Else there is no answer. Weights are whole numbers over 2^53; the largest sum over a histogram, at most 2^53, is
+found in whole numbers by `largest_sums`. An answer is drawn exactly, by one 53-bit number.
 """
 
 from __future__ import annotations

@@ -1,25 +1,23 @@
 """Privacy of the laws of `darrm.open_set.open_law`: rows of four counts, with the worst rest.
 
-Let one vote move from string a to string b, a falling from n_a to n_a − 1 and b growing from n_b to n_b + 1. With c =
-e^ε the law is (ε, δ)-private if for all such pairs of histograms, x before and x' after, u and u' the probabilities of
-no answer,
+Let one vote move from string a to string b, n_a falling to n_a − 1 and n_b growing to n_b + 1. With c = e^ε the law is
+(ε, δ)-private if for all such pairs, x before and x' after, u and u' the probabilities of no answer,
 
     (1)  Σ_s (x_s − c x'_s)_+ + (u − c u')_+ ≤ δ.
 
-**Theorem.** The largest left side over all histograms with given n_a, n_b and the two largest counts M ≥ S of the other
-strings is the larger of two sums over the strings s, for the worst choice of the rest, strings of at most S votes:
+**Theorem.** The largest left side over all histograms with given n_a, n_b and two largest other counts M ≥ S is the
+larger of two sums over the strings s, for the worst choice of the rest, strings of at most S votes:
 
     (2)  Σ_s (x_s − c x'_s)_+           (3)  1 − c + Σ_s (c x'_s − x_s)_+.
 
-*Proof.* u − c u' = 1 − c + Σ_s (c x'_s − x_s). If it is negative (1) is (2), and (3), which is (2) plus it, is less;
-else (1) is (3), as (z)_+ − z = (−z)_+, and (2) is less. The part of a string of the rest depends on its votes and on
-the largest other alone: with T = max(n_a, n_b) and T' = max(n_a − 1, n_b + 1) that is max(T, M) before and max(T', M)
-after, also for the one with S votes; for the one with M it is max(T, S) and max(T', S); for a it is max(n_b, M) and
-max(n_b + 1, M), for b max(n_a, M) and max(n_a − 1, M). So the worst rest fills the votes that are left, each string
-with its gain: `darrm.open_set.open_law.largest_sums`. ∎
+*Proof.* u − c u' = 1 − c + Σ_s (c x'_s − x_s), and (3) is (2) plus this, as (−z)_+ = (z)_+ − z: so (1) is the larger of
+(2) and (3). The gain of a string depends on its votes and on the largest other count only. With T = max(n_a, n_b) and
+T' = max(n_a − 1, n_b + 1), that count is max(T, M) before and max(T', M) after for the rest and the string with S
+votes, and max(T, S) and max(T', S) for the string with M; for a it is max(n_b, M) and max(n_b + 1, M), for b max(n_a,
+M) and max(n_a − 1, M). So the worst rest is a knapsack: `darrm.open_set.open_law.largest_sums`. ∎
 
-Each sum in floats has at most K + 3 terms, together at most 1 + c in absolute value; every term is rounded three times
-and every sum once a term: `ROUNDING`·(K + 8)·(1 + c) is more than all of it. With c from below (1) only grows.
+Rounding: at most K + 3 terms, together at most 1 + c, each with three roundings and one of the sum: less than
+`ROUNDING`·(K + 8)·(1 + c). With c from below (1) only grows.
 
 **Repair.** s·x has s times the sums of (2) and (3): s = min(1, δ/(2), (δ + c − 1)/Σ of (3)) makes it private.
 """

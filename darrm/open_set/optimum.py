@@ -1,14 +1,12 @@
-"""The optimal law of open-set answers for more voters than have a program over partitions (`darrm.open_set.open_law`).
+"""The optimal law of open-set answers for many voters (`darrm.open_set.open_law`), by row generation.
 
-Its rows (`darrm.open_set.open_rows`) are generated when a proposal breaks them: for each move of a vote the worst
-histogram, and a row for each histogram whose probabilities add up to more than 1. Measured on one core: K = 30 in a
-second or two, K = 50 in ten, K = 80 in three minutes.
+A proposal's broken rows (`darrm.open_set.open_rows`) are added: for each move of a vote the worst histogram, and a row
+for each histogram whose probabilities add up to more than 1. On one core K = 30 takes a second or two, K = 50 ten, K =
+80 three minutes.
 
-π(n), the largest probability of a string with n votes under any mechanism, bounds the optimality gap
-(`darrm.plurality.accuracy_bound.most_of_one_string`). *When it is attained.* Let π grow by its first branch up to N. Up
-to K = N voters the law that answers each string with probability π(its votes) is private, if u ≤ c·u' for all moves:
-one takes exactly δ from the string that loses, and the other gains. Then it is optimal for every prior. Beyond N a
-string at the top shares the rest with the others, and the bound still limits the difference.
+π(n) bounds the optimality gap (`darrm.plurality.accuracy_bound.most_of_one_string`). *It is attained* while π grows by
+its first branch: the law that answers each string with probability π(its votes) is private, if u ≤ c·u' for all moves,
+because a move takes exactly δ from one string and the other gains. Then it is optimal for every prior.
 """
 
 from collections import Counter

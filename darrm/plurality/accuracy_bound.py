@@ -1,70 +1,49 @@
-"""How large the accuracy of a private mechanism can be.
+"""Upper bounds on the accuracy of private mechanisms.
 
-**From multipliers of pairs of neighbors.** Let P_p be the prior's probability of the partition p, c_j = m_j P_p for its
-group of classes with the most votes and 0 for its other groups: the accuracy of a law h is Σ_j c_j h_j.
+**Theorem 1 (multipliers).** Let P_p be the prior's probability of the partition p, c_j = m_j P_p for its group of
+classes with the most votes and 0 for its other groups: the accuracy of a law h is Σ_j c_j h_j. For multipliers z_t ≥ 0
+of the terms of pairs of neighbors let y_r be the largest z_t/k_t of a pair's terms (k_t classes each) and ρ_j = c_j −
+Σ_t z_t [j = n's group of t] + e^ε Σ_t z_t [j = the group of n' of t]. No (ε, δ)-private mechanism has an accuracy above
 
-**Theorem 1.** For any multipliers z_t ≥ 0 of the terms of pairs of neighbors, with y_r the largest z_t/k_t of a pair's
-terms (k_t classes each) and ρ_j = c_j − Σ_t z_t [j = n's group of t] + e^ε Σ_t z_t [j = the group of n' of t],
+    (1)   δ Σ_r y_r + Σ_p max_{j in p} ρ_j/m_j.
 
-    (1)   no (ε, δ)-private mechanism has an accuracy above   δ Σ_r y_r + Σ_p max_{j in p} ρ_j/m_j.
+*Proof.* First a law h that treats classes alike. For each pair Σ_t z_t (h_i − e^ε h_j) ≤ y_r Σ_t k_t (h_i − e^ε h_j)_+
+≤ y_r δ. So Σ_j c_j h_j ≤ Σ_j ρ_j h_j + δ Σ_r y_r, and in every partition h_j ≥ 0 and Σ_j m_j h_j = 1. Any other
+mechanism becomes such a law: permute voters and classes at random, and undo the permutation of classes in the answer.
+Neighbors stay neighbors, divergences are jointly convex, and the prior is symmetric: the accuracy stays. ∎
 
-*Proof.* First a law h that treats classes alike. It is private, so for each pair Σ_t z_t (h_i − e^ε h_j) ≤ y_r Σ_t k_t
-(h_i − e^ε h_j)_+ ≤ y_r δ. So Σ_j c_j h_j ≤ Σ_j ρ_j h_j + δ Σ_r y_r, and in every partition h_j ≥ 0 and Σ_j m_j h_j = 1.
-Now any mechanism on the votes of K voters, private for every change of at most t votes. Apply a random permutation to
-the voters and to the classes, and undo that of the classes in the answer: the neighbors stay neighbors, divergences are
-jointly convex, and a prior that is symmetric in voters and classes gives the same accuracy. The result depends on the
-histogram only and treats classes alike. ∎
+*Open-set answers.* Rename the strings by a random permutation of N strings: the mechanism treats them alike and answers
+each string without votes with a probability of at most 1/(N − K). For N → ∞ some of these laws converge to one with
+h_c(n') = 0 for strings that only n holds. Strings without votes and no answer together make one term, as a sum of
+positive parts is at least the positive part of the sum. So (1) bounds the least accuracy over all names. ∎
 
-**Open answers.** The same holds for mechanisms on strings: (1) bounds their accuracy if the K voters' strings are
-renamed by a random permutation of N strings, for every N up to what vanishes with N, and so their least accuracy over
-all names. *Proof.* For such a permutation a mechanism becomes one that treats the N strings alike, and answers each
-string without votes with a probability of at most 1/(N − K). Of a sequence of N some h converge for all partitions; in
-the limit a string that only n holds has h_c(n') = 0, and those that neither holds, put together with no answer, make
-one term: a sum of positive parts is at least the positive part of the sum. So the limit fulfills every row. ∎
+*Private voters.* Rows of voters at corners (`VoterRow`), E_p[h_S] − e^ε E_{p'}[h_S] ≤ δ with coefficients a_{r,j}, take
+the place of pairs: δ Σ_r z_r + Σ_p max_{j in p} ρ_j/m_j with ρ_j = c_j − Σ_r z_r a_{r,j}. If voters differ, this bounds
+mechanisms that see the number of votes of each class only.
 
-**Many voters**, without multipliers: every mechanism answers a string with n votes with a probability of at most π(n),
-where π(0) = 0 and π(n + 1) = min(c·π(n) + δ, 1 − (1 − π(n) − δ)/c), c = e^ε [DVGM20]. *Proof.* Take one vote from the
-string: Pr[s] ≤ c·Pr'[s] + δ, and 1 − Pr'[s] ≤ c·(1 − Pr[s]) + δ. ∎ So no accuracy is above the sum of π(n) times the
-expected number of strings that have n votes, the most of all; nor above 1. With overlap t, t votes go at a time.
+Every choice of multipliers gives a bound. So a table keeps those of the solver, and loading it computes (1) in balls.
 
-**Private voters.** For multipliers z_r ≥ 0 of rows E_p[h_S] − e^ε E_{p'}[h_S] ≤ δ of voters at corners (`VoterRow`),
-with coefficients a_{r,j} and ρ_j = c_j − Σ_r z_r a_{r,j}, the bound is δ Σ_r z_r + Σ_p max_{j in p} ρ_j/m_j, for the
-same reasons. Where voters differ it bounds mechanisms that see how many votes each class has, not whose they are.
+**Many strings.** A string with n votes is answered with probability at most π(n): π(0) = 0 and π(n + 1) = min(c·π(n) +
+δ, 1 − (1 − π(n) − δ)/c), c = e^ε [DVGM20]. *Proof.* Take one vote from the string: Pr[s] ≤ c·Pr'[s] + δ and 1 − Pr'[s]
+≤ c·(1 − Pr[s]) + δ. ∎ So the accuracy is at most the sum of π(n) times the expected number of strings with n votes, the
+most of all. With overlap t, t votes go at a time.
 
-Bad multipliers give a weak bound, never a false one. So a table keeps those of the solver, and loading it computes (1)
-again in balls that contain the real numbers. P_p are the floats that the prior computes.
+**Theorem 2 (one query, non-private voters).** Let H(u) = max(0, (u − δ)/c, 1 − δ − c·(1 − u)). If k classes of n have
+the most votes and class b has d_b votes less, with m(b) = ⌈d_b/t⌉, a private release that treats classes alike is right
+at n with a probability u for which u + Σ_b H^{m(b)}(u/k) ≤ 1. Two classes attain it (`darrm.majority.closed_form`).
+With κ = δ/(c − 1) and x = 1 − u + κ, taking the third part of H first i times and then the second gives
 
-**Without a program.** Voters are not private and a person moves at most t votes. (ε, δ)-privacy of the event "the
-answer is a" and of its complement says for neighbors n, n', c = e^ε, of a law that treats classes alike
+    (2)   H^m(u) ≥ (1 + 2κ)·c^{i−m} − x·c^{2i−m} − κ        for every i = 0 … m.
 
-    (2) h_a(n') ≥ H(h_a(n)),        H(u) = max(0, (u − δ)/c, 1 − δ − c·(1 − u)),
+The best i is next to log_c((1 + 2κ)/(2x)); another i is a bound, too.
 
-and H does not fall when u grows. Let w be a class with the most votes and b one that has d votes less. Moving d votes
-from w to b, t at a time, exchanges the two classes, and h_w of what results is h_b(n). So with m = ⌈d/t⌉ steps
+**Theorem 3 (many queries).** All answers to Q queries together are (ε, δ)-private, the prior treats classes alike. Let
+δ_m = δ·(c^m − 1)/(c − 1) and μ_m = E[1/J], J the number of classes with at most m·t votes less than the winner, and 1
+where two classes have the most. For every m the accuracy s satisfies
 
-    (3) h_b(n) ≥ H^m(h_w(n)).
+    kl(s − δ_m ‖ μ_m) ≤ m·ε/Q        where s − δ_m ≥ μ_m, kl being the divergence of two bits.
 
-**Theorem 2 (one query).** Let k classes of n have the most votes. Any (ε, δ)-private release that treats classes alike
-is right at n with a probability u for which u + Σ_b H^m(b)(u/k) ≤ 1, the sum over all other classes. *Proof.* h_w(n) =
-u/k for each of the k, by symmetry; (3) for all others, and the probabilities add up to 1. ∎ With two classes this is
-the closed form of `darrm.majority.closed_form`, which is attained.
-
-Let κ = δ/(c − 1) and x = 1 − u + κ. Taking the third part of H first i times and then the second gives
-
-    (4) H^m(u) ≥ R_i = (1 + 2κ)·c^{i−m} − x·c^{2i−m} − κ        for every i = 0 … m,
-
-and the best i is next to log_c((1 + 2κ)/(2x)). As (4) holds for each i, a wrongly rounded i costs nothing.
-
-**Theorem 3 (many queries).** Let a release see the counts of Q questions, each drawn from a prior that treats classes
-alike; all answers together are (ε, δ)-private. For every m let δ_m = δ·(c^m − 1)/(c − 1) and μ_m = E[1/J], where J is
-the number of classes with at most m·t votes less than the winner, and 1 where two classes have the most. The accuracy s
-satisfies
-
-    kl(s − δ_m ‖ μ_m) ≤ m·ε/Q        wherever s − δ_m ≥ μ_m, kl being the divergence of two bits.
-
-*Proof* in docs/theory/plurality.md: m people suffice to exchange the winner with a class drawn from those J in all
-questions, and a guess that does not depend on the draw is right with probability 1/J. ∎ δ_m makes the theorem empty
-beyond log(1/δ)/ε people: for large budgets and many voters it is loose.
+Proofs of theorems 2 and 3: docs/theory/plurality.md. (`tests/plurality/test_accuracy_bound.py`)
 """
 
 from __future__ import annotations
@@ -427,7 +406,7 @@ def accuracy_at_most(workload: Workload, counts: NDArray[np.int64], weights: Arr
 
 
 def _falls(share: Array, steps: NDArray[np.int64], target: PrivacyParams) -> Array:
-    """Bound H^m(u) from below by (4), for u of shape (n,) and m of shape (n, C)."""
+    """Bound H^m(u) from below by (2), for u of shape (n,) and m of shape (n, C)."""
     epsilon = target.epsilon
     kappa = target.delta / math.expm1(epsilon)
     with np.errstate(divide="ignore"):

@@ -1,21 +1,19 @@
-"""A bound on the excess over all private voters, if their multisets are too many to list: voters in turn.
+"""A bound on the excess over all private voters, if their multisets are too many to list: adaptive voters.
 
-Let the voters vote one after the other, and let each choose its corner (`darrm.plurality.voter_corners`) knowing the
-votes before it. Voters who choose beforehand are some of these, so a bound on E_p[h_S] − e^ε E_{p'}[h_S] for voters in
-turn holds for all. As long as all voters answer by randomized response, every vote is e^{ε_0}, e^{−ε_0} or 1 times as
-likely under p as under p', ε_0 being what each voter promises: the ratio of both is e^{ε_0 s} for a whole number s. So
-the worst is known from the votes so far, n, and s alone, from the last voter back to the first: W(n, s) = (1 − e^{ε −
-ε_0 s}) h_S(n) once all have voted, and before
+Let voters vote one after the other, each choosing its corner (`darrm.plurality.voter_corners`) with knowledge of the
+earlier votes. Voters who choose beforehand are a special case, so a bound for adaptive voters holds for all. With equal
+ε_0, the ratio of the probabilities of the votes under p and p' is e^{ε_0 s} for a whole number s. So the worst excess
+is a recursion over the votes n so far and s: W(n, s) = (1 − e^{ε − ε_0 s}) h_S(n) after the last vote, and before
 
     W(n, s) = (1 − Δ)·max_{a, b} {hi·W(n + 1_a, s + 1) + lo·W(n + 1_b, s − 1), W(n + 1_a, s)}
               + Δ·(max_u U(n + 1_u) − e^{ε − ε_0 s}·min_v L(n + 1_v)),
 
-where U and L are the largest and the smallest h_S that the voters to come can make of n. The bound is W(0, 0). It is
-not tight: a law that is proved by it has more noise than needed, and its table bounds the optimality gap.
+where U and L are the largest and the smallest h_S that the later voters can make of n. The bound is W(0, 0). It is not
+tight: laws that it proves have more noise than needed.
 
-Roundings are few units of 1 + e^{ε − ε_0 s} at every (n, s), as W is no larger; that weight is the same on average
-after every vote, hi·e^{−ε_0(s+1)} + lo·e^{−ε_0(s−1)} = e^{−ε_0 s}, so at the first voter they add up to K times 1 + e^ε
-of them. Of classes only their counts matter, within the answers S and without.
+Rounding: a few units of 1 + e^{ε − ε_0 s} at every (n, s), as |W| is no larger. The mean of that weight is the same
+after every vote, hi·e^{−ε_0(s+1)} + lo·e^{−ε_0(s−1)} = e^{−ε_0 s}: together K times 1 + e^ε units. States are the
+counts of the answers S and of the other classes, each in falling order.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Pluralities of a few voters drawn at random, the baselines of the optimum, and their proof for any number of voters.
+"""The plurality of voters drawn at random: baselines of the optimum, proved for any number of voters.
 
 **Theorem** (for n = m and s = η = 0 [D, Lemma 3.1])**.** Let a law be within η of (1 − s)·h + s·u in total variation at
-every histogram, u a random class and h the plurality of n of K voters drawn without replacement. If at most t of them
-are reached and each is (ε, Δ)-private, then for ε' ≥ min(n, t)·ε every set S of answers has
+every histogram, u a random class and h the plurality of n of K voters drawn without replacement. If a person influences
+t voters, each (ε, Δ)-private, then for ε' ≥ min(n, t)·ε every set S of answers has
 
     E_p[S] − e^{ε'}·E_{p'}[S] ≤ (1 − s)·(1 − (1 − Δ)^{min(n, t)}) − s·(e^{ε'} − 1)/C + (1 + e^{ε'})·η.
 
-*Proof.* Fix who is drawn, which does not depend on the data. The plurality is post-processing of n answers; min(n, t)
-may change: with probability (1 − Δ)^{min(n, t)} none of these says more than a randomized response, and then every
-event is at most e^{min(n, t)·ε} times as likely as on the neighboring data. A random class has #S/C·(1 − e^{ε'}), with
-#S the number of answers in S. ∎
+*Proof.* Fix the draw, which does not depend on the data. The plurality is post-processing of n answers, of which
+min(n, t) may change. With probability (1 − Δ)^{min(n, t)} all of them are randomized responses, and every event is at
+most e^{min(n, t)·ε} times as likely as on the neighboring data. A random class adds #S/C·(1 − e^{ε'}), #S ≥ 1. ∎
 """
 
 from fractions import Fraction

@@ -1,19 +1,18 @@
-"""Histograms of votes up to the names of classes: partitions, their groups of classes, and which are neighbors.
+"""Histograms of votes up to the names of classes: partitions, their groups of classes, and pairs of neighbors.
 
-If classes are alike a histogram of K votes for C classes matters as a partition only: its counts in falling order. The
-classes of a partition that have equally many votes form a *group*. A law that treats classes alike is one number for
-each group of each partition.
+If classes are alike, a histogram of K votes for C classes matters as a partition only: its counts in falling order. The
+classes of a partition with equally many votes form a *group*.
 
-Two histograms are neighbors if one person, who reaches t voters, can turn one into the other: at most t votes leave
-their classes. Up to a common renaming of the classes such a pair is a partition n with the histogram n' aligned to it;
-the classes with equal (n_c, n'_c) form a *term* of the pair. The reverse of a pair is a pair, too.
+Two histograms are neighbors if at most t votes, those of the voters that one person influences, differ. Up to a common
+renaming of classes such a pair is a partition n with the histogram n' aligned to it; classes with equal (n_c, n'_c)
+form a *term*. The reverse of a pair is a pair, too.
 
-**Open-set answers.** If voters answer with any string, a histogram is a partition of K into the votes for the strings
-of the voters, and the answer is one of these or none. A string without votes is never the answer: each of infinitely
-many alike has the probability 0. So "no answer" takes the place of the classes without votes, a group of one, and a
-string that only n holds is a term without a group in n'. One that only n' holds costs nothing.
+**Open-set answers.** A histogram is a partition of K into the votes for strings; the answer is one of these strings or
+none, because each of infinitely many strings without votes has probability 0. "No answer" takes the place of the
+classes without votes, a group of one. A string that only n holds is a term without a group in n'; one that only n'
+holds costs nothing.
 
-**Named classes.** Where single votes are followed, `Histograms` lists all histograms in order.
+`Histograms` lists all histograms of named classes, to follow single votes.
 """
 
 from collections import Counter

@@ -1,9 +1,8 @@
-"""Which class a plurality is answered with, as a function of the votes: a proposal, before it is proved.
+"""The law of a released plurality as a function of the votes: a proposal, before it is proved.
 
 A law that treats classes alike gives every group of classes of every partition (`darrm.plurality.partitions`) a
-*weight*, the probability that the answer is one of the group, and every class of the group the same part of it. Weights
-are whole numbers over 2^53, and those of a partition add up to 2^53: so the probabilities of all answers add up to one
-exactly, and an answer is drawn exactly: a group by a 53-bit number, then a class of it.
+*weight*: the probability that the answer is one of the group, in units of 2^-53. Weights are whole numbers and those of
+a partition add up to 2^53, so an answer is drawn exactly: a group by a 53-bit number, then a class of it.
 """
 
 from __future__ import annotations

@@ -1,32 +1,29 @@
 """Proofs that a plurality is private, the repair of laws, and the exact cost of one answer.
 
-**Non-private voters.** Their votes may change in any way, so their neighbors are pairs (n, n') of histograms
-(`darrm.plurality.partitions.Pairs`); pairs up to a renaming of the classes are all pairs. A law is (ε, δ)-private if
+**Non-private voters.** Their neighbors are pairs (n, n') of histograms (`darrm.plurality.partitions.Pairs`). A law is
+(ε, δ)-private if
 
     (1)  Σ_c (h_c(n) − e^ε h_c(n'))_+ ≤ δ,        h_c(n) = w/(m·2^53),
 
-the largest difference Pr[S | n] − e^ε Pr[S | n'] of any set S of answers. With L = lcm(1 … C) every h is a whole number
-over L·2^53, and e^ε is at least a whole number over 2^128 (over more bits for small ε): so the sum over the terms of a
-pair, rounded up, is a whole number over L·2^181, and (1) is decided without a float. Of open answers no answer is one
-of the classes c, and a string that only n holds has h_c(n') = 0.
+the largest Pr[S | n] − e^ε Pr[S | n'] over sets S of answers. Every h is a whole number over lcm(1 … C)·2^53, and e^ε
+is at least a whole number over 2^128 (over more bits for small ε), so (1) is decided in whole numbers. Of open-set
+answers no answer is one of the classes c, and h_c(n') = 0 for a string that only n holds.
 
-**Private voters.** If some voters are private, all voters are at corners (`darrm.plurality.voter_corners`). If none is,
-pairs of histograms are far fewer than multisets of corners.
+**Private voters** are at corners (`darrm.plurality.voter_corners`), if at least one voter is private.
 
-**Repair.** With u = 1/C, of open answers all of it on no answer, (1 − s)h + s·u answers at random with probability s.
-The left side of (1) is jointly convex and positively homogeneous in (h(n), h(n')), and at (u, u) it is 0: so it falls
-at least by the factor 1 − s, and some s < 1 proves any law for any ε, δ > 0.
+**Repair.** With probability s answer at random: u = 1/C, or no answer to an open question. The left side of (1) is
+jointly convex and positively homogeneous in (h(n), h(n')) and 0 at (u, u), so it falls at least by the factor 1 − s.
+Some s < 1 proves any law for any ε, δ > 0.
 
-**Curve and profile** are about the law as it is drawn, whole numbers over 2^53. For a pair of neighbors with the terms
-t of k_t classes, h_t before and h'_t after,
+**Curve and profile** are about the law as it is drawn. For a pair with terms t of k_t classes, h_t before and h'_t
+after,
 
     (α − 1) D_α = log Σ_t k_t h_t^α h'_t^{1−α},        δ(ε) = Σ_t k_t (h_t − e^ε h'_t)_+.
 
-As a function of x = e^ε the second is the largest of straight lines, one for each number of the terms with the largest
-losses h_t/h'_t; so is the maximum over all pairs, whose corners hold the whole profile. Of non-private voters no pair
-of laws on the votes is worse, by joint convexity. Of private voters the hockey-stick divergence is convex in each
-voter's pair of laws, so δ(ε) is the largest of 0 and E_p[h_S] − e^ε E_{p'}[h_S] over all rows and sets S of answers,
-straight lines in e^ε. exp((α − 1)D_α) is convex, too, so for Δ = 0 the same corners hold the curve.
+As a function of e^ε the second is a maximum of straight lines, one for each number of terms in the order of their
+losses h_t/h'_t. The maximum over all pairs is one, too, and its corners hold the whole profile. By joint convexity no
+pair of laws on the votes is worse. Of private voters the hockey-stick divergence and, for Δ = 0, exp((α − 1)D_α) are
+convex in each voter's pair of laws, so corners are the worst: δ(ε) is the largest of 0 and E_p[h_S] − e^ε E_{p'}[h_S].
 """
 
 import math

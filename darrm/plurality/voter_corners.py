@@ -6,41 +6,37 @@ One voter has laws p, p' over the C classes on neighboring data, (ε, Δ)-close.
 
     p = (1 − Δ)(hi·1_a + lo·1_b) + Δ·1_u,        p' = (1 − Δ)(lo·1_a + hi·1_b) + Δ·1_v :
 
-a randomized response between two classes, a voter who always says a for a = b, and with probability Δ anything else.
+randomized response between two classes (a constant answer for a = b), and with probability Δ anything else.
 
-*Proof.* Δ = 0: in every class e^{−ε} ≤ p_c/p'_c ≤ e^ε, so (p_c, p'_c) = α_c(hi, lo) + β_c(lo, hi) with α_c, β_c ≥ 0.
-The sums over c, hi Σα + lo Σβ = lo Σα + hi Σβ = 1, give Σα = Σβ = 1. Draw a from α and b from β, apart: the mean of the
-corners (a, b) is (p, p'). Δ > 0: take r = (p − e^ε p')_+ off p and s = (p' − e^ε p)_+ off p'. Each has a mass of at
-most Δ, and r_c > 0 implies s_c = 0, so the rest, x = p − r and y = p' − s, has e^{−ε} ≤ x_c/y_c ≤ e^ε. Let x have the
-larger mass. Moving x towards e^{−ε}y ≤ x keeps the ratios and brings its mass down to that of y; then both are shrunk
-to the mass 1 − Δ. So (p, p') = ((1 − Δ)x̂ + Δr̂, (1 − Δ)ŷ + Δŝ) with laws x̂, ŷ that are (ε, 0)-close, a mean of
-corners (a, b), and r̂, ŝ, means of u and of v. Draw the three apart. ∎ For C = 2 these are the corners of [D, Lemma
-5.1]. A non-private voter has hi = 1. (Δ = 0: [Kairouz, Oh, Viswanath 2015, Theorem 2].)
+*Proof.* Δ = 0: in every class e^{−ε} ≤ p_c/p'_c ≤ e^ε, so (p_c, p'_c) = α_c(hi, lo) + β_c(lo, hi) with α_c, β_c ≥ 0,
+and both sums over c are 1: Σα = Σβ = 1. Draw a from α and b from β, independently: the mean corner is (p, p'). Δ > 0:
+take r = (p − e^ε p')_+ off p and s = (p' − e^ε p)_+ off p'. Each has mass at most Δ, and r_c > 0 implies s_c = 0, so
+the rests x and y have e^{−ε} ≤ x_c/y_c ≤ e^ε. Move the heavier, x, towards e^{−ε}y until the masses are equal; then
+shrink both to the mass 1 − Δ. So (p, p') = ((1 − Δ)x̂ + Δr̂, (1 − Δ)ŷ + Δŝ) with (ε, 0)-close x̂, ŷ: a mean of corners.
+∎
 
-Let h_c(n) be the probability of the answer c for a histogram n, and r = e^ε of the target. The release is (ε,
-δ)-private if E_p[h_S] − r·E_{p'}[h_S] ≤ δ for every set S of answers, linear in each voter's pair: so it is if and only
-if this holds with every voter at a corner, those whom the person does not reach always saying one class. As h treats
-classes alike only the size of S matters, and multisets of voters; for δ = 0 one answer is enough.
+For C = 2 these are the corners of [D, Lemma 5.1]; a non-private voter has hi = 1. (Δ = 0: [Kairouz, Oh, Viswanath 2015,
+Theorem 2].) The release is (ε, δ)-private if E_p[h_S] − r·E_{p'}[h_S] ≤ δ, r = e^ε, for every set S of answers. This is
+linear in each voter's pair, so voters at corners suffice; voters beyond the overlap answer one class always. As h
+treats classes alike, only the size of S and the multiset of voters matter; for δ = 0 one answer is enough.
 
-**All of them at once.** For a voter who says a with probability hi and else b, (Th)(n) = hi·h(n + 1_a) + lo·h(n + 1_b)
-is a function of the other votes. After one such step for each of the j voters who move, in any order, it is E[h] at
-every histogram of the K − j others. A multiset of movers is made from one with one mover less: one step each.
+**All multisets.** For a voter who answers a with probability hi, else b, (Th)(n) = hi·h(n + 1_a) + lo·h(n + 1_b) is a
+function of the other votes. After one step for each of j movers, in any order, it is E[h] at every histogram of the
+K − j others. A multiset of movers follows from one with one mover less by one step.
 
 **Theorem 2.** If h_S never falls when a vote comes to S from another class, movers with a ∉ S and b ∈ S are not needed.
-*Proof.* Let a voter say hi·1_a + lo·1_b on the neighboring data, too: the votes for S become fewer there, so
-E_{p'}[h_S] does not grow and the left side does not fall. The new pair is a mean of the corners of a voter who always
-says a, and of one who always says b: one of them costs as much. ∎
+*Proof.* Let the voter answer hi·1_a + lo·1_b on the neighboring data, too: votes for S become fewer there, so
+E_{p'}[h_S] does not grow. The new pair is a mean of the corners (a, a) and (b, b), and one of them costs as much. ∎
 
-**Δ > 0.** Answers beyond randomized response are bounded to first order: with w the probability that none of the t
-voters reached gives one,
+**Δ > 0** is bounded to first order. With w the probability that none of the t voters reached fails,
 
     E_p[h] ≤ w·E_0[h] + w·Σ_i Δ_i/(1 − Δ_i)·max_u E_{0, i says u}[h] + (1 − w − w·Σ_i Δ_i/(1 − Δ_i))·max h,
 
-and E_{p'} likewise from below: exact but for terms of the order Δ². Only rows that are attained go into a program.
+and E_{p'} likewise from below: exact up to order Δ². Only attained rows go into a program.
 
-**Whole numbers.** A voter with a larger hi or Δ promises less, and a smaller r asks for more: both rounded to multiples
-of 2^{−128} on that side (of more bits for small targets), a sum over j movers is a whole number over 2^{128j}. In
-floats every step is off by at most four roundings of numbers of at most 1.
+**Whole numbers.** hi and Δ are rounded up and r down to multiples of 2^{−128} (of more bits for small targets), so a
+sum over j movers is a whole number over 2^{128j}. In floats every step has at most four roundings of numbers of at most
+1.
 """
 
 from __future__ import annotations
