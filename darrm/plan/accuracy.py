@@ -142,20 +142,11 @@ def accuracy_of_majorities(curve: Array, K: int, prior: Prior) -> Accuracy | Non
 
     ``curve`` is Pr[the answer is the majority | l votes for it], l = floor(K/2) + 1 … K; at a tie both are right.
     """
-    weights = _weights_of_majorities(prior, K)
-    if weights is None:
-        return None
-    either_way, tie = weights
-    return Accuracy(min(1.0, float(either_way @ curve) + tie))
-
-
-@lru_cache(maxsize=64)
-def _weights_of_majorities(prior: Prior, K: int) -> tuple[Array, float] | None:
-    """Compute Pr[l votes for the majority] for l > K/2, and Pr[tie]; None without a law of the votes."""
     ones = law_of_ones(prior, K)
     if ones is None:
         return None
-    return (ones + ones[::-1])[K // 2 + 1 :], 0.0 if K % 2 else float(ones[K // 2])
+    tie = 0.0 if K % 2 else float(ones[K // 2])
+    return Accuracy(min(1.0, float((ones + ones[::-1])[K // 2 + 1 :] @ curve) + tie))
 
 
 @lru_cache(maxsize=16)

@@ -138,11 +138,11 @@ class _Calibration:
         self.trials = self._ranked([_Trial(instance) for instance in instances])
 
     def run(self, to_beat: float, *, is_fine: bool = True) -> CalibratedMechanism:
-        followed = self.trials[: self.trials[0].mechanism.followed]
-        for trial in followed:
+        refined = self.trials[: self.trials[0].mechanism.max_refined]
+        for trial in refined:
             trial.turn_up(to_beat, is_fine=is_fine)
-        if all(trial.is_refused for trial in followed):
-            raise PlanError(followed[0].reason)
+        if all(trial.is_refused for trial in refined):
+            raise PlanError(refined[0].reason)
         best = next((trial for trial in self._ranked(self.trials) if trial.is_admitted()), None)
         if best is None:
             raise PlanError("; ".join(dict.fromkeys(trial.reason for trial in self.trials)))
@@ -252,7 +252,7 @@ class _Trial:
         mechanism, goal = self.mechanism, self.mechanism.goal
         if to_beat == math.inf or not self._has_estimate or mechanism.is_refined:
             return True
-        most = min(mechanism.limits[1], mechanism.hope * self.rate)
+        most = min(mechanism.limits[1], mechanism.max_gain * self.rate)
         if goal is None:
             self.is_refused = self.wrong(most) >= to_beat
             self.reason = f"not calibrated; an estimate of its {self._shown(most)}"

@@ -161,9 +161,9 @@ class Mechanism:
     unused: float = 1e-7  # a search ends if this part of ε is left
     rough: float = 1e-4  # replaces ``unused`` in a rough calibration
     narrow: float = 1e-6  # a search ends at a jump of the cost if its rate is known to this part
-    hope: float = math.inf  # the largest factor from the rate of an estimate to an admitted rate
+    max_gain: float = math.inf  # the largest factor from the rate of an estimate to an admitted rate
     goal: float | None = None  # first the smallest rate is tried that beats the best so far by this relative difference
-    followed: int = 3  # instances that are calibrated to the end, best start first
+    max_refined: int = 3  # instances that are calibrated to the end, best start first
     is_refined: bool = False  # `finish` makes a proposal more accurate, so a trial does not show the final accuracy
 
     def __init__(self, search: Search, workload: Workload) -> None:

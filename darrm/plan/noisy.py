@@ -112,7 +112,7 @@ class NoisyMechanism(Mechanism):
         super().__init__(search, workload)
         self.reached = search.workload.voters.reached
         # the privacy profile of more than two classes may admit more than the estimate
-        self.hope = 1.0 if search.workload.has_noise_function else 1.1
+        self.max_gain = 1.0 if search.workload.has_noise_function else 1.1
         self.start = first_rate(search.workload)
         self.lost = 0.0
         if is_open(workload.classes):
@@ -185,7 +185,7 @@ class AsymmetricNoiseMax(NoisyMechanism):
             self.unused = 1e-3 if noise.deviation > DEAR else self.unused
         least = 1.0 / ((1.0 - 1e-4) * (noise.right * widest))  # the scales are rounded
         self.limits = (least, min(1.0, noise.left / noise.right) / SMALLEST_SCALE)
-        self.hope = math.inf
+        self.max_gain = math.inf
 
     @classmethod
     def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:

@@ -64,7 +64,7 @@ from darrm.util.figures import BLACK, SKY_BLUE, VERMILION
 
 # the share of δ for the queries' own failures; the rest is left for composition
 SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
-FOLLOWED = 3  # shares that are tried with a larger ε and the exact profile
+MAX_REFINED = 3  # shares that are tried with a larger ε and the exact profile
 MOST_REFINED = 101  # voters: beyond, a trial that does not beat the best ends the search, which saves half a minute
 MOST_VOTERS = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
 SAMPLED_STEP = 4  # orders between those whose budget is turned up
@@ -82,13 +82,13 @@ class Optimal(Mechanism):
         work = search.workload
         if not work.has_noise_function:
             return [_OptimalLaw(search, release)]
-        followed, shapes = FOLLOWED * len(cls.releases(work)), ["monotone"]
+        max_refined, shapes = MAX_REFINED * len(cls.releases(work)), ["monotone"]
         if release.queries == 1:
             shapes = [default_shape(release.voters)]
         elif are_equally_private(release) and release.voters.K <= MOST_VOTERS:
             shapes.append("free")
         made = [
-            _OptimalGamma(search, release, delta, shape, followed=followed)
+            _OptimalGamma(search, release, delta, shape, max_refined=max_refined)
             for delta in _deltas(release)
             for shape in shapes
         ]
@@ -100,7 +100,7 @@ class Optimal(Mechanism):
 
 
 class _OptimalOfOne(Mechanism):
-    hope = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
+    max_gain = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
     goal = 1e-3  # smaller gains over the best so far are not looked for
     unused, rough = 2e-6, 0.0  # a solution takes long
 
@@ -144,14 +144,14 @@ class _OptimalGamma(_OptimalOfOne):
 
     is_exact = True
 
-    def __init__(self, search: Search, workload: Workload, delta: Fraction, shape: str, *, followed: int) -> None:
+    def __init__(self, search: Search, workload: Workload, delta: Fraction, shape: str, *, max_refined: int) -> None:
         super().__init__(search, workload, delta)
         self._shape, first = shape, workload.total.exact_epsilon / workload.queries
         self._exact = {float(anchor): anchor for anchor in (self._least, first, self._most)}
         self.start = float(self._most if self._is_once else max(first, self._most / (3 * math.isqrt(workload.queries))))
         self.limits = (float(self._least), float(max(self._most, self._least)))
         voters = workload.voters
-        self.followed = followed if voters.K <= MOST_VOTERS else 1
+        self.max_refined = max_refined if voters.K <= MOST_VOTERS else 1
         self._is_approximate = not (self._is_once or voters.K > MOST_VOTERS or has_closed_form(voters))
         self.is_refined = self._is_approximate and voters.K <= MOST_REFINED
 
