@@ -88,23 +88,6 @@ def test_both_ways_read_and_say_the_same(file: tuple[bytes, tuple[str, ...] | No
         assert found == outcome(path, names)
 
 
-@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
-def test_words_and_numbers_are_read_many_at_a_time(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(votes_file, "_BYTES_AT_ONCE", 7)
-    path, rng = tmp_path / "votes.csv", np.random.default_rng(0)
-    for names in (("no", "yes", "eightchr"), tuple(map(str, range(0, 1000, 7))), ("a", ""), ("x", "y")):
-        places = rng.integers(0, len(names), (30, 4))
-        text = (end or "\n").join(",".join(names[place] for place in row) for row in places) + end
-        path.write_bytes(text.encode())
-        known = {name: place for place, name in enumerate(names)}
-        with path.open("rb") as file:
-            blocks = list(votes_file.plain_blocks(file, known, 4, ",", 1000))
-        assert np.concatenate([block for block, _ in blocks]).tolist() == places.tolist()
-        assert sum(size for _, size in blocks) == len(text) + (not end)
-        with path.open("rb") as file:  # what is not known is left to the other reader, from its line on
-            assert len(list(votes_file.plain_blocks(file, {names[0]: 0}, 4, ",", 1000))) < len(blocks)
-
-
 @pytest.mark.parametrize(
     "labels",
     [

@@ -1,6 +1,5 @@
 """Votes: one parser for labels and counts, and what it refuses."""
 
-import csv
 import gzip
 import math
 import os
@@ -8,7 +7,6 @@ import re
 import tempfile
 import tracemalloc
 from collections.abc import Callable
-from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,8 +22,6 @@ from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, parquet_file, r
 from darrm.votes.labels_file import labels_digest, save_labels
 from darrm.votes.parquet_file import record_batches
 from darrm.votes.reading import load_matrix
-from darrm.votes.vote_arrays import ClassLookup
-from darrm.votes.votes_file import TextTable
 
 NAN, INF = math.nan, math.inf
 
@@ -101,12 +97,6 @@ def test_rows_are_cut() -> None:
         votes[0]  # type: ignore[index]
 
 
-def test_a_line_says_what_they_are_and_no_vote() -> None:
-    assert repr(Votes.of_counts([[3, 0]])) == "Votes(1 queries to 3 voters, classes 0, 1; from counts)"
-    many = Votes.of_labels([["g", "a"]], classes=tuple("abcdefg"))
-    assert str(many) == "Votes(1 queries to 2 voters, classes a, b, c, d, e, …; from labels)"
-
-
 @pytest.mark.parametrize("classes", [("no", "yes"), (5, 8), (-1, 1), (False, True)])
 def test_answers_are_named_again(classes: tuple) -> None:
     votes = Votes.of_labels([[classes[0], classes[1]]], classes=classes)
@@ -119,12 +109,10 @@ def test_answers_are_named_again(classes: tuple) -> None:
     ("labels", "classes", "message"),
     [
         ([[0, -1]], None, "votes must be 0 or 1, got -1 from voter 1 to query 0: name the classes"),
-        ([[0, 9]], 9, "votes must be one of 0, 1 … 8, got 9"),
         ([[0.0, NAN]], None, "got nan from voter 1"),
         ([[0.5, 1]], None, "got 0.5"),
         ([["cat", "cow"]], ("cat", "dog"), "votes must be 'cat' or 'dog', got 'cow' from voter 1"),
         ([["1", "0"]], 2, "got '1' from voter 0"),
-        ([[None, 1]], 2, "got None from voter 0"),
         ([[0, 1]], 1, "classes must be an integer of at least 2"),
         ([[0, 1]], (1, 1), "classes must be different labels"),
         ([[0, 1]], "ab", "classes must be different labels"),
@@ -134,7 +122,6 @@ def test_answers_are_named_again(classes: tuple) -> None:
         ([np.ma.masked_equal([0, 7], 7)], 2, "votes must be complete"),
         ([[]], None, r"votes must be of shape \(queries, voters\)"),
         ([0, 1, 1], None, r"reshape one query to \(1, 3\)"),
-        (np.zeros((2, 3, 1)), None, "one row is one query"),
         ([[1, 2], [3]], None, "votes must be a rectangular array"),
         (None, None, "votes must be of shape"),
         ("votes", None, "votes must be of shape"),
@@ -211,7 +198,6 @@ def read(folder: Path, matrix: object, suffix: str = ".npy", **named: object) ->
         ([["no", "yes"]], {"voters": 2, "classes": ("no", "yes")}, "labels", [[1, 1]]),  # words are no counts
         # else they are said to be counts
         ([[0, 1, 1], [1, 1, 1]], {}, "labels", [[1, 2], [0, 3]]),
-        ([[1, 1], [1, 1]], {"layout": "labels"}, "labels", [[0, 2], [0, 2]]),
         ([[1, 1], [1, 1]], {"layout": "counts"}, "counts", [[1, 1], [1, 1]]),
         ([[4, 1]], {"layout": "counts", "classes": ("no", "yes")}, "counts", [[4, 1]]),
     ],
@@ -229,9 +215,7 @@ def test_files_are_told_apart(
     [
         ([[1, 1], [1, 1]], {}, "could be labels or counts"),
         ([[1, 1], [1, 1]], {"voters": 2, "classes": 2}, "could be labels or counts"),
-        ([[1, 0], [1, 1]], {"voters": 2}, "could be labels or counts, for there are as many columns as voters"),
         ([[1, 1, 1], [2, 0, 1]], {"voters": 3, "classes": 3}, "could be labels or counts"),
-        ([[1, 1, 1], [2, 0, 1]], {"voters": 3, "classes": ("0", "1", "2")}, "could be labels or counts"),
         ([[1, 1, 1]], {"voters": 5, "classes": 2}, "of K = 5 voters"),
         ([[3, 1]], {"voters": 5, "classes": 2}, "must be K = 5, got 4"),
         ([[0, 1]], {"layout": "xml"}, "layout must be one of"),
@@ -268,8 +252,6 @@ WORDS = {"classes": ("C", "D")}
         (b"0,1\n\n1,1\n", {}, "line 2 is blank: every line is a query"),
         (b"\n0,1\n", {}, "line 1 is blank"),
         (b"\n\n", {}, "at least one line"),
-        (b"0,1\n \n", {}, "line 2 has 1 fields"),
-        (b"0,1 # two\n", {}, "line 1, field 2: '1 # two' is no number"),
         (b"", {}, "at least one line"),
         (b"0,1,nan\n", {}, "line 1, field 3: the vote is missing ('nan'): every voter must answer every query"),
         (b"0,,1\n", {}, "line 1, field 2: the vote is missing ('')"),
@@ -281,17 +263,11 @@ WORDS = {"classes": ("C", "D")}
         (b"a,a\n0,1\n", {}, "line 1, field 1: 'a' is no number"),  # names of columns differ
         (b'x,"1,000"\n0,1\n', {}, "line 1, field 1: 'x' is no number"),
         ("x,\uff11\n0,1\n".encode(), {}, "line 1, field 1: 'x' is no number"),
-        (b"1_0,x\n0,1\n", {}, "line 1, field 1: '1_0' is no number"),
-        (b"x,??\n0,1\n", {}, "line 1, field 1: 'x' is no number"),
-        (b"0,5;1,5\n0,0;0,0\n", {}, "line 1, field 1: '0,5' is none of the classes"),
-        (b"a,b\n\n0,1\n", {}, "line 2 is blank"),
         (b"a,b\n0,1\n0,2\n", {}, "line 3, field 2: '2' is none of the classes '0', '1'"),
         (b"Yes,No\nyes,no\n", {"classes": ("yes", "no")}, "line 1, field 1: 'Yes' is none of the classes"),
-        (b"0\t1\t1\n", {}, "line 1, field 1: '0\\t1\\t1' is no number"),
         (b"voter,voter\nC,D\n", WORDS, "line 1, field 1: 'voter' is none of the classes"),
         (b"0,1,2,3,4\n0,0,0,0,0\n", {}, "line 1, field 3: '2' is none of the classes"),
         (b",0,1,2\n0,1,0,1\n", {}, "line 1, field 1: the vote is missing"),
-        (b"C,C,C#\nD,D,D\n", WORDS, "line 1, field 3: 'C#' is none of the classes 'C', 'D'"),
         (b"4,1\n", WORDS, "line 1, field 1: '4' is none of the classes"),
         (b'C,"C\nD,D\nC,C"\n', WORDS, "is none of the classes"),
         (b'C,"C\n', WORDS, "line 1: unexpected end of data"),
@@ -300,11 +276,9 @@ WORDS = {"classes": ("C", "D")}
         (b"0,1\n0,\xff\n", {}, "line 2 is not in UTF-8"),
         (b"0," * 2**24, {}, "line 1 has 16,777,216 characters or more"),
         (b"0,1\n0," + b"1" * 200_000, {}, "line 2: field larger than field limit"),
-        (b"0,2\n", {}, "line 1, field 2: '2' is none of the classes '0', '1': name the classes"),
         (b"3,1\n3,2\n", {"layout": "counts"}, r"the sum of row 1 .* \(row 0 is line 1 of '"),
         (b"a,b\n3,1\n3,2\n", {"layout": "counts"}, r"the sum of row 1 .* \(row 0 is line 2 of '"),
         (b"1,1,1\n2,0,1\n", {"layout": "auto", "voters": 3, "classes": ("0", "1", "2")}, "could be labels or counts"),
-        (b"1,1,1\n2,0,1\n", {"layout": "auto", "voters": 3, "classes": 3}, "could be labels or counts"),
         (b"a, a\n", {"classes": ("a", " a")}, "without spaces around it in a .csv file"),
     ],
 )
@@ -324,10 +298,8 @@ def test_lines_that_are_no_query(content: bytes, named: dict, message: str, tmp_
         (b'"C","D"\n', ("C", "D"), [[1, 1]]),
         (b'"a,b","c""d"\n"e\nf","a,b"\n', ("a,b", 'c"d', "e\nf"), [[1, 1, 0], [1, 0, 1]]),
         (b"#,C\n", ("#", "C"), [[1, 1]]),
-        (b"NA,C\n", ("NA", "C"), [[1, 1]]),
         ("é,ß\n".encode(), ("é", "ß"), [[1, 1]]),
         (b"8,5,5\n", (5, 8), [[2, 1]]),
-        (b"8,5,5\n", ("5", "8"), [[2, 1]]),
         (b"\xef\xbb\xbf+1,0.0,1e0\r1,1,1\r", 2, [[1, 2], [0, 3]]),
         (b"0,1,2,3\n", 4, [[1, 1, 1, 1]]),
         (b"0,1\n\n", 2, [[1, 1]]),  # a blank last line
@@ -338,14 +310,12 @@ def test_lines_that_are_no_query(content: bytes, named: dict, message: str, tmp_
         (b"x,no y\nno,yes\n", ("no", "yes"), [[1, 1]]),
         (b"0;1;1\n1;1;1\n", 2, [[1, 2], [0, 3]]),
         (b"a;b;c\r\n0;1;1\r\n", 2, [[1, 2]]),
-        (b"1,0;0,0\n0,0;0,0\n", 2, [[1, 1], [2, 0]]),  # as Excel writes numbers in Europe
         (b"C;D,C;D\n", ("C;D", "x"), [[2, 0]]),  # a class that is called so
         (b"True,False\nTRUE,true\n", 2, [[1, 1], [0, 2]]),
         (b"True,False\n", ("False", "True"), [[1, 1]]),
         (b"1.0,0\n0.0,1\n", ("0", "1"), [[1, 1], [1, 1]]),
         (b"1.0,1\n", ("1", "1.0"), [[1, 1]]),  # what is spelled so is meant
         ("e\u0301,\u00e9\n".encode(), ("\u00e9", "a"), [[2, 0]]),
-        ("e\u0301,\u00e9\n".encode(), ("a", "e\u0301"), [[0, 2]]),
     ],
 )
 def test_lines_that_are_queries(content: bytes, classes: object, counts: list, tmp_path: Path) -> None:
@@ -353,61 +323,6 @@ def test_lines_that_are_queries(content: bytes, classes: object, counts: list, t
     votes = Votes.read(str(tmp_path / "votes.csv"), classes=classes, layout="labels")  # type: ignore[arg-type]
     assert votes.counts.tolist() == counts
     assert len(votes.classes) == classes if isinstance(classes, int) else votes.classes == classes
-
-
-def oracle(text: str, names: tuple[str, ...]) -> list | None:
-    """The places in a .csv file, read line by line; None for what must be refused."""
-    matrix: list[list[float]] = []
-    lines = re.split("\r\n|\r|\n", re.sub(r"(\r\n|\r|\n)+\Z", "", text))
-    first = re.sub('"[^"]*"', "", text.split("\n", maxsplit=1)[0])
-    for number, line in enumerate(lines):
-        try:
-            rows = list(csv.reader([line], strict=True, delimiter=";" if ";" in first else ","))
-            fields = [field.strip(" ") for field in rows[0]]
-            if number == 0 and len({*fields}) == len(fields) and all(is_name(field, names) for field in fields):
-                matrix, width = [[]], len(fields)
-                continue
-            row = [float(names.index(re.sub(r"^1e0$", "1", field))) for field in fields]
-        except (ValueError, IndexError, csv.Error):
-            return None
-        if not row or (number and len(fields) != width):
-            return None
-        width = len(fields)
-        matrix.append(row)
-    return [row for row in matrix if row] or None
-
-
-def is_name(field: str, names: tuple[str, ...]) -> bool:
-    with suppress(ValueError):
-        float(field.replace(",", "."))
-        return False
-    return any(map(str.isalpha, field)) and field not in names
-
-
-FIELDS = st.sampled_from(
-    ["0", "1", "2", " 1", "C", "D", '"C"', '"1"', "C#", "#", "", "nan", "1e0", "-1", '"', "x", '""']
-)
-SEPARATORS = st.sampled_from([",", ",", ",", ",", "\n", "\n", "\r\n", "\n\n", "\r", ";", " "])
-
-
-@given(
-    st.lists(st.tuples(FIELDS, SEPARATORS), max_size=12), st.sampled_from([("0", "1"), ("C", "D"), ("1", "C#", "0")])
-)
-@example([("C", ","), ("C", ","), ("C#", "\n"), ("D", ","), ("D", ","), ("D", "\n")], ("C", "D"))
-def test_a_csv_file_is_what_its_lines_say(parts: list[tuple[str, str]], names: tuple[str, ...]) -> None:
-    text = "".join(field + separator for field, separator in parts)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "votes.csv"
-        path.write_bytes(text.encode())
-        expected = oracle(text, names)
-        try:
-            table = TextTable(path)
-            lookup = ClassLookup(names)
-            table.find_header(lookup.words)
-            found = np.concatenate(list(table.blocks(lookup))).tolist()
-        except ValueError as error:
-            found = None if "line" in str(error) or "concatenate" in str(error) else str(error)
-        assert found == expected
 
 
 def npy(header: str, data: bytes = b"\0" * 24, version: bytes = b"\x01\x00") -> bytes:
@@ -423,28 +338,18 @@ def described(dtype: str, shape: str) -> str:
     "content",
     [
         b"",
-        b"\x93NUMPY",
         b"\x93NUMPY\x01\x00",
         npy(described("<i8", "(1, 3)"), version=b"\x09\x00"),
         npy("(((((" * 1000),
-        npy("-" * 5000 + "1"),
-        npy("{{}:1}"),
         npy("{" * 60_000),
-        npy(described("<i8", "(True, 3)")),
         npy(described("<i8", "(1, -3)")),
         npy(described("<i8", "(3,)")),
-        npy(described("<i8", "()")),
         npy(described("<i8", "(1, 1, 3)")),
         npy(described("<i8", f"({10**23}, 3)")),
-        npy(described("<i8", f"(0, {10**23})"), b""),
         npy(described("<i8", "(" + "9" * 5000 + ", 3)")),
-        npy(described("<i8", "(1, 2)")),
         npy(described("<i8", "(1, 3)"), b"\0" * 23),
         npy(described("|V8", "(1, 3)")),
         npy(described("|O", "(1, 3)")),
-        npy(described("<c8", "(1, 3)")),
-        npy(described("<M8", "(1, 3)")),
-        npy(described("<f3", "(1, 8)")),
         npy(described("<U0", "(1, 3)"), b""),
         npy(described("<U1", "(2, 3)"), b"\0" * 20 + b"\0\0\x11\0"),
         npy(described(">U1", "(2, 3)"), b"\0" * 20 + b"\xff\0\0\0"),
