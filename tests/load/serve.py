@@ -39,7 +39,7 @@ from darrm.serve.requests import Question
 from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
-from tests.load.processes import AS_INSTALLED, STORES, Load, Place, place, sync_milliseconds
+from tests.load.processes import AS_INSTALLED, STORES, Load, Place, Server, place, sync_milliseconds
 
 NAME = "serve"
 FIGURES = ("speed", "costs", "race", "long", "kills", "soak")
@@ -293,20 +293,24 @@ Labels = list[tuple[str, int]]  # ids and labels
 def kills(folder: Path, number: int) -> Iterator[Row]:
     """Kill ``number`` processes of each store, in turn, and look at every id that was asked."""
     for store in STORES:
-        with place(folder / f"kills{store}", store, 10**7) as here:
-            begin = time.perf_counter()
-            several, counted = _kill(here, store, number)
-            yield {"store": store, "kills": number, "victims": counted, **_look(here, several)} | {
-                "seconds": time.perf_counter() - begin,
-                "load": os.getloadavg()[0],
-            }
+        yield kills_on(folder / f"kills{store}", store, number)
 
 
-def _kill(here: Place, store: str, most: int) -> tuple[list[tuple[int, Labels]], dict[str, int]]:
-    stop, dice, server = threading.Event(), random.Random(SEED), here.serve(PORT)  # noqa: S311 (repeated)
+def kills_on(folder: Path, store: str, number: int, port: int = PORT) -> Row:
+    with place(folder, store, 10**7) as here:
+        begin = time.perf_counter()
+        several, counted = _kill(here.serve(port), store, number)
+        return {"store": store, "kills": number, "victims": counted, **_look(here.serve(port), several)} | {
+            "seconds": time.perf_counter() - begin,
+            "load": os.getloadavg()[0],
+        }
+
+
+def _kill(server: Server, store: str, most: int) -> tuple[list[tuple[int, Labels]], dict[str, int]]:
+    here, stop, dice = server.place, threading.Event(), random.Random(SEED)  # noqa: S311 (repeated)
     victims: list[str] = []
     with ThreadPoolExecutor(ASKERS) as pool:
-        asking = [pool.submit(_ask, here.token, number, stop) for number in range(ASKERS)]
+        asking = [pool.submit(_ask, server, number, stop) for number in range(ASKERS)]
         try:
             for number in range(most):
                 victims.append(_VICTIMS[store][number % len(_VICTIMS[store])])
@@ -315,7 +319,7 @@ def _kill(here: Place, store: str, most: int) -> tuple[list[tuple[int, Labels]],
                     server.kill()
                     server.start()
                 elif victims[-1] == "client":
-                    _client_that_dies(here, f"dead{number}", dice.uniform(0.02, _LONGEST_LIFE))
+                    _client_that_dies(server, f"dead{number}", dice.uniform(0.02, _LONGEST_LIFE))
                 elif here.postgres is not None:
                     here.postgres.stop()
                     here.postgres.start(AS_INSTALLED)
@@ -326,10 +330,10 @@ def _kill(here: Place, store: str, most: int) -> tuple[list[tuple[int, Labels]],
     return several, dict(Counter(victims))
 
 
-def _ask(token: str, number: int, stop: threading.Event) -> tuple[int, Labels]:
+def _ask(server: Server, number: int, stop: threading.Event) -> tuple[int, Labels]:
     """Ask question after question, each until it has its label, and old ones again; return all labels."""
     dice, asked, labels = random.Random(SEED + number), 0, list[tuple[str, int]]()  # noqa: S311 (repeated)
-    with ServeClient(f"http://127.0.0.1:{PORT}", token, attempts=1, timeout=5.0) as client:
+    with ServeClient(f"http://127.0.0.1:{server.port}", server.place.token, attempts=1, timeout=5.0) as client:
         while not stop.is_set():
             asked += 1
             rows = [{"id": f"a{number}-{each}", "votes": [1, 1, 0]} for each in {asked, dice.randint(1, asked)}]
@@ -343,15 +347,15 @@ def _ask(token: str, number: int, stop: threading.Event) -> tuple[int, Labels]:
     return asked, labels
 
 
-def _client_that_dies(here: Place, name: str, seconds: float) -> None:
-    words = f"from tests.load.processes import Load; Load({PORT}, '{here.token}', '{name}', 4).run(60)"
+def _client_that_dies(server: Server, name: str, seconds: float) -> None:
+    words = f"from tests.load.processes import Load; Load({server.port}, '{server.place.token}', '{name}', 4).run(60)"
     with subprocess.Popen([sys.executable, "-c", words], stderr=subprocess.DEVNULL) as client:
         time.sleep(0.5 + seconds)
         client.kill()
 
 
-def _look(here: Place, several: Sequence[tuple[int, Labels]]) -> Row:
-    server = here.serve(PORT)
+def _look(server: Server, several: Sequence[tuple[int, Labels]]) -> Row:
+    here = server.place
     paid = Counter(name for entry in PrivacyLedger(here.ledger).entries() for name in entry.questions)
     labels: dict[str, set[int]] = {}
     for _, answers in several:

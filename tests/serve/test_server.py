@@ -3,20 +3,14 @@
 import io
 import json
 import os
-import random
-import signal
 import socket
 import ssl
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,9 +21,10 @@ import httpx
 from darrm import PrivacyLedger, PrivacyParams
 from darrm.serve.__main__ import main
 from darrm.serve.app import check_address
-from darrm.serve.client import ServeClient, ServerRefusedError
+from darrm.serve.client import ServeClient
 from tests.doors import one_error, refused
 from tests.exhaustive import EXHAUSTIVE
+from tests.load.serve import kills_on
 from tests.serve.deployments import certificate_of, table, tokens_of
 
 ROOT = Path(__file__).parents[2]
@@ -246,68 +241,8 @@ def test_a_ledger_in_a_database_needs_a_file_for_the_questions(
     refused(main, ["start", *map(str, words)], "--state must be a file, got nothing", capsys)
 
 
-class Asker(threading.Thread):
-    """Asks question after question, each until it has its label, whatever dies, and asks old ones again."""
-
-    def __init__(self, url: str, token: str, number: int, stop: threading.Event) -> None:
-        super().__init__()
-        self.url, self.token, self.number, self.stop = url, token, number, stop
-        self.labels: list[tuple[str, Any]] = []
-
-    def run(self) -> None:
-        dice, n = random.Random(self.number), 0  # noqa: S311 (repeated)
-        # one gives up early, as if it were killed
-        clients = [ServeClient(self.url, self.token, attempts=1, timeout=seconds) for seconds in (0.02, 5.0)]
-        while not self.stop.is_set():
-            n += 1
-            names = [f"a{self.number}-{n}"] + ([f"a{self.number}-{dice.randint(1, n - 1)}"] if n > 1 else [])
-            rows = [{"id": name, "votes": [1, 1, 0]} for name in names]
-            while not self.stop.is_set():
-                try:
-                    asked = dice.choice(clients).ask(rows)
-                    self.labels += [(one["id"], one["label"]) for one in asked if one["state"] == "answered"]
-                    break
-                except (httpx.TransportError, ServerRefusedError):
-                    time.sleep(0.01)
-        for client in clients:
-            with client:
-                pass
-
-
 @pytest.mark.slow
 def test_whatever_is_killed_no_id_has_two_labels_and_none_is_unpaid_or_lost(tmp_path: Path) -> None:
-    kills = 100 if EXHAUSTIVE else 8
-    tokens, port, stop, dice = prepare(tmp_path, "3000"), free_port(), threading.Event(), random.Random(7)  # noqa: S311
-    rows = json.loads((tmp_path / "clients.json").read_text())
-    (tmp_path / "clients.json").write_text(
-        json.dumps([{**row, "questions": 10**6} if row["name"] == "study" else row for row in rows])
-    )
-    askers = [Asker(f"http://127.0.0.1:{port}", tokens["study"], number, stop) for number in range(4)]
-    for asker in askers:
-        asker.start()
-    try:
-        for _ in range(kills):
-            process = start(tmp_path, port)
-            wait_for(port, process)
-            time.sleep(dice.uniform(0.05, 0.5))
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-    finally:
-        stop.set()
-        for asker in askers:
-            asker.join()
-    got = [pair for asker in askers for pair in asker.labels]
-    assert len(got) > kills
-    paid = Counter(name for entry in PrivacyLedger(tmp_path / "ledger.sqlite").entries() for name in entry.questions)
-    assert set(paid.values()) == {1}
-    assert {name for name, _ in got} <= set(paid)
-    one_label = dict(got)
-    assert all(one_label[name] == label for name, label in got)
-    with (
-        serving(tmp_path, port),
-        ServeClient(f"http://127.0.0.1:{port}", tokens["study"]) as client,
-        ThreadPoolExecutor(4) as pool,
-    ):
-        for name, one in zip(paid, pool.map(client.read, paid), strict=True):
-            assert one["state"] == "answered"
-            assert one_label.get(name, one["label"]) == one["label"]
+    row = kills_on(tmp_path / "kills", "SQLite", 100 if EXHAUSTIVE else 10, free_port())
+    assert row["answers"] > row["kills"]
+    assert [row[name] for name in ("paid_twice", "two_labels", "unpaid", "lost")] == [0] * 4
