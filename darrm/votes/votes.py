@@ -277,6 +277,7 @@ class Votes:
     def of_answers(
         cls,
         rows: Iterable[Sequence[str]] | ArrayLike,
+        numbers: Iterable[Sequence[int]] | None = None,
         *,
         normalize: Normalize = None,
         missing: str = "refuse",
@@ -285,6 +286,8 @@ class Votes:
 
         Parameters
         ----------
+        numbers
+            The number of voters for each string, in rows that sum to K; rows may have any lengths then.
         normalize
             ``"casefold"``, ``"nfc"``, ``"spaces"`` (each run becomes one space, none at the ends), ``"strip"``, several
             with commas, in this order; or a function of one answer. It must be public and independent of the votes.
@@ -300,11 +303,17 @@ class Votes:
         (('flu', 'cold', 'asthma', 'none'), [[2, 1, 0, 0], [0, 0, 1, 2]])
         >>> votes.labeled(np.array([0, ABSTAIN])).tolist()
         ['flu', None]
+        >>> Votes.of_answers([["flu", "cold"], ["none"]], [[2, 1], [3]]).voters
+        3
         """
         matrix: Any = rows
         if hasattr(matrix, "__array__"):
             matrix = complete_array("answers", matrix)
         vocabulary = VoteFormat(classes=OPEN, missing=missing, normalize=normalize).vocabulary()
+        if numbers is not None and missing != "refuse":
+            checks.fail("missing", missing, "'refuse' beside numbers", "numbers count given answers")
+        if numbers is not None:
+            return cls._of_numbers(_rows(matrix), _rows(numbers), vocabulary)
         places = vocabulary.places_of(_rows(matrix))
         if not places.shape[0]:
             checks.fail("answers", checks.Text("no rows"), "at least one query", "one row is one query")
@@ -320,14 +329,33 @@ class Votes:
             ranks = np.cumsum(absent, axis=1, dtype=np.int32)
             places, most = places.copy(), int(ranks.max())
             places[rows] = np.where(absent, words + ranks - 1, places[rows])
-        return cls._unchecked(
-            _counts=count_codes(places, words + most),
-            voters=places.shape[1],
-            classes=(),
-            source_format="answers",
-            vocabulary=(*vocabulary.columns, *[None] * most),
-            normalized=vocabulary.normalized,
-        )
+        return cls._open(count_codes(places, words + most), places.shape[1], vocabulary, most)
+
+    @classmethod
+    def _open(cls, counts: SparseCounts, voters: int, vocabulary: Vocabulary, blanks: int = 0) -> Votes:
+        words = (*vocabulary.columns, *[None] * blanks)
+        named = {"classes": (), "vocabulary": words, "normalized": vocabulary.normalized}
+        return cls._unchecked(_counts=counts, voters=voters, source_format="answers", **named)
+
+    @classmethod
+    def _of_numbers(cls, rows: _Rows, numbers: _Rows, vocabulary: Vocabulary) -> Votes:
+        columns, counts, starts, voters = list[int](), list[int](), [0], 0
+        for (query, row), (_, times) in zip(rows, numbers, strict=True):
+            if len(row) != len(times):
+                found = checks.Text(f"{len(row)} strings and {len(times)} numbers")
+                checks.fail(f"query {query}", found, "as many strings as numbers of voters who said them")
+            for number in times:
+                checks.integer_at_least(1, most=MOST_VOTERS, **{f"numbers of query {query}": number})
+            columns += vocabulary.places_of([(query, row)], field_name="string")[0].tolist()
+            counts += map(int, times)
+            voters = voters or sum(counts)
+            if sum(counts[starts[-1] :]) != voters:
+                total = sum(counts[starts[-1] :])
+                checks.fail(f"the sum of query {query}", total, f"K = {voters}, that of query 0")
+            starts.append(len(columns))
+        if not columns:
+            checks.fail("answers", checks.Text("no rows"), "at least one query", "one row is one query")
+        return cls._open(count_entries(counts, columns, starts, len(vocabulary.columns)), voters, vocabulary)
 
     @classmethod
     def of_counts(cls, counts: ArrayLike, voters: int | None = None, classes: Classes = None) -> Votes:

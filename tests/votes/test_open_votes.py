@@ -53,6 +53,8 @@ def test_answers_are_counted(rows: list[list[str]]) -> None:
     assert set(votes.names) == {word for row in rows for word in row}
     assert (votes.voters, votes.queries, votes.source_format) == (len(rows[0]), len(rows), "answers")
     assert len(votes.classes) == OPEN == 0
+    numbers = [list(row.values()) for row in expected]
+    assert counted(Votes.of_answers([list(row) for row in expected], numbers)) == expected
     assert counted(Votes.of_answers(np.array(rows, dtype=object))) == expected
     again = Votes(votes.sparse, votes.voters, (), "answers", vocabulary=votes.vocabulary)
     assert counted(Votes.concatenate([again[1:], votes[:0], Votes.of_answers(rows[:1])])) == expected[1:] + expected[:1]
@@ -106,6 +108,7 @@ def test_what_listed_classes_offer_is_refused_in_one_line() -> None:
             "missing .* must be 'refuse', or 'blank' .*: open answers have no list",
         ),
         (lambda: Votes.of_answers([["a"]], missing="no"), "missing must be one of blank, coin, refuse"),
+        (lambda: Votes.of_answers([["a"]], [[1]], missing="blank"), "missing must be 'refuse' beside numbers"),
         (lambda: Votes.of_labels([[0]], missing="blank"), "missing .* must be 'refuse' or 'coin' where classes are"),
         (lambda: Votes.of_labels([["flu"]], OPEN), r"use Votes.of_answers\(rows\)"),
         (lambda: Votes.of_labels([["flu"]], "open"), r"use Votes.of_answers\(rows\)"),
@@ -116,29 +119,39 @@ def test_what_listed_classes_offer_is_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "numbers", "message"),
     [
-        ([["a", ""]], "query 0, voter 1: .* at least one character, got '': leave the question out"),
-        ([["a", "b"], ["c", None]], "query 1, voter 1: an answer must be .*, got None: leave the question"),
-        ([["a", float("nan")]], "query 0, voter 1: an answer must be text .*, got nan"),
-        ([["a", 1]], "got 1: write numbers as text"),
-        ([["a", ["b"]]], "query 0, voter 1: "),
-        ([["a", "b"], ["c"]], "query 1 has 1 answers, and those before it 2"),
-        ([[]], "query 0 has 0 answers"),
-        ([], "at least one query"),
-        (["ab"], "query 0 must be a row of strings"),
-        ("ab", "answers must be rows of strings"),
-        ({"a": 1}, "answers must be rows of strings"),
-        (3, "answers must be rows of strings"),
-        (np.ma.masked_equal([["a", "b"]], "b"), "answers must be complete, got masked entries"),
-        ([["a" * 201, "b"]], "at most 200 characters"),
-        ([["\ud800", "b"]], "Unicode text"),
-        ([["a\0", "b"]], "none zero"),
+        ([["a", ""]], None, "query 0, voter 1: .* at least one character, got '': leave the question out"),
+        ([["a", "b"], ["c", None]], None, "query 1, voter 1: an answer must be .*, got None: leave the question"),
+        ([["a", float("nan")]], None, "query 0, voter 1: an answer must be text .*, got nan"),
+        ([["a", 1]], None, "got 1: write numbers as text"),
+        ([["a", ["b"]]], None, "query 0, voter 1: "),
+        ([["a", "b"], ["c"]], None, "query 1 has 1 answers, and those before it 2"),
+        ([[]], None, "query 0 has 0 answers"),
+        ([], None, "at least one query"),
+        ([], [], "at least one query"),
+        (["ab"], None, "query 0 must be a row of strings"),
+        ("ab", None, "answers must be rows of strings"),
+        ({"a": 1}, None, "answers must be rows of strings"),
+        (3, None, "answers must be rows of strings"),
+        (np.ma.masked_equal([["a", "b"]], "b"), None, "answers must be complete, got masked entries"),
+        ([["a" * 201, "b"]], None, "at most 200 characters"),
+        ([["\ud800", "b"]], None, "Unicode text"),
+        ([["a\0", "b"]], None, "none zero"),
+        ([["a", "b"]], [[1]], "got 2 strings and 1 numbers"),
+        ([["a", "b"]], [[1, 0]], "numbers of query 0 must be an integer of at least 1"),
+        ([["a", "b"]], [[2.7, 1]], "numbers of query 0 must be an integer of at least 1, got 2.7"),
+        ([["a", "b"]], [[1, float("nan")]], "numbers of query 0 must be an integer"),
+        ([["a", "b"]], [["2", 1]], "numbers of query 0 must be an integer"),
+        ([["a", "b"]], [[2**31, 1]], "numbers of query 0 must be an integer of at most"),
+        ([["a"], ["b"]], [[2], [0]], "numbers of query 1 must be an integer of at least 1, got 0"),
+        ([["a", "b", "c"]], [[-1, 3, 1]], "numbers of query 0 must be an integer of at least 1, got -1"),
+        ([["a"], ["b"]], [[2], [3]], "the sum of query 1 must be K = 2, that of query 0, got 3"),
     ],
 )
-def test_what_is_no_answer_is_named(rows: Any, message: str) -> None:
+def test_what_is_no_answer_is_named(rows: Any, numbers: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        Votes.of_answers(rows)
+        Votes.of_answers(rows, numbers)
     assert "\n" not in str(caught.value)
 
 
@@ -188,6 +201,8 @@ def test_answers_are_made_alike_before_they_are_counted() -> None:
     ):
         votes = Votes.of_answers(rows, normalize=normalize)
         assert [len(row) for row in counted(votes)] == expected
+    numbers = Votes.of_answers([["Flu", "flu", "cold"]], [[2, 1, 1]], normalize="casefold")
+    assert counted(numbers) == [{"flu": 3, "cold": 1}]
     # a function that is not its own fixed point sees each answer as it was given
     steps = {"a": "b", "b": "c"}
     assert counted(Votes.of_answers([["a", "b", "a"]], normalize=lambda word: steps[word])) == [{"b": 2, "c": 1}]
