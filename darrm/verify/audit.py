@@ -11,9 +11,8 @@ from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, get_args
 
-from darrm.verify import verdicts as topics
 from darrm.verify.chain import (
     SIGNED,
     LedgerDigest,
@@ -29,24 +28,21 @@ from darrm.verify.chain import (
 )
 from darrm.verify.claims import judge_figure, judge_members, judge_note, judge_plan, read_members
 from darrm.verify.costs import Cost, check_size, judge_release
-from darrm.verify.files import ANSWERS, FIGURE, LABELS, LEDGER, NOTES, OTHER, RECEIPT, LabelsFile, Piece, pieces_of
+from darrm.verify.files import LabelsFile, Piece, pieces_of
 from darrm.verify.formats import GAMMA, Answering, Run, Table, parse_json, read_release
 from darrm.verify.gamma import judge_optimality
 from darrm.verify.ledger import LedgerAudit, assign_releases, judge_labels, judge_ledger, judge_populations
 from darrm.verify.verdicts import (
     ASSUMED,
     CONSISTENT,
-    COST,
     FALSE,
-    FILE,
     MEANINGS,
     PROVED,
-    TOPICS,
-    TOTAL,
     UNKNOWN,
     VERDICTS,
     FaultError,
     TooLargeError,
+    Topic,
     Verdict,
     pair_at_most,
 )
@@ -75,7 +71,7 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .6rem .3rem 0; bo
 class AuditedFile:
     """A file as it was when it was read."""
 
-    role: str  # release, ledger (or its journal), labels, receipt, notes, figure, voters, key or other
+    role: str  # a `Role`, voters or key
     path: str
     size: int  # bytes
     sha256: str
@@ -125,7 +121,7 @@ class Audit:
                     usable.pop(piece.path, None)
                 reason = str(error) if isinstance(error, TooLargeError) else type(error).__name__
                 reason = reason if isinstance(error, TooLargeError) else f"its judgement failed ({reason})"
-                found = [Verdict(FILE, "this audit understands its content", UNKNOWN, reason)]
+                found = [Verdict("file", "this audit understands its content", UNKNOWN, reason)]
             self.add(piece.path, found)
 
 
@@ -167,18 +163,18 @@ def audit(
     """
     now = Audit(list(pieces_of(paths)), made=datetime.now(UTC).isoformat(timespec="seconds"))
     members = {} if voters_path is None else read_members(voters_path)
-    for role in (ANSWERS, RECEIPT, NOTES):
+    for role in ("release", "receipt", "notes"):
         now.judge(role, partial(_judge_alone, now, report))
     _judge_ledgers(now, digests, keys)
     report("comparing files")
     now.labels = {piece.path: piece.labels for piece in now.pieces if piece.labels is not None}
-    for role in (NOTES, FIGURE, LABELS, RECEIPT):
+    for role in ("notes", "figure", "labels", "receipt"):
         now.judge(role, partial(_judge_together, now, classes, keys))
     for path, answering in now.releases.items():
         now.add(path, judge_members(members, answering.voters))
     for piece in now.pieces:
-        if piece.role == OTHER:
-            now.add(piece.path, [Verdict(FILE, "it is not judged", UNKNOWN, piece.reason)])
+        if piece.role == "other":
+            now.add(piece.path, [Verdict("file", "it is not judged", UNKNOWN, piece.reason)])
         now.files += [AuditedFile(piece.role, f"{piece.path}{end}", size, seal) for end, size, seal in piece.digests]
     named = [("voters", voters_path)] if voters_path is not None else []
     for role, given in [*named, *(("key", Path(key.path)) for key in keys)]:
@@ -192,11 +188,11 @@ def audit(
 def _judge_alone(now: Audit, report: Callable[[str], None], piece: Piece) -> list[Verdict]:
     """Judge a release, or read the digests of a receipt or a note."""
     verdicts = list[Verdict]()
-    if piece.role == ANSWERS:
+    if piece.role == "release":
         report(f"reading {piece.path}")
         answering, verdicts = judge_file(piece.content)
         now.releases |= {} if answering is None else {piece.path: answering}
-    elif piece.role == RECEIPT:
+    elif piece.role == "receipt":
         now.receipts[piece.path] = read_receipt(piece.path, piece.content)
     else:
         now.notes[piece.path], verdicts = digests_in(piece.path, piece.content)
@@ -211,34 +207,34 @@ def _judge_ledgers(now: Audit, digests: Sequence[LedgerDigest], keys: Sequence[P
         now.ledgers[piece.path] = LedgerAudit(piece.path, ledger)
         return judge_history(ledger, [digest for digest in shown if digest.identity == ledger.identity], keys)
 
-    now.judge(LEDGER, history)
+    now.judge("ledger", history)
 
     def entries(piece: Piece) -> Iterable[Verdict]:
         return judge_ledger(now.ledgers[piece.path]) if piece.path in now.ledgers else ()
 
     audits = list(now.ledgers.values())
     unused = assign_releases(audits, now.releases)
-    now.judge(LEDGER, entries)
+    now.judge("ledger", entries)
     now.add("", judge_populations(audits))
     for path, answering in unused.items() if audits else ():
         reason = f"no entry of a ledger among the files holds its digest {answering.digest}: it may be unused"
         claim = "it has answered queries that were paid for"
-        now.add(path, [Verdict(topics.LEDGER, claim, UNKNOWN, reason)])
+        now.add(path, [Verdict("ledger", claim, UNKNOWN, reason)])
     now.add("", judge_digests(digests, [one.ledger for one in audits], by_hand=True))
     if keys and {one.verdict for one in now.verdicts if one.claim == SIGNED} == {UNKNOWN}:
         claim = f"{', '.join(key.path for key in keys)} signed a ledger among the files"
-        now.add("", [Verdict(topics.HISTORY, claim, FALSE, "no ledger has a signed entry")])
+        now.add("", [Verdict("history", claim, FALSE, "no ledger has a signed entry")])
 
 
 def _judge_together(
     now: Audit, classes: tuple[str, ...] | None, keys: Sequence[PublicKey], piece: Piece
 ) -> Iterable[Verdict]:
     ledgers = [one.ledger for one in now.ledgers.values()]
-    if piece.role == NOTES:
+    if piece.role == "notes":
         return judge_note(piece.content, now.notes.get(piece.path, []), ledgers)
-    if piece.role == FIGURE:
+    if piece.role == "figure":
         return judge_figure(piece.content, {path: one.ledger for path, one in now.ledgers.items()})
-    if piece.role == LABELS:
+    if piece.role == "labels":
         own = [seal for _, _, seal in piece.sealed if piece.is_parquet]
         return judge_labels(now.labels[piece.path], now.releases, ledgers, classes, own)
     if piece.path not in now.receipts:
@@ -257,9 +253,9 @@ def _attack(now: Audit, draws: int, report: Callable[[str], None]) -> None:
     for piece in now.pieces:
         if piece.path in now.releases:
             now.attacks[piece.path], verdict, reason = judge_attack(piece.content, draws, report)
-            now.add(piece.path, [Verdict(topics.ATTACK, claim, verdict, reason)])
+            now.add(piece.path, [Verdict("attack", claim, verdict, reason)])
     if not now.releases:
-        now.add("", [Verdict(topics.ATTACK, claim, UNKNOWN, "without a table no label was drawn")])
+        now.add("", [Verdict("attack", claim, UNKNOWN, "without a table no label was drawn")])
 
 
 def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:
@@ -273,8 +269,8 @@ def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:
     except TooLargeError:
         raise
     except ValueError as error:
-        return None, [Verdict(FILE, claim, FALSE, str(error))]
-    verdicts = [Verdict(FILE, claim, CONSISTENT, f"its digest is {answering.digest}; a forger could compute it")]
+        return None, [Verdict("file", claim, FALSE, str(error))]
+    verdicts = [Verdict("file", claim, CONSISTENT, f"its digest is {answering.digest}; a forger could compute it")]
     cost = Cost(answering)
     verdicts += judge_release(cost)
     if isinstance(answering, Table) and answering.format == GAMMA:
@@ -290,11 +286,11 @@ def answer(audit: Audit) -> list[tuple[str, str]]:
         first = false[0]
         where = f"{first.file}: " if first.file else ""
         return [(FAIL, f"{where}it is false that {first.claim} ({first.reason})")]
-    totals = [verdict for verdict in audit.verdicts if verdict.about == TOTAL and verdict.file in audit.ledgers]
+    totals = [verdict for verdict in audit.verdicts if verdict.about == "composition" and verdict.file in audit.ledgers]
     claims = [one for one in totals if one.verdict != ASSUMED or "published" in one.reason]
     if not claims:
-        plans = [one for one in audit.verdicts if one.about == TOTAL and "as planned" in one.claim]
-        costs = [one for one in audit.verdicts if one.about == COST and one.file in audit.releases]
+        plans = [one for one in audit.verdicts if one.about == "composition" and "as planned" in one.claim]
+        costs = [one for one in audit.verdicts if one.about == "cost of a label" and one.file in audit.releases]
         claims = plans or [one for one in costs if one.claim.startswith(_OF_A_LABEL)]
     if not claims:
         return [(OPEN, "nothing that answers or pays is among the files")]
@@ -324,7 +320,7 @@ def text_report(audit: Audit, *, every: bool = False, page: str = "") -> str:
     unknown = [one for one in audit.verdicts if one.verdict == UNKNOWN]
     lines += [f"unknown: {one.claim} ({one.reason})" for one in unknown[:_MOST_UNKNOWN]]
     about = {one.about for one in audit.verdicts if one.verdict == PROVED}
-    lines.append(f"{PROVED:<22} {', '.join(topic for topic in TOPICS if topic in about) or 'nothing'}")
+    lines.append(f"{PROVED:<22} {', '.join(topic for topic in get_args(Topic) if topic in about) or 'nothing'}")
     found = f"{counts[CONSISTENT]} checks of files   unknown {counts[UNKNOWN]}   false {counts[FALSE]}"
     more = f"Report written to {page}    (every check: --all)" if page else "(every check: --all; a page: --report)"
     lines = [line.replace("\n", "\\n") for line in (*lines, f"{CONSISTENT:<22} {found}", more)]

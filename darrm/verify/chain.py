@@ -38,14 +38,12 @@ from darrm.verify.verdicts import (
     ASSUMED,
     CONSISTENT,
     FALSE,
-    HISTORY,
-    LABELS,
     PROVED,
-    RECEIPT,
     UNKNOWN,
     LedgerFaultError,
     Point,
     ReceiptFaultError,
+    Topic,
     Verdict,
     counted,
     judged,
@@ -283,7 +281,7 @@ def digests_in(path: str, content: bytes) -> tuple[list[LedgerDigest], list[Verd
         try:
             digests.append(read_digest(line, Path(path).name))
         except ValueError as error:
-            wrong.append(Verdict(HISTORY, f"it holds the digest {line}", FALSE, str(error)))
+            wrong.append(Verdict("history", f"it holds the digest {line}", FALSE, str(error)))
     return digests, wrong
 
 
@@ -293,9 +291,9 @@ def judge_digests(digests: Sequence[LedgerDigest], ledgers: Sequence[Ledger], *,
         claim = f"{digest.source} is of a ledger among the files"
         if digest.identity not in known:
             reason = f"it is of the ledger {digest.identity}: give it to decide"
-            yield Verdict(HISTORY, claim, FALSE if known and by_hand else UNKNOWN, reason)
+            yield Verdict("history", claim, FALSE if known and by_hand else UNKNOWN, reason)
         elif not by_hand:
-            yield Verdict(HISTORY, claim, CONSISTENT, f"the ledger {digest.identity}, at entry {digest.number}")
+            yield Verdict("history", claim, CONSISTENT, f"the ledger {digest.identity}, at entry {digest.number}")
 
 
 def judge_history(ledger: Ledger, digests: Sequence[LedgerDigest], keys: Sequence["PublicKey"]) -> Iterator[Verdict]:
@@ -309,13 +307,13 @@ def judge_history(ledger: Ledger, digests: Sequence[LedgerDigest], keys: Sequenc
     for digest in shown:
         fault = digest.fault(ledger)
         reason = f"{digest.source} {fault or 'has the hash computed here'}"
-        yield judged(HISTORY, f"{_WHOLE}, up to entry {digest.number}", reason, holds=not fault, how=PROVED)
+        yield judged("history", f"{_WHOLE}, up to entry {digest.number}", reason, holds=not fault, how=PROVED)
         covered = covered if fault else digest.number
     if not shown and last:
-        yield Verdict(HISTORY, f"{_NOT_CUT} or rewritten", ASSUMED, _GIVE)
+        yield Verdict("history", f"{_NOT_CUT} or rewritten", ASSUMED, _GIVE)
     elif covered is not None:
         claim = f"{_NOT_CUT} after entry {covered}"
-        yield Verdict(HISTORY, claim, ASSUMED, f"the latest digest is of entry {covered} of {last}: {_GIVE}")
+        yield Verdict("history", claim, ASSUMED, f"the latest digest is of entry {covered} of {last}: {_GIVE}")
 
 
 @dataclass(frozen=True)
@@ -357,7 +355,7 @@ def judge_signatures(
     signatures: Sequence[str],
     line_at: Callable[[int], str],
     keys: Sequence[PublicKey],
-    about: str = HISTORY,
+    about: Topic = "history",
     claim: str = SIGNED,
 ) -> list[Verdict]:
     last, signed = len(signatures), [signature.startswith(_SIGNATURE) for signature in signatures]
@@ -418,15 +416,15 @@ def judge_receipt(
     if own:
         wrong = _differing(receipt, own[0])
         reason = f"other than there: {', '.join(wrong)}" if wrong else "time, count, cost and digests are equal"
-        yield judged(RECEIPT, claim, reason, holds=not wrong, how=PROVED)
+        yield judged("receipt", claim, reason, holds=not wrong, how=PROVED)
     elif alike:
         reason = f"the ledger that holds this entry is called {alike[0].identity}: its identity was changed"
-        yield Verdict(RECEIPT, claim, FALSE, reason)
+        yield Verdict("receipt", claim, FALSE, reason)
     else:
-        yield Verdict(RECEIPT, claim, UNKNOWN, "that ledger is not among the files: it would decide")
+        yield Verdict("receipt", claim, UNKNOWN, "that ledger is not among the files: it would decide")
     if receipt.signature:
         claim = f"the holder of a key signed its digest at entry {digest.number}"
-        yield from judge_signatures([receipt.signature], lambda _: digest.to_text(), keys, RECEIPT, claim)
+        yield from judge_signatures([receipt.signature], lambda _: digest.to_text(), keys, "receipt", claim)
     yield _judge_accompanied(receipt, labels, sealed)
 
 
@@ -448,8 +446,9 @@ def _judge_accompanied(receipt: Receipt, labels: Mapping[str, LabelsFile], seale
         names = sorted(found.keys() | receipt.files.keys())
         wrong = [name for name in names if found.get(name) != receipt.files.get(name)]
         reason = f"the SHA-256 differs, or is missing: {', '.join(wrong[:5])}" if wrong else "the SHA-256 of each file"
-        return judged(LABELS, claim, reason, holds=not wrong, how=PROVED)
+        return judged("labels match their debit", claim, reason, holds=not wrong, how=PROVED)
     if str(own) in labels and receipt.entry.get("labels"):
         ours = labels[str(own)].digest()
-        return judged(LABELS, claim, f"their SHA-256 is {ours}", holds=ours == receipt.entry["labels"], how=PROVED)
-    return Verdict(LABELS, claim, UNKNOWN, "they are not among the files: they would decide")
+        holds = ours == receipt.entry["labels"]
+        return judged("labels match their debit", claim, f"their SHA-256 is {ours}", holds=holds, how=PROVED)
+    return Verdict("labels match their debit", claim, UNKNOWN, "they are not among the files: they would decide")

@@ -41,14 +41,8 @@ from darrm.verify.formats import (
 from darrm.verify.totals import judge_total, smallest_total
 from darrm.verify.verdicts import (
     ASSUMED,
-    CARD,
-    ESTIMATE,
     FALSE,
-    FILE,
-    PLAN,
-    TOTAL,
     UNKNOWN,
-    VOTERS,
     Point,
     Verdict,
     at_most,
@@ -75,12 +69,12 @@ def judge_plan(claims: Json, cost: Cost) -> Iterator[Verdict]:
         plan = read_plan(claims)
     except (ValueError, *MALFORMED) as error:
         reason = str(error) if isinstance(error, ValueError) else f"it is malformed ({type(error).__name__}: {error})"
-        yield Verdict(PLAN, "it states a workload and its cost", FALSE, reason)
+        yield Verdict("plan", "it states a workload and its cost", FALSE, reason)
         return
     released = cost.answering.voters
     asked = plan.voters if plan.voters.reached > released.reached else replace(plan.voters, reached=released.reached)
     same = (asked, plan.classes) == (released, cost.answering.classes)
-    yield judged(PLAN, f"it is for {plan.voters}", f"the release is for {released}", holds=same)
+    yield judged("plan", f"it is for {plan.voters}", f"the release is for {released}", holds=same)
     if same:
         claim = f"all {plan.queries:,} answers as planned are {pair_at_most(plan.epsilon, plan.delta)}-DP"
         found = smallest_total([(charge_of(cost, plan.queries), cost)], plan.total[1], enough=plan.epsilon)
@@ -89,7 +83,7 @@ def judge_plan(claims: Json, cost: Cost) -> Iterator[Verdict]:
         claim = f"that is within the budget {pair_at_most(*plan.total)}"
         within = Fraction(repr(plan.epsilon)) <= plan.total[0] * (1 + Fraction(1, 10**12))
         holds = within and plan.delta == float(plan.total[1])
-        yield judged(TOTAL, claim, f"ε is {at_most(plan.epsilon, 9)}", holds=holds)
+        yield judged("composition", claim, f"ε is {at_most(plan.epsilon, 9)}", holds=holds)
 
 
 def charge_of(cost: Cost, queries: int) -> Charge:
@@ -126,7 +120,7 @@ def judge_note(content: bytes, digests: Sequence[LedgerDigest], ledgers: Sequenc
     if card is not None:
         yield from _judge_card(card, ledgers)
     elif not digests:
-        yield Verdict(FILE, "it is not judged", UNKNOWN, "it holds no whole ledger digest")
+        yield Verdict("file", "it is not judged", UNKNOWN, "it holds no whole ledger digest")
 
 
 def _judge_card(card: Json, ledgers: Sequence[Ledger]) -> Iterator[Verdict]:
@@ -135,28 +129,29 @@ def _judge_card(card: Json, ledgers: Sequence[Ledger]) -> Iterator[Verdict]:
         spent = None if card.get("spent") is None else read_pair(card["spent"])
         own = None if not digest else read_digest(digest)
     except (ValueError, *MALFORMED) as error:
-        yield Verdict(CARD, "it states a guarantee", FALSE, f"its block is malformed ({type(error).__name__}: {error})")
+        reason = f"its block is malformed ({type(error).__name__}: {error})"
+        yield Verdict("model card", "it states a guarantee", FALSE, reason)
         return
     claim = f"the described models are {pair_at_most(*guarantee)}-DP"
     if own is None:
-        yield Verdict(CARD, claim, ASSUMED, "the models are private by themselves: no file can show this")
+        yield Verdict("model card", claim, ASSUMED, "the models are private by themselves: no file can show this")
         return
     budget = exact_number(own.epsilon), exact_number(own.delta)
     holds = guarantee[0] >= budget[0] and guarantee[1] >= budget[1]
-    yield judged(CARD, claim, f"the budget of its ledger is {pair_at_most(*budget)}", holds=holds)
+    yield judged("model card", claim, f"the budget of its ledger is {pair_at_most(*budget)}", holds=holds)
     if spent is None:
         return
     claim = f"it spent {pair_at_most(*spent)}"
     ledger = next((one for one in ledgers if one.identity == own.identity), None)
     if ledger is None or own.number > len(ledger.entries):
-        yield Verdict(CARD, claim, UNKNOWN, "its ledger is not among the files: it would decide")
+        yield Verdict("model card", claim, UNKNOWN, "its ledger is not among the files: it would decide")
         return
     counts = Counter[int]()
     for entry in ledger.entries[: own.number]:
         counts[entry.cost] += entry.count
     priced = [(replace(ledger.charges[number], count=count), None) for number, count in counts.items()]
     found = smallest_total(priced, spent[1], enough=float(spent[0]))
-    yield judge_total(claim, found, (float(spent[0]) * _ROUNDED, spent[1]), apart=_APART, about=CARD)
+    yield judge_total(claim, found, (float(spent[0]) * _ROUNDED, spent[1]), apart=_APART, about="model card")
 
 
 def read_members(path: Path) -> dict[str, Point]:
@@ -189,7 +184,7 @@ def judge_members(members: Mapping[str, Point], voters: Voters) -> Iterator[Verd
     counted = voters.pairs
     if len(members) != len(counted):
         reason = f"the table is about {len(counted)} voters, and {len(members)} are named"
-        yield from (judged(VOTERS, f"{name!r} is counted", reason, holds=False) for name in members)
+        yield from (judged("voters", f"{name!r} is counted", reason, holds=False) for name in members)
         return
     matched: dict[str, Point] = {}
     for name, own in sorted(members.items(), key=itemgetter(1), reverse=True):
@@ -201,7 +196,7 @@ def judge_members(members: Mapping[str, Point], voters: Voters) -> Iterator[Verd
         plain = "without a guarantee" if one == NO_GUARANTEE else "anyone"
         shown = plain if one is None or one == NO_GUARANTEE else f"{pair_at_most(*one)}-DP"
         promise = "no guarantee" if own == NO_GUARANTEE else pair_at_most(*own)
-        yield judged(VOTERS, f"{name!r} is counted as {shown}", f"the file promises {promise}", holds=one is not None)
+        yield judged("voters", f"{name!r} is counted as {shown}", f"the file promises {promise}", holds=one is not None)
 
 
 def judge_figure(content: bytes, ledgers: Mapping[str, Ledger]) -> Iterator[Verdict]:
@@ -209,7 +204,7 @@ def judge_figure(content: bytes, ledgers: Mapping[str, Ledger]) -> Iterator[Verd
         with ctx.workprec(_BITS):
             yield from list(_judge_figure(read(parse_json(content), _FIGURE), ledgers))
     except (ValueError, *MALFORMED) as error:
-        yield Verdict(ESTIMATE, "it is a published figure", FALSE, f"{type(error).__name__}: {error}")
+        yield Verdict("estimate", "it is a published figure", FALSE, f"{type(error).__name__}: {error}")
 
 
 def _judge_figure(told: Json, ledgers: Mapping[str, Ledger]) -> Iterator[Verdict]:
@@ -224,22 +219,22 @@ def _judge_figure(told: Json, ledgers: Mapping[str, Ledger]) -> Iterator[Verdict
     converted = conversion(order, delta) if told["conversion"] == "tight" else -ball(delta).log() / ball(order - 1)
     own = float((ball(noisy + public) + converted).upper())
     claim = f"its parts, {float(noisy):.6g} and {float(public):.6g}, make {pair_at_most(epsilon, delta)}"
-    yield judged(ESTIMATE, claim, f"converted again it is {own:.9g}", holds=_covers(epsilon, own))
+    yield judged("estimate", claim, f"converted again it is {own:.9g}", holds=_covers(epsilon, own))
     claim = f"its public part is for {run['queries']:,} questions to {run['mechanism']}, and publishing it"
     least = publication_cost(parameters)
     reason = f"publishing alone costs {at_most(least, 9)}; no file shows the cost of its checks"
-    yield judged(ESTIMATE, claim, reason, holds=_covers(public, least), how=ASSUMED)
+    yield judged("estimate", claim, reason, holds=_covers(public, least), how=ASSUMED)
     least = float(((ball(safety) / ball(Fraction(2)).sqrt()).erfc() / 2).upper())
     of = "" if "deviation" in parameters else " for the one direction of Theorem 6"
     claim = f"it is an estimate about the data at hand, too small with probability {float(chance):.3g}{of}"
     reason = f"no file shows its noise, its checks ({run['check']}), and parameters chosen beforehand, {parameters}"
-    yield judged(ESTIMATE, claim, reason, holds=_covers(chance, least), how=ASSUMED)
+    yield judged("estimate", claim, reason, holds=_covers(chance, least), how=ASSUMED)
     for path, ledger in ledgers.items():
         for charge in ledger.charges.values():
             if charge.guarantee is not None and float(charge.guarantee[0]) == float(epsilon):
                 holds = charge.estimate is not None and _covers(Fraction(charge.estimate), least)
                 reason = "it states a guarantee" if charge.estimate is None else f"too small with {charge.estimate:.3g}"
-                yield judged(ESTIMATE, f"{path} counts it as such an estimate", reason, holds=holds)
+                yield judged("estimate", f"{path} counts it as such an estimate", reason, holds=holds)
 
 
 def _covers(stated: Fraction, due: float) -> bool:

@@ -30,7 +30,7 @@ from itertools import chain, groupby, islice
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 from urllib.parse import unquote
 
 import numpy as np
@@ -40,9 +40,7 @@ from darrm.verify.formats import DIGEST_PREFIX, RECEIPT_FORMAT, RELEASE, RUN, TA
 from darrm.verify.verdicts import LedgerFaultError, TooLargeError
 
 BESIDE = ("-journal", "-wal", "-shm")  # name endings of the files that SQLite leaves after a crash
-ROLES = ("release", "ledger", "labels", "receipt", "notes", "figure")
-ANSWERS, LEDGER, LABELS, RECEIPT, NOTES, FIGURE = ROLES
-OTHER = "other"
+Role = Literal["release", "ledger", "labels", "receipt", "notes", "figure", "other"]
 _ATTEMPTS, _PAUSE = 500, 0.01  # seconds, while another process writes
 _MOST_BYTES = 2**30  # of a file that is read piece by piece
 _MOST_TEXT = 2**24  # of one that is read whole: tables hold kilobytes
@@ -50,7 +48,8 @@ _MOST_HELD = 2**27  # of all that are read whole, and of one ledger
 _MOST_FILES = 10_000  # of a folder
 _PARTITION, _HIDDEN = ".parquet", re.compile(r"(^|/)\.")
 _SQLITE, _ZIP, _PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
-_FORMATS = {RECEIPT_FORMAT: RECEIPT, "darrm sanitized figure": FIGURE} | dict.fromkeys((RELEASE, RUN, *TABLES), ANSWERS)
+_FORMATS: dict[str, Role] = dict.fromkeys((RELEASE, RUN, *TABLES), "release")
+_FORMATS |= {RECEIPT_FORMAT: "receipt", "darrm sanitized figure": "figure"}
 _VOTERS_HEAD, _OF_VOTERS = b"name,epsilon,delta", "it names voters: give it with --voters"
 _REPORTS = "it is what a command printed, and repeats what other files claim"
 _KEY, _BESIDE = b"-----BEGIN PUBLIC KEY-----", "a key from the audited folder proves nothing: use --public-key"
@@ -366,7 +365,7 @@ def _in_order(file: LabelsFile, numbers: NDArray[np.int64]) -> LabelsFile:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    role: str
+    role: Role
     path: str
     parts: Mapping[str, bytes] = field(default_factory=dict)  # contents of the file, and next to it, by name ending
     sealed: tuple[Sealed, ...] = ()  # of files that are not in memory
@@ -415,7 +414,7 @@ def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
     seen, held = set[str](), 0
     for path in dict.fromkeys(paths):
         if is_url(path):
-            yield Piece(LEDGER, str(path))
+            yield Piece("ledger", str(path))
             continue
         named, real = Path(path), os.path.realpath(path)
         pieces = _of_folder(named, seen) if named.is_dir() else () if real in seen else [_named(named)]
@@ -423,7 +422,7 @@ def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
         for piece in pieces:
             if held + piece.size > _MOST_HELD:
                 reason = f"the files hold more than the {_MOST_HELD:,} bytes that one audit reads: give it alone"
-                yield Piece(OTHER, piece.path, reason=reason)
+                yield Piece("other", piece.path, reason=reason)
                 continue
             held += piece.size
             yield piece
@@ -432,7 +431,7 @@ def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
 def _of_folder(folder: Path, seen: set[str]) -> Iterator[Piece]:
     entries = [part for part in sorted(folder.rglob("*")) if not _HIDDEN.search(part.relative_to(folder).as_posix())]
     faults = {part: fault for part in entries if (fault := _why_not(part, folder))}
-    yield from (Piece(OTHER, str(part), reason=fault) for part, fault in faults.items())
+    yield from (Piece("other", str(part), reason=fault) for part, fault in faults.items())
     inside = [part for part in entries if part not in faults and part.is_file()]
     if not [*inside, *faults] or len(inside) > _MOST_FILES:
         raise ValueError(f"the folder {str(folder)!r} has {len(inside):,} files, not 1 to {_MOST_FILES:,}: {_ABSENT}")
@@ -457,9 +456,9 @@ def _guarded(path: Path, read_piece: Callable[[], Piece]) -> Piece:
     try:
         return read_piece()
     except (ValueError, OSError) as error:
-        return Piece(OTHER, str(path), reason=str(error))  # no digest, because nothing was read
+        return Piece("other", str(path), reason=str(error))  # no digest, because nothing was read
     except Exception as error:  # noqa: BLE001 (whatever a file holds; no message, which may quote it)
-        return Piece(OTHER, str(path), reason=f"it cannot be read ({type(error).__name__})")
+        return Piece("other", str(path), reason=f"it cannot be read ({type(error).__name__})")
 
 
 def _named(path: Path) -> Piece:
@@ -470,20 +469,20 @@ def _named(path: Path) -> Piece:
             with path.open("rb") as file:
                 start = file.read(len(BOM_UTF8 + _VOTERS_HEAD))
     if start.startswith(_SQLITE):
-        return Piece(LEDGER, str(path), ledger_files(path))
+        return Piece("ledger", str(path), ledger_files(path))
     if start.startswith(_PARQUET):
         return _of_partitions(path, [path])
     if path.suffix == ".csv" and start.removeprefix(BOM_UTF8).startswith(_VOTERS_HEAD):
         return _not_judged(path, _OF_VOTERS)
     if path.suffix in {".csv", ".npy"}:
-        return Piece(LABELS, str(path), sealed=_sealed(path), labels=read_labels(path))
+        return Piece("labels", str(path), sealed=_sealed(path), labels=read_labels(path))
     return _not_judged(path, _ESTIMATOR) if start.startswith(_ZIP) else _of_text(path)
 
 
 def _of_text(path: Path) -> Piece:
     if (size := path.stat().st_size) > _MOST_TEXT:
         reason = f"it holds {size:,} bytes, and {_MOST_TEXT:,} of a text are read; nothing is known of such files"
-        return Piece(OTHER, str(path), reason=reason)
+        return Piece("other", str(path), reason=reason)
     content, whole = path.read_bytes(), str(path)
     try:
         data = parse_json(content)
@@ -493,7 +492,7 @@ def _of_text(path: Path) -> Piece:
             wanted = "give what --output of optimize or plan wrote"
             raise ValueError(f"{whole!r} holds no JSON of this project ({reason}); {wanted}") from None
         if DIGEST_PREFIX.encode() in content:  # a model card, a report, or a copied digest
-            return Piece(NOTES, whole, {"": content})
+            return Piece("notes", whole, {"": content})
         return _not_judged(path, _BESIDE if content.startswith(_KEY) else f"nothing is known of such files; {_ABSENT}")
     if not isinstance(data, dict):
         raise ValueError(f"{whole!r} holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
@@ -501,18 +500,18 @@ def _of_text(path: Path) -> Piece:
     if named is None and {"warning", "table_1"} <= data.keys():
         return _not_judged(path, "it is private data: what darrm pate computed from the votes, and not to be handed on")
     if not isinstance(named, str) or named in _FORMATS or "checksum" in data:
-        return Piece(_FORMATS.get(str(named), ANSWERS), whole, {"": content})
+        return Piece(_FORMATS.get(str(named), "release"), whole, {"": content})
     is_report = named.startswith("darrm ")
     return _not_judged(path, f"{_REPORTS} (format {named!r})" if is_report else "it is of a format that is not known")
 
 
 def _not_judged(path: Path, reason: str) -> Piece:
-    return Piece(OTHER, str(path), sealed=_sealed(path), reason=reason)
+    return Piece("other", str(path), sealed=_sealed(path), reason=reason)
 
 
 def _of_partitions(whole: Path, paths: Sequence[Path]) -> Piece:
     sealed = [seal for path in paths for seal in _sealed(path, "" if path == whole else f"/{path.name}")]
-    return Piece(LABELS, str(whole), sealed=tuple(sealed), labels=read_parquet_labels(paths), is_parquet=True)
+    return Piece("labels", str(whole), sealed=tuple(sealed), labels=read_parquet_labels(paths), is_parquet=True)
 
 
 def _sealed(path: Path, end: str = "") -> tuple[Sealed, ...]:

@@ -13,24 +13,12 @@ from darrm.verify.chain import Entry, Ledger, numbered
 from darrm.verify.costs import Cost, judge_charge
 from darrm.verify.files import LabelsFile, read_waiting
 from darrm.verify.formats import OPEN, Answering, Charge, Run
-from darrm.verify.totals import (
-    Priced,
-    Total,
-    filter_admits,
-    filter_order,
-    judge_total,
-    smallest_total,
-)
+from darrm.verify.totals import Priced, Total, filter_admits, filter_order, judge_total, smallest_total
 from darrm.verify.verdicts import (
     ASSUMED,
     CONSISTENT,
-    COST,
     FALSE,
-    FILE,
-    LABELS,
-    LEDGER,
     PROVED,
-    TOTAL,
     UNKNOWN,
     Verdict,
     counted,
@@ -66,11 +54,11 @@ class LedgerAudit:
         claim = f"{counted(number, 'label keeps', 'labels keep')} to {within}"
         if any(charge.estimate is not None for charge in charges):
             reason = "it holds published estimates about the data at hand: no guarantee"
-            return Verdict(TOTAL, claim, ASSUMED, reason), None
+            return Verdict("composition", claim, ASSUMED, reason), None
         if any(charge.count for charge in charges) and ledger.composition in _RESERVE:
             how, reason = self._filtered()
             total = Total(float(epsilon), "a filter", stated=how == CONSISTENT)
-            return Verdict(TOTAL, claim, how, reason), total if how in {PROVED, CONSISTENT} else None
+            return Verdict("composition", claim, how, reason), total if how in {PROVED, CONSISTENT} else None
         # the joint bound for models is decided at the budget's ε, and not searched
         found = smallest_total(self.priced, delta, enough=float(epsilon) if any(c.models for c in charges) else 0.0)
         verdict = judge_total(claim, found, (float_up(epsilon), delta), apart=_APART)
@@ -138,27 +126,27 @@ def judge_ledger(audit: LedgerAudit) -> Iterator[Verdict]:
     ledger = audit.ledger
     claim = f"it is whole ({counted(len(ledger.entries), 'entry', 'entries')}, {ledger.queries[-1]:,} queries)"
     reason = "pages, checksums, entry hashes and totals agree; a forger could compute them"
-    yield Verdict(LEDGER, claim, CONSISTENT, reason)
+    yield Verdict("ledger", claim, CONSISTENT, reason)
     if ledger.population:
-        yield Verdict(LEDGER, f"it is about the population {ledger.population!r}", ASSUMED, "no file can show this")
+        yield Verdict("ledger", f"it is about the population {ledger.population!r}", ASSUMED, "no file can show this")
     yield from _judge_times(ledger)
     if named := [entry for entry in ledger.entries if entry.questions]:
         asked = Counter(question for entry in named for question in entry.questions)
         twice = sorted(question for question, times in asked.items() if times > 1)[:5]
         reason = f"paid for more than once: {', '.join(twice)}" if twice else "each once"
         whole = all(len(entry.questions) == entry.count for entry in named)
-        yield judged(LEDGER, f"it names {asked.total():,} questions that it paid for", reason, holds=whole)
+        yield judged("ledger", f"it names {asked.total():,} questions that it paid for", reason, holds=whole)
     if ledger.composition == "one" and ledger.charges:
         number = counted(len(ledger.charges), "kind", "kinds")
-        yield judged(LEDGER, "all its queries are of one kind", f"{number} of cost", holds=len(ledger.charges) == 1)
+        yield judged("ledger", "all its queries are of one kind", f"{number} of cost", holds=len(ledger.charges) == 1)
     if any(charge.sampled is not None for charge in ledger.charges.values()):
         reason = f"data sets that {' and '.join(sorted(audit.neighbors))}"
-        yield judged(LEDGER, "all its costs are about the same neighbors", reason, holds=len(audit.neighbors) == 1)
+        yield judged("ledger", "all its costs are about the same neighbors", reason, holds=len(audit.neighbors) == 1)
     yield from _judge_costs(audit)
     if ledger.entries:
         yield audit.total[0]
         reason = "the budget rests on it" if ledger.composition == "planned" else "without it only the budget holds"
-        yield Verdict(TOTAL, "the number of queries did not depend on the answers", ASSUMED, reason)
+        yield Verdict("composition", "the number of queries did not depend on the answers", ASSUMED, reason)
     if waiting := [entry for entry in ledger.entries if entry.waiting is not None]:
         spoilt = list[int]()
         for entry in waiting:
@@ -169,7 +157,7 @@ def judge_ledger(audit: LedgerAudit) -> Iterator[Verdict]:
         reason = (
             f"the waiting labels of {numbered(spoilt)} are not the paid ones" if spoilt else "their labels are whole"
         )
-        yield judged(LEDGER, claim, reason, holds=not spoilt)
+        yield judged("ledger", claim, reason, holds=not spoilt)
 
 
 def _judge_times(ledger: Ledger) -> Iterator[Verdict]:
@@ -186,10 +174,10 @@ def _judge_times(ledger: Ledger) -> Iterator[Verdict]:
     claim = f"it was debited from {ledger.entries[0].time} to {ledger.entries[-1].time}"
     if back and not none:
         reason = f"{numbered(back)} before the entry above: a clock was set back, or the log was changed"
-        yield Verdict(LEDGER, claim, UNKNOWN, f"{reason}; the machine's log would decide")
+        yield Verdict("ledger", claim, UNKNOWN, f"{reason}; the machine's log would decide")
         return
     reason = f"the time of {numbered(none)} is none in UTC" if none else "the times increase"
-    yield judged(LEDGER, claim, reason, holds=not none)
+    yield judged("ledger", claim, reason, holds=not none)
 
 
 def _seconds(moment: str) -> float | None:
@@ -208,15 +196,16 @@ def _judge_costs(audit: LedgerAudit) -> Iterator[Verdict]:
         claim = f"queries were answered with this {answering.what}"
         reason = f"{len(named)} of {counted(len(ledger.entries), 'entry holds', 'entries hold')} its digest {digest}"
         if not ledger.entries:
-            yield Verdict(LEDGER, claim, UNKNOWN, "nothing was debited yet")
+            yield Verdict("ledger", claim, UNKNOWN, "nothing was debited yet")
         elif not named and bare:
-            yield Verdict(LEDGER, claim, ASSUMED, f"{reason}; others hold none")
+            yield Verdict("ledger", claim, ASSUMED, f"{reason}; others hold none")
         else:
-            yield judged(LEDGER, claim, reason, holds=bool(named))
+            yield judged("ledger", claim, reason, holds=bool(named))
         for number in {entry.cost: None for entry in named}:
             charge = ledger.charges[number]
             if charge.models is not None and not _covers(answering, charge):
-                yield Verdict(COST, f"a query is about {charge.models}", FALSE, f"it is for {answering.voters}")
+                reason = f"it is for {answering.voters}"
+                yield Verdict("cost of a label", f"a query is about {charge.models}", FALSE, reason)
             else:
                 yield from judge_charge(Cost(answering), charge)
     missing = sorted({entry.table for entry in ledger.entries} - known.keys() - {""})
@@ -230,7 +219,7 @@ def _judge_costs(audit: LedgerAudit) -> Iterator[Verdict]:
         if some:
             queries = counted(sum(entry.count for entry in some), "query costs", "queries cost")
             numbers = numbered([entry.number for entry in some])
-            yield Verdict(COST, f"{queries} as much as the ledger states, {numbers}", UNKNOWN, reason)
+            yield Verdict("cost of a label", f"{queries} as much as the ledger states, {numbers}", UNKNOWN, reason)
 
 
 def _covers(answering: Answering, charge: Charge) -> bool:
@@ -258,21 +247,22 @@ def judge_populations(audits: Sequence[LedgerAudit]) -> Iterator[Verdict]:
             if len({audit.neighbors for audit in members if audit.ledger.entries}) > 1:
                 faults.append("their costs are about different neighbors")
             if faults:
-                yield Verdict(TOTAL, f"{claim}: their budgets add up", UNKNOWN, f"{faults[0]}; one ledger would decide")
+                reason = f"{faults[0]}; one ledger would decide"
+                yield Verdict("composition", f"{claim}: their budgets add up", UNKNOWN, reason)
             else:
                 epsilon, delta = (sum(audit.ledger.budget[part] for audit in members) for part in (0, 1))
                 claim = f"{claim}: {pair_at_most(epsilon, delta)} together"
-                yield Verdict(TOTAL, claim, ASSUMED, "by the name that they carry; ε and δ add up")
+                yield Verdict("composition", claim, ASSUMED, "by the name that they carry; ε and δ add up")
     if unnamed and len(distinct) > 1:
         names = ", ".join(audit.path for audit in unnamed)
         claim = "no two of these ledgers are about the same people"
-        yield Verdict(TOTAL, claim, ASSUMED, f"{names}: without a population; if they are, all count together")
+        yield Verdict("composition", claim, ASSUMED, f"{names}: without a population; if they are, all count together")
     for one, other in combinations(audits, 2):
         if one.ledger.identity == other.ledger.identity:
             pairs = zip(one.ledger.hashes, other.ledger.hashes, strict=False)
             apart = next((number for number, (a, b) in enumerate(pairs) if a != b), None)
             reason = "hashes are equal" if apart is None else f"entry {apart} differs: one is old, or written again"
-            yield judged(LEDGER, f"{one.path} and {other.path} are copies of one ledger", reason, holds=apart is None)
+            yield judged("ledger", f"{one.path} and {other.path} are copies of one ledger", reason, holds=apart is None)
 
 
 ABSTAIN = "-1"  # in place of a label that was not released
@@ -298,7 +288,8 @@ def judge_labels(
     if payments:
         yield from payment or payments[0]
     else:
-        yield Verdict(LABELS, "they were paid for", UNKNOWN, "the ledger that paid would decide: give it, too")
+        reason = "the ledger that paid would decide: give it, too"
+        yield Verdict("labels match their debit", "they were paid for", UNKNOWN, reason)
 
 
 def _judge_names(
@@ -310,16 +301,16 @@ def _judge_names(
     number = max((one.classes for one in answerings), default=0)
     if are_open and not classes:
         claim = f"the labels are {len(names):,} answers that voters gave"
-        return Verdict(LABELS, claim, ASSUMED, "no file can show this")
+        return Verdict("labels match their debit", claim, ASSUMED, "no file can show this")
     if not number and not classes:
         reason = "what released them would decide: give it, too"
-        return Verdict(FILE, f"the labels are of {len(names):,} classes", UNKNOWN, reason)
+        return Verdict("file", f"the labels are of {len(names):,} classes", UNKNOWN, reason)
     shown = counted(len(names), "different label", "different labels")
     if is_paid:  # otherwise the file may be one of passwords
         shown = f"they are {', '.join(map(repr, names[: number + 1]))}{', …' if len(names) > number + 1 else ''}"
     allowed = f"one of {', '.join(classes)}" if classes else f"one of {number} classes"
     inside = set(names) <= set(classes) if classes else len(names) <= number
-    return judged(FILE, f"{counted(file.size, 'label is', 'labels are')} each {allowed}", shown, holds=inside)
+    return judged("file", f"{counted(file.size, 'label is', 'labels are')} each {allowed}", shown, holds=inside)
 
 
 def _judge_payment(
@@ -348,10 +339,10 @@ def _judge_payment(
             reason = f"the digests of {len(paid[0])} successive entries are those of their parts, numbers aside"
         totals = [sum(entry.answers for entry in run) for run in paid]
         fits = all(len(run) == 1 and run[0].pays_for(size) for run in paid) or set(totals) == {size}
-    yield judged(LABELS, _OF_A_DEBIT, reason, holds=bool(paid), how=PROVED)
+    yield judged("labels match their debit", _OF_A_DEBIT, reason, holds=bool(paid), how=PROVED)
     if totals:
         reason = f"{counted(size, 'label', 'labels')}, {', '.join(map(str, totals))} paid"
-        yield judged(LABELS, _AS_MANY, reason, holds=fits, how=PROVED)
+        yield judged("labels match their debit", _AS_MANY, reason, holds=fits, how=PROVED)
     if releases and paid:
         yield _judge_drawn(paid, releases)
 
@@ -369,11 +360,11 @@ def _judge_unpaid(file: LabelsFile, entries: Sequence[Entry], digest: str, begun
     elif bare:
         totals = sorted({*bare, sum(bare)})
         reason = f"{size} labels; entries without a digest of theirs count {', '.join(map(str, totals))}"
-        return judged(LABELS, _AS_MANY, reason, holds=size in totals)
+        return judged("labels match their debit", _AS_MANY, reason, holds=size in totals)
     else:
         reason = f"their SHA-256 {digest} is that of none of {len(entries)} entries, nor of successive ones together"
-        return Verdict(LABELS, _OF_A_DEBIT, FALSE, reason)
-    return Verdict(LABELS, _OF_A_DEBIT, UNKNOWN, reason)
+        return Verdict("labels match their debit", _OF_A_DEBIT, FALSE, reason)
+    return Verdict("labels match their debit", _OF_A_DEBIT, UNKNOWN, reason)
 
 
 def _judge_drawn(paid: Sequence[Sequence[Entry]], releases: Sequence[Answering]) -> Verdict:
@@ -383,8 +374,8 @@ def _judge_drawn(paid: Sequence[Sequence[Entry]], releases: Sequence[Answering])
     claim = f"they were drawn with this {what}" if len(releases) == 1 else f"they were drawn with a {what} of the files"
     reason = f"the debit holds {', '.join(sorted({entry.table or 'no digest' for run in paid for entry in run}))}"
     if same or len(releases) == 1:
-        return judged(LABELS, claim, reason, holds=same)
-    return Verdict(LABELS, claim, UNKNOWN, f"{reason}: the release with that digest would decide")
+        return judged("labels match their debit", claim, reason, holds=same)
+    return Verdict("labels match their debit", claim, UNKNOWN, f"{reason}: the release with that digest would decide")
 
 
 def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Entry]], list[Entry]] | None:

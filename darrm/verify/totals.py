@@ -54,9 +54,9 @@ from darrm.verify.verdicts import (
     MOST_EPSILON,
     NEAR,
     PROVED,
-    TOTAL,
     UNKNOWN,
     Point,
+    Topic,
     Verdict,
     ball,
     conversion,
@@ -104,7 +104,7 @@ def judge_total(
     stated: tuple[float, Fraction],
     *,
     apart: float,
-    about: str = TOTAL,
+    about: Topic = "composition",
     none: str = "no bound of the independent checker covers these costs",
 ) -> Verdict:
     """Judge a stated (ε, δ): false if a close bound is ``apart`` times as large."""

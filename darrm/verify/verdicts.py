@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from flint import arb, ctx
 from numpy import float64
@@ -119,10 +119,10 @@ MEANINGS = {
     "false": "contradicted by the files themselves",
 }
 PROVED, CONSISTENT, ASSUMED, UNKNOWN, FALSE = VERDICTS = tuple(MEANINGS)
-# what claims are about
-TOPICS = ("cost of a label", "composition", "optimality", "labels match their debit", "history", "file", "ledger",
-          "receipt", "plan", "voters", "estimate", "model card", "attack")  # fmt: skip
-COST, TOTAL, OPTIMALITY, LABELS, HISTORY, FILE, LEDGER, RECEIPT, PLAN, VOTERS, ESTIMATE, CARD, ATTACK = TOPICS
+Topic = Literal["cost of a label", "composition", "optimality", "labels match their debit", "history", "file", "ledger",
+                "receipt", "plan", "voters", "estimate", "model card", "attack"]  # fmt: skip
+COST: Topic = "cost of a label"
+OPTIMALITY: Topic = "optimality"
 
 
 class TooLargeError(ValueError):
@@ -132,21 +132,21 @@ class TooLargeError(ValueError):
 class FaultError(ValueError):
     """A file contradicts itself."""
 
-    about: ClassVar[str]
+    about: ClassVar[Topic]
     claim: ClassVar[str]
 
 
 class LedgerFaultError(FaultError):
-    about, claim = LEDGER, "it is a whole ledger"
+    about, claim = "ledger", "it is a whole ledger"
 
 
 class ReceiptFaultError(FaultError):
-    about, claim = RECEIPT, "it is a receipt"
+    about, claim = "receipt", "it is a receipt"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    about: str  # one of `TOPICS`
+    about: Topic
     claim: str
     verdict: str  # one of `VERDICTS`
     reason: str
@@ -156,5 +156,5 @@ class Verdict:
         return f"{self.verdict.upper() if self.verdict == FALSE else self.verdict:<22}{self.claim} ({self.reason})"
 
 
-def judged(about: str, claim: str, reason: str, *, holds: bool, how: str = CONSISTENT) -> Verdict:
+def judged(about: Topic, claim: str, reason: str, *, holds: bool, how: str = CONSISTENT) -> Verdict:
     return Verdict(about, claim, how if holds else FALSE, reason)

@@ -26,7 +26,7 @@ from darrm.verify.__main__ import main
 from darrm.verify.audit import audit
 from darrm.verify.claims import judge_figure, judge_members, publication_cost, read_card
 from darrm.verify.formats import NO_GUARANTEE
-from darrm.verify.verdicts import ASSUMED, CARD, CONSISTENT, FALSE, UNKNOWN
+from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, UNKNOWN
 from darrm.votes import Votes
 from tests.doors import validated
 from tests.verify.support import voters_of
@@ -125,7 +125,7 @@ def verdicts(made: tuple[Path, str], folder: Path, change: dict[str, Any], *, wi
     ledger, text = made
     (folder / "card.md").write_text(changed(text, change), encoding="utf-8")
     paths = [folder / "card.md", *([ledger] if with_ledger else [])]
-    return [verdict.verdict for verdict in audit(paths).verdicts if verdict.about == CARD]
+    return [verdict.verdict for verdict in audit(paths).verdicts if verdict.about == "model card"]
 
 
 def test_the_card_of_an_estimator_is_consistent_with_its_ledger(made: tuple[Path, str], tmp_path: Path) -> None:

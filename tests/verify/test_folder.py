@@ -29,7 +29,7 @@ from darrm.noisy_max.selection import ExponentialMechanism
 from darrm.table.release import Release
 from darrm.verify.__main__ import main
 from darrm.verify.audit import Audit, audit, html_report, json_report, text_report
-from darrm.verify.verdicts import ASSUMED, FALSE, PROVED, RECEIPT, TOTAL, UNKNOWN
+from darrm.verify.verdicts import ASSUMED, FALSE, PROVED, UNKNOWN
 from darrm.votes.parquet_file import record_batches
 from tests.doors import refused
 
@@ -400,7 +400,7 @@ def test_an_honest_folder_is_whole(folder: Path) -> None:
     assert [one.verdict for one in paid] == [PROVED] * 3
     together = [one for one in found.verdicts if "one population, 'ward 7'" in one.claim]
     assert len(together) == 1
-    totals = [one for one in found.verdicts if one.about == TOTAL and "within the budget" in one.claim]
+    totals = [one for one in found.verdicts if one.about == "composition" and "within the budget" in one.claim]
     assert [one.verdict for one in totals] == [PROVED] * 2
 
 
@@ -446,7 +446,7 @@ def test_a_receipt_without_its_ledger_cannot_be_known(folder: Path) -> None:
     found = audit([folder / "classes.csv", folder / "classes.csv.receipt.json", folder / "plan.json"])
     assert claims(found, FALSE) == []
     receipts = [
-        one.verdict for one in found.verdicts if one.about == RECEIPT or "are those that were paid for" in one.claim
+        one.verdict for one in found.verdicts if one.about == "receipt" or "are those that were paid for" in one.claim
     ]
     assert receipts == [UNKNOWN, PROVED]
 

@@ -21,7 +21,7 @@ from darrm.verify.__main__ import main
 from darrm.verify.audit import Audit, audit
 from darrm.verify.chain import judge_history, read_digest, read_public_key
 from darrm.verify.ledger import judge_populations
-from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, LEDGER, PROVED, UNKNOWN, Verdict
+from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict
 from tests.ledger.test_chain import CHANGES
 from tests.relinked import relink
 from tests.verify.lies import SEQUENCE, changed, forged
@@ -145,7 +145,7 @@ def test_two_courses_of_one_ledger_contradict_each_other_and_copies_do_not(tmp_p
     PrivacyLedger(tmp_path / "c").debit(OTHER)
     one, copy, other = (audit_of(tmp_path / name) for name in "abc")
     assert words(list(judge_populations([one, copy])))[-1] == CONSISTENT
-    found = [verdict for verdict in judge_populations([one, other]) if verdict.about == LEDGER]
+    found = [verdict for verdict in judge_populations([one, other]) if verdict.about == "ledger"]
     assert [(verdict.verdict, "entry 5" in verdict.reason) for verdict in found] == [(FALSE, True)]
 
 
