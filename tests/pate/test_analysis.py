@@ -215,10 +215,11 @@ def test_the_accountant_refuses_it_unless_told_in_words() -> None:
 
 
 def test_arrays_that_may_be_labels_or_counts_are_refused() -> None:
-    interactive: Any = InteractiveGNMax(1, 1.0, 1.0, 0.5)
-    for call in (partial(analyze, aggregator=CONFIDENT, delta=1e-5), CONFIDENT.statistic, interactive.statistic):
+    votes: Any = VOTES
+    analyzed, checked = partial(analyze, votes, CONFIDENT, 1e-5), partial(CONFIDENT.statistic, votes)
+    for call in (analyzed, checked, partial(InteractiveGNMax(1, 1.0, 1.0, 0.5).statistic, votes, SCORES)):
         with pytest.raises(ValueError, match=r"use Votes.of_labels\(labels, classes\) or Votes.of_counts\(counts\)"):
-            call(VOTES, *([SCORES] if call == interactive.statistic else []))
+            call()
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,12 @@ def test_every_figure_has_the_probability_of_a_rounded_normal(scale: float, monk
     assert set(drawn) == {Fraction(2**96)}
 
 
-def test_without_sensitivity_nothing_is_added() -> None:
+def test_safety_is_added_and_without_sensitivity_nothing_is() -> None:
+    plain, safe = (
+        noisy_value(1.25, 0.06, GnssParameters(14.0, 0.02, 6.0, safety), rng=np.random.default_rng(1))
+        for safety in (0.0, 2.0)
+    )
+    assert safe - plain == pytest.approx(2.0 * 6.0 * 0.06, abs=1e-6)
     assert noisy_value(1.25, 0.0, GnssParameters(14.0, 0.02, 6.0)) == 1.25
 
 
