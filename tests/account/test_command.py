@@ -45,7 +45,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     charge = Release(Table.load(folder / "table.json")).privacy_cost()
-    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3")).debit(charge.repeated(4), note="first")
+    made = PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3"), population="ward 7")
+    made.debit(charge.repeated(4), note="first")
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite")])) == 0
     out = capsys.readouterr().out
     ledger = PrivacyLedger(folder / "l.sqlite")
@@ -54,6 +55,7 @@ def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert len(out.splitlines()) <= 15
     assert max(map(len, lines)) <= 100
     said = " ".join(out.split())
+    assert "l.sqlite, population ward 7 " in said
     assert "Budget (2, 0.001), which all labels together keep to" in said
     share = at_most(100 * spent.epsilon / 2, 3)
     assert f"4 queries: ({at_most(spent.epsilon)}, 0.001), {share} % of epsilon, {spent.condition}" in said
@@ -66,7 +68,7 @@ def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert document["budget"] == {"epsilon": "2", "delta": "0.001"}
     assert document["spent"]["epsilon"] == spent.epsilon
     assert document["entries"][0]["count"] == 4
-    assert (document["ledger_digest"]["text"], document["population"]) == (str(ledger.digest()), "")
+    assert (document["ledger_digest"]["text"], document["population"]) == (str(ledger.digest()), "ward 7")
     assert run(lambda: account.main([str(folder / "l.sqlite"), "--all"])) == 0
     out = capsys.readouterr().out
     assert "DaRRM over 3 voters  first\n" in out

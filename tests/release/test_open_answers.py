@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from darrm.commands.command_line import run
-from darrm.commands.values import classes_of
 from darrm.errors import DarrmError, DeliveryError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import PrivacyCost
@@ -289,24 +288,6 @@ def test_words_of_a_dictionary_that_nobody_said_are_not_said(tmp_path: Path) -> 
     assert Votes.read(tmp_path / "v.parquet", classes=OPEN).names == ("a",)
     parquet.write_table(arrow.table({"v": column.slice(0, 0)}), tmp_path / "none.parquet")
     assert Votes.read(tmp_path / "none.parquet", classes=OPEN, normalize="strip").queries == 0
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".npy", ".parquet"])
-def test_a_long_list_is_read_from_a_file(suffix: str, tmp_path: Path) -> None:
-    names = [f"{place}.{place % 7}" for place in range(1000)]
-    write(tmp_path / "names.csv", [[name] for name in names])
-    rows = np.array(names)[np.random.default_rng(0).integers(0, 1000, (20, 5))].tolist()
-    write(tmp_path / f"v{suffix}", rows)
-    votes = Votes.read(tmp_path / f"v{suffix}", classes=classes_of(str(tmp_path / "names.csv")))
-    assert np.array_equal(votes.counts, Votes.of_labels(rows, names).counts)
-    assert votes.classes == tuple(names)
-    if suffix == ".parquet":
-        numbers = [[int(word.partition(".")[0]) * 3 for word in row] for row in rows]
-        write(tmp_path / "n.parquet", numbers)  # type: ignore[arg-type]
-        listed = tuple(range(0, 3000, 3))
-        assert np.array_equal(Votes.read(tmp_path / "n.parquet", classes=listed).counts, votes.counts)
-        with pytest.raises(ValueError, match=r"row 0, column 'v0': '\d+' is none of the classes '1', '4'"):
-            Votes.read(tmp_path / "n.parquet", classes=tuple(range(1, 3000, 3)))
 
 
 def test_bytes_that_are_no_text_are_named_with_their_row(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_votes_without_the_id_that_was_announced_are_refused(ask: Asking) -> Non
 
 
 def test_json_lines(ask: Asking) -> None:
-    status, out, _ = ask(b'[1, 1.0, 0]\r\n ["0",0,1]\n[1,1,1]', "--format", "json")
+    status, out, _ = ask(b'[true, 1.0, 0]\r\n ["0",false,1]\n[1,1e0,1]', "--format", "json")
     assert status == 0
     assert [json.loads(line) for line in out.splitlines()] == [
         {"query": 1, "label": 1},
@@ -140,19 +140,10 @@ def test_json_lines(ask: Asking) -> None:
     assert status == 2
     status, out, _ = ask('["so; so","ñ","ñ"]\n'.encode(), "--format", "json", "--classes=so; so,ñ")
     assert (status, out) == (0, '{"query": 4, "label": "ñ"}\n')
-    assert ask.paid() == 4
-
-
-def test_numbers_and_truth_values_are_classes_that_are_called_so(ask: Asking) -> None:
-    rows = b"[1.0, true, 0]\n[false, 0.0, 1e0]\n"
-    for classes, labels in ((), [1, 0]), (("--classes", "0,1"), ["1", "0"]):
-        status, out, _ = ask(rows, "--format", "json", "--quiet", *classes)
-        assert (status, [json.loads(line)["label"] for line in out.splitlines()]) == (0, labels)
-    status, out, _ = ask(b"[true,true,false]\n", "--format", "json", "--quiet", "--classes", "False,True")
-    assert json.loads(out)["label"] == "True"
-    assert ask(b"1.0,TRUE,0\n", "--quiet", "--classes", "0,1") == (0, "6,1\n", "")
-    status, _, err = ask(b"[1,true,0]\n", "--format", "json", "--classes", "no,yes")
-    assert (status, "'1' is none of the classes 'no', 'yes'" in err) == (2, True)
+    assert ask(b"[true,true,false]\n", "--format", "json", "--quiet", "--classes", "False,True")[1].endswith(
+        '"True"}\n'
+    )
+    assert ask.paid() == 5
 
 
 def test_named_classes(ask: Asking) -> None:
@@ -482,30 +473,6 @@ def test_a_closed_end_is_one_line(end: str, line: bytes, folder: Path, ask: Aski
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert line in done.stderr
     assert ask.paid() == 0
-
-
-@pytest.mark.slow
-def test_two_processes_share_a_budget_but_not_a_stream(folder: Path, ask: Asking) -> None:
-    with started(folder, "--quiet") as mine, started(folder, "--quiet", "--stream", "other") as other:
-        assert one(mine, b"1,1,0\n") == b"1,1\n"
-        assert one(other, b"0,0,1\n") == b"1,0\n"
-        with started(folder, "--quiet") as late:  # takes the stream over
-            assert one(late, b"1,1,1\n") == b"1,1\n"  # what mine was not heard of
-            assert late.stdout is not None
-            assert late.stdout.readline() == b"2,1\n"
-            assert one(mine, b"0,0,0\n") == b""
-            assert mine.wait() == 2
-            assert mine.stderr is not None
-            err = mine.stderr.read()
-            assert one(late, b"0,0,0\n") == b"3,0\n"
-            assert late.communicate() == (b"", b"")
-        assert one(other, b"1,1,1\n") == b"2,1\n"
-        assert other.communicate() == (b"", b"")
-    assert b"another process answers this stream (entry 3 of the ledger)" in err
-    assert err.count(b"\n") == 1
-    outputs = [entry.output for entry in PrivacyLedger(folder / "l.sqlite").entries()]
-    assert outputs == ["-", "-other", "-", "-", "-other"]
-    assert ask.paid() == 5
 
 
 # the pipe itself

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes, certify, release_debited
-from darrm.account.__main__ import main as account
 from darrm.commands.command_line import run
 from darrm.errors import DeliveryError
 from darrm.majority import baselines
@@ -93,8 +92,9 @@ def test_a_receipt_of_other_labels_is_never_lost(
 
 
 def test_the_command_line_names_the_population_of_a_new_ledger(
-    tmp_path: Path, ledger: PrivacyLedger, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     certify(PROBLEM, baselines.double_subsampling(PROBLEM)).save(tmp_path / "table.json")
     (tmp_path / "votes.csv").write_text("0,1,1\n")
     words = ["votes.csv", "--table", "table.json", "--ledger", "new.sqlite", "--output", "l.csv"]
@@ -105,14 +105,11 @@ def test_the_command_line_names_the_population_of_a_new_ledger(
     assert not Path("new.sqlite").exists()
     capsys.readouterr()
     assert run(lambda: main([*words, "ward 7"])) == 0
-    assert ledger.entries() == ()  # another one
     paid = PrivacyLedger("new.sqlite")
     assert paid.population == "ward 7"
     out = capsys.readouterr().out
     assert f"receipt: l.csv.receipt.json\ndigest: {paid.digest()}\n" in out
     check(paid, 1, "l.csv")
-    assert run(lambda: account(["--ledger", "new.sqlite"])) == 0
-    assert "population ward 7" in " ".join(capsys.readouterr().out.split())
 
 
 def test_parquet_files_have_one_receipt_and_a_digest_a_file(
