@@ -1,8 +1,9 @@
 """Change one operator or constant at a time, and list the changes that no quick test notices.
 
 ``python -m tests.mutants darrm/loss --sample 20`` changes a copy of the checkout twenty times, at places that
-depend on the seed only. It runs the tests of the module first, then those of its package, then all quick ones. A
-survivor is an equivalent change, which is to be explained, or a missing test. The exit status is 1 if any survived.
+depend on the seed only. It runs the module's doctests and tests first, then those of its package, then all quick
+ones. A survivor is an equivalent change, which is to be explained, or a missing test. The exit status is 1 if any
+survived.
 """
 
 import argparse
@@ -120,7 +121,7 @@ def mutants(path: Path) -> list[Mutant]:
 def nearest_tests(path: Path) -> list[str]:
     package = Path("tests", path.parts[1]) if len(path.parts) > 2 else Path("tests", f"test_{path.name}")
     own = package / f"test_{path.name}"
-    return [str(place) for place in dict.fromkeys((own, package)) if (ROOT / place).exists()]
+    return [str(place) for place in dict.fromkeys((path, own, package)) if (ROOT / place).exists()]  # doctests first
 
 
 def killer(folder: Path, mutant: Mutant, *, package_only: bool) -> str | None:

@@ -47,5 +47,6 @@ def test_each_mutant_of_a_module_is_another_program(tmp_path: Path) -> None:
 
 
 def test_the_nearest_tests_a_module_come_before_those_of_its_package() -> None:
-    assert nearest_tests(Path("darrm/loss/composition.py")) == ["tests/loss/test_composition.py", "tests/loss"]
-    assert nearest_tests(Path("darrm/priors.py")) == ["tests/test_priors.py"]
+    module = "darrm/loss/composition.py"
+    assert nearest_tests(Path(module)) == [module, "tests/loss/test_composition.py", "tests/loss"]
+    assert nearest_tests(Path("darrm/priors.py")) == ["darrm/priors.py", "tests/test_priors.py"]
