@@ -27,7 +27,6 @@ from math import comb, lcm, prod
 from darrm.verify import gamma, mechanisms
 from darrm.verify.formats import GAMMA, OPEN, OPEN_TABLE, WEIGHT_ONE, Answering, Charge, Mechanism, Run, Table, Voters
 from darrm.verify.gamma import Gamma, placements
-from darrm.verify.mechanisms import renyi_of_laws
 from darrm.verify.noisy_labels import Between
 from darrm.verify.verdicts import (
     ASSUMED,
@@ -87,12 +86,7 @@ class Cost:
             return None
         if isinstance(self.answering, Mechanism):
             return mechanisms.renyi(self.answering, order, enough)
-        drawn = self.voters.sampled
-        laws = self._laws() if drawn is not None and drawn.is_directed else None
-        if drawn is not None and laws is not None:
-            return mechanisms.renyi_of_laws(*laws, order, drawn)
-        certain = self._certain_renyi(order)
-        return certain if drawn is None or certain is None else mechanisms.of_convexity(certain, drawn, order)
+        return _renyi(self.answering, self.voters, order)
 
     @property
     def is_close(self) -> bool:
@@ -106,55 +100,53 @@ class Cost:
 
     @property
     def gamma(self) -> Gamma:
-        voters = self.voters
         assert isinstance(self.answering, Table)  # noqa: S101 (for the types)
-        return Gamma(voters.K, self.answering.law, voters.kinds, voters.reached)
+        return _gamma(self.answering, self.voters)
 
     def _certain_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Enclosure] | None:
-        table = self.answering
-        if isinstance(table, Mechanism):
-            return mechanisms.certain_deltas(table, epsilons, enough)
-        assert isinstance(table, Table)  # noqa: S101 (a run has no δ of one query)
-        if table.format == GAMMA:
-            return _divergences(self.gamma, tuple(epsilons))
-        if self.voters.are_private:
-            return worst_of_private_voters(table, epsilons)
-        return worst_differences(table, epsilons, self.voters.reached)
+        if isinstance(self.answering, Mechanism):
+            return mechanisms.certain_deltas(self.answering, epsilons, enough)
+        assert isinstance(self.answering, Table)  # noqa: S101 (a run has no δ of one query)
+        return _deltas(self.answering, self.voters, tuple(epsilons))
 
-    def _certain_renyi(self, order: float) -> Between | None:
-        table = self.answering
-        if not isinstance(table, Table) or (table.format != GAMMA and self.voters.are_private):
-            return None
-        if table.format == GAMMA:
-            return _renyi(self.gamma, order)
-        return renyi(table, order, self.voters.reached)
 
-    def _laws(self) -> tuple[list[Laws], int] | None:
-        """List the laws of a label on neighboring votes, and their unit."""
-        table, reached = self.answering, self.voters.reached
-        if not isinstance(table, Table):
-            return None
-        if table.format != GAMMA:
-            if number_of_pairs(table, reached) > MOST_PAIRS:
-                return None
-            return list(pairs(table, reached)), common_unit(table) * WEIGHT_ONE
-        K, half = table.voters.K, table.law
-        if (K + 1) * (2 * reached + 1) > MOST_PAIRS:
-            return None
-        unit = lcm(*(value.denominator for value in half))
-        law = [(unit - one, unit + one) for one in (int(value * unit) for value in self.gamma.signed)]
-        return [(law[ones], law[other]) for ones, other in mechanisms.pairs_of_ones(K, reached)], 2 * unit
+def _gamma(table: Table, voters: Voters) -> Gamma:
+    return Gamma(voters.K, table.law, voters.kinds, voters.reached)
 
 
 @lru_cache(maxsize=64)  # a ledger and a plan ask for the same points
-def _divergences(numbers: Gamma, epsilons: tuple[Fraction, ...]) -> list[Enclosure] | None:
-    return gamma.divergences(numbers, epsilons)
+def _deltas(table: Table, voters: Voters, epsilons: tuple[Fraction, ...]) -> list[Enclosure] | None:
+    if table.format == GAMMA:
+        return gamma.divergences(_gamma(table, voters), epsilons)
+    if voters.are_private:
+        return worst_of_private_voters(table, epsilons)
+    return worst_differences(table, epsilons, voters.reached)
 
 
 @lru_cache(maxsize=64)
-def _renyi(numbers: Gamma, order: float) -> Between | None:
-    laws = gamma.label_laws(numbers)
-    return None if laws is None else mechanisms.renyi_of_laws(*laws, order)
+def _renyi(table: Table, voters: Voters, order: float) -> Between | None:
+    drawn, laws = voters.sampled, _label_laws(table, voters)
+    if laws is None:
+        return None
+    if drawn is None or drawn.is_directed:
+        return mechanisms.renyi_of_laws(*laws, order, 1.0 if drawn is None else float(drawn.rate))
+    return mechanisms.of_convexity(mechanisms.renyi_of_laws(*laws, order), drawn, order)
+
+
+def _label_laws(table: Table, voters: Voters) -> tuple[Iterator[Laws], int] | None:
+    """Return the laws of a label on all neighbors that may cost most, and their unit; None if they are too many."""
+    K, reached = voters.K, voters.reached
+    if table.format == GAMMA and voters.sampled is None:
+        return gamma.label_laws(_gamma(table, voters))
+    if table.format == GAMMA:
+        if (K + 1) * (2 * reached + 1) > MOST_PAIRS:
+            return None
+        unit = lcm(*(value.denominator for value in table.law))
+        law = [(unit - one, unit + one) for one in (int(value * unit) for value in _gamma(table, voters).signed)]
+        return ((law[ones], law[other]) for ones, other in mechanisms.pairs_of_ones(K, reached)), 2 * unit
+    if voters.are_private or number_of_pairs(table, reached) * _places(table, reached) > MOST_WORK:
+        return None
+    return pairs(table, reached), common_unit(table) * WEIGHT_ONE
 
 
 def looks_at_few(sample: tuple[int, float] | None, cost: Cost | None) -> bool:
@@ -304,7 +296,7 @@ def _compared(claim: str, stored: Sequence[float], ours: Sequence[Between | None
 
 
 MOST_WORK = 24_000_000  # classes of pairs of histograms: about twenty seconds
-MOST_PAIRS = 200_000  # of laws that are listed, in whole numbers: some seconds
+MOST_PAIRS = 1_000_000  # of numbers of ones: some seconds
 _MOST_PARTITIONS, _MOST_VOTERS, _MOST_CLASSES = 5000, 10_000, 100
 _NO_ANSWER = -1  # in place of the votes for it
 
@@ -417,13 +409,6 @@ def pairs(table: Table, reached: int) -> Iterator[tuple[list[int], list[int]]]:
             theirs = law[tuple(sorted((y for _, y in aligned), reverse=True))]
             answers = [*aligned, (_NO_ANSWER, _NO_ANSWER)] if _NO_ANSWER in own else aligned
             yield [own[x] for x, _ in answers], [theirs[y] for _, y in answers]
-
-
-@lru_cache(maxsize=64)  # tables do not change, and a ledger and a plan ask for the same orders
-def renyi(table: Table, order: float, reached: int) -> Between | None:
-    if number_of_pairs(table, reached) * _places(table, reached) > MOST_WORK:
-        return None
-    return renyi_of_laws(pairs(table, reached), common_unit(table) * WEIGHT_ONE, order)
 
 
 def _corners(each: Point | None, C: int, *, up: bool) -> list[_Corner]:

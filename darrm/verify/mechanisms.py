@@ -80,10 +80,9 @@ def certain_deltas(
     """Enclose δ for each ε, for a person who certainly takes part."""
     drawn = mechanism.voters.sampled is not None  # otherwise votes may be missing, and bits are of all K of them
     if drawn and (bits := bits_of(mechanism)) is not None:
-        found = float_deltas(sides_of_bits(bits, mechanism.voters.reached, 1.0, back=False), epsilons)
-        if mechanism.kind not in _PURE:
-            return found
-        pure, none = Fraction(repr(mechanism.parameters[0])), Enclosure(Fraction(0), Fraction(0))
+        found = [_largest_delta(*pairs_of_bits(bits, mechanism.voters.reached), epsilon) for epsilon in epsilons]
+        pure = Fraction(repr(mechanism.parameters[0])) if mechanism.kind in _PURE else math.inf
+        none = Enclosure(Fraction(0), Fraction(0))
         return [none if epsilon >= pure else own for epsilon, own in zip(epsilons, found, strict=True)]
     try:
         bounds = [_delta(mechanism, *one) for one in zip_longest(epsilons, enough, fillvalue=0.0)]
@@ -171,10 +170,10 @@ def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough:
     pure, bounds = pure_epsilon(own_epsilon(mechanism), sampling), list[Between]()
     low = 0.0  # for two classes the upper bound alone
     if (bits := bits_of(mechanism)) is not None:
-        sides = sides_of_bits(bits, mechanism.voters.reached, rate)
-        held = [np.all(q > 0.0, axis=1) for q, _ in sides]
-        found = renyi_of_sides([(q[own], gain[own]) for own, (q, gain) in zip(held, sides, strict=True)], order)
-        if sampling.is_directed and np.all(held):
+        without, gain = pairs_of_bits(bits, mechanism.voters.reached)
+        known = np.all(without > 0.0, axis=1)  # others are too rare for floats
+        found = _largest_renyi(without[known], gain[known], rate, order)
+        if sampling.is_directed and np.all(known):
             return found
         low = found.low
     if math.isfinite(pure):
@@ -257,8 +256,6 @@ _CELLS, _SETTLED, _MOST_CELLS, _HALVINGS = 64, 1e-6, 1 << 16, 60
 _MOST_LOSS = Fraction(600)  # of a label for a person who takes part: δ beyond it counts as 0
 _OF_FLOATS = 2.0**-49  # relative, of a probability and of an exponential
 
-Sides = tuple[Array, Array]  # laws Q of rows, and P − Q
-
 
 def pure_epsilon(epsilon: float, sampling: Sampling | None) -> float:
     """Round up ln(1 + q(e^ε − 1)), the ε after subsampling."""
@@ -307,43 +304,33 @@ def pairs_of_ones(K: int, reached: int) -> Iterator[tuple[int, int]]:
     )
 
 
-def sides_of_laws(without: Array, gain: Array, rate: float, *, back: bool | None = None) -> list[Sides]:
-    """Return (Q, P − Q) for Poisson subsampling, in both directions or one."""
-    forward, other = (without, rate * gain), (without + rate * gain, -rate * gain)
-    return [forward, other] if back is None else [other if back else forward]
-
-
-def sides_of_bits(bits: Array, reached: int, rate: float, *, back: bool | None = None) -> list[Sides]:
-    """Return (Q, P − Q) of all numbers of ones that differ by the overlap."""
+def pairs_of_bits(bits: Array, reached: int) -> tuple[Array, Array]:
+    """Return the laws without a person, and how much more likely each label is with them, of all pairs of votes."""
     ones = np.array(list(pairs_of_ones(len(bits) - 1, reached)))
     without, with_person = bits[ones[:, 0]], bits[ones[:, 1]]
     gain = with_person - without
     rarer = np.where(without[:, 0] < 0.5, gain[:, 0], -gain[:, 1])  # differences near 1 lose digits
-    return sides_of_laws(without, np.stack([rarer, -rarer], axis=1), rate, back=back)
+    return without, np.stack([rarer, -rarer], axis=1)
 
 
-def float_deltas(sides: Sequence[Sides], epsilons: Sequence[Fraction]) -> list[Enclosure]:
-    """Enclose the largest δ for each ε, up to the rounding of floats."""
-    enclosed = []
-    for epsilon in epsilons:
-        growth, low, high = math.expm1(epsilon), 0.0, 0.0
-        for q, gain in sides:
-            excess, error = gain - growth * q, _OF_FLOATS * (np.abs(gain) + growth * q)
-            low = max(low, float(np.max(np.sum(np.maximum(0.0, excess - error), axis=1))))
-            high = max(high, float(np.max(np.sum(np.maximum(0.0, excess + error), axis=1))))
-            high += 1e-280 * bool(np.any(q <= 0.0))  # for underflow
-        enclosed.append(Enclosure(Fraction(low), Fraction(min(1.0, high)), "all pairs of votes"))
-    return enclosed
+def _largest_delta(without: Array, gain: Array, epsilon: Fraction) -> Enclosure:
+    """Enclose the largest δ at ε, up to the rounding of floats."""
+    growth = math.expm1(epsilon)
+    excess, error = gain - growth * without, _OF_FLOATS * (np.abs(gain) + growth * without)
+    low, high = (float(np.max(np.sum(np.maximum(0.0, end), axis=1))) for end in (excess - error, excess + error))
+    high += 1e-280 * bool(np.any(without <= 0.0))  # for underflow
+    return Enclosure(Fraction(low), Fraction(min(1.0, high)), "all pairs of votes")
 
 
-def renyi_of_sides(sides: Sequence[Sides], order: float) -> Between:
-    """Enclose the largest Rényi divergence, up to the rounding of floats."""
+def _largest_renyi(without: Array, gain: Array, rate: float, order: float) -> Between:
+    """Enclose the largest Rényi divergence for a person with this rate, up to the rounding of floats."""
     found = [Between(0.0, 0.0)]
-    for q, gain in (side for side in sides if side[0].size):
-        if np.any((q == 0.0) & (gain > 0.0)):
+    directions = [(without, rate * gain), (without + rate * gain, -rate * gain)]
+    for q, more in directions[: 1 + (rate < 1.0)] if without.size else ():
+        if np.any((q == 0.0) & (more > 0.0)):
             return Between(math.inf, math.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = np.where(q > 0.0, gain / q, 0.0)
+            t = np.where(q > 0.0, more / q, 0.0)
             logs = order * np.log1p(np.maximum(t, -1.0))
             if np.max(logs) > _MOST_LOSS:
                 found.append(between(float(np.max(np.logaddexp.reduce(logs + np.log(q), axis=1))) / (order - 1.0)))
@@ -356,17 +343,13 @@ def renyi_of_sides(sides: Sequence[Sides], order: float) -> Between:
     return Between(max(one.low for one in found), max(one.high for one in found))
 
 
-def renyi_of_laws(pairs: Iterable[Laws], unit: int, order: float, sampling: Sampling | None = None) -> Between:
-    """Enclose the largest Rényi divergence of pairs of laws, in units, or under Poisson subsampling."""
+def renyi_of_laws(pairs: Iterable[Laws], unit: int, order: float, rate: float = 1.0) -> Between:
+    """Enclose the largest Rényi divergence of pairs of laws in units, without a person and with them at a rate."""
     pairs, bounds = iter(pairs), [Between(0.0, 0.0)]
     while block := list(islice(pairs, 4096)):
-        own, other = ([[x / unit for x in law] for law in side] for side in zip(*block, strict=True))
+        without = np.array([[x / unit for x in own] for own, _ in block])
         gain = np.array([[(y - x) / unit for x, y in zip(*laws, strict=True)] for laws in block])
-        if sampling is None:
-            sides = [(np.array(other), -gain)]
-        else:
-            sides = sides_of_laws(np.array(own), gain, float(sampling.rate))
-        bounds.append(renyi_of_sides(sides, order))
+        bounds.append(_largest_renyi(without, gain, rate, order))
     return Between(max(one.low for one in bounds), max(one.high for one in bounds))
 
 
