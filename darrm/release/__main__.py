@@ -31,6 +31,7 @@ from darrm.commands.options import (
     Decorator,
     Integer,
     Output,
+    Value,
     add_options,
     argument,
     as_one,
@@ -210,6 +211,35 @@ _PAYING = [
 paying_options = as_one(_PAYING, lambda typed: {"paying": collect(Paying, typed), **typed})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    rows: str
+    columns: list[str] | None
+    id_column: str | None
+    keep: list[str] | None
+    jobs: int
+
+
+def _names(_flag: str, text: str) -> list[str]:
+    return text.split(",")
+
+
+_NAMES = Value("text", _names)
+_READING = [
+    _of_votes(
+        "--rows",
+        type=click.Choice(("queries", "voters")),
+        default="queries",
+        help="a line is a query (default), or in a survey with open answers a voter",
+    ),
+    _of_votes("--columns", type=_NAMES, metavar="A,B,…", help="the columns with votes (default: all but those kept)"),
+    _of_votes("--id", "id_column", metavar="NAME", help="the column of ids, copied to the output"),
+    _of_votes("--keep", type=_NAMES, metavar="A,B,…", help="from Parquet to Parquet: columns to copy to the output"),
+    option("--jobs", type=Integer(1), default="1", metavar="INT", help="processes for Parquet files (default 1)"),
+]
+reading_options = as_one(_READING, lambda typed: {"reading": collect(Reading, typed), **typed})
+
+
 def target_options(about: str) -> Decorator:
     options = [
         option("--output", "-o", "target", type=FILE, required=True, metavar="FILE", help=about),
@@ -239,26 +269,13 @@ def _votes_path(text: str) -> Path:
     about=".csv, .tsv (also .gz), .npy, .npz, .parquet or a folder of these",
 )
 @paying_options
-@_of_votes(
-    "--rows",
-    type=click.Choice(("queries", "voters")),
-    default="queries",
-    help="a line is a query (default), or in a survey with open answers a voter",
-)
-@_of_votes("--columns", metavar="A,B,…", help="the columns that hold votes (default: all but those kept)")
-@_of_votes("--id", "id_column", metavar="NAME", help="the column of ids, copied to the output")
-@_of_votes("--keep", metavar="A,B,…", help="from Parquet to Parquet: columns to copy to the output")
-@option("--jobs", type=Integer(1), default="1", metavar="INT", help="processes that work on Parquet files (default 1)")
+@reading_options
 @target_options("a new .npy, .csv or .parquet file for the labels, or a new folder of these")
 def file(
     *,
     votes: Path,
     paying: Paying,
-    rows: str,
-    columns: str | None,
-    id_column: str | None,
-    keep: str | None,
-    jobs: int,
+    reading: Reading,
     target: Path,
     force: bool,
     output: Output,
@@ -266,25 +283,22 @@ def file(
     _check_target(target, votes=votes, table=paying.table, ledger=paying.ledger)
     # Parquet to Parquet works file by file, other formats in memory
     by_files = is_parquet(votes) and not target.name.lower().endswith(SUFFIXES)
-    if by_files and (force or rows == "voters"):
+    if by_files and (force or reading.rows == "voters"):
         flag = "--force is for labels in one file" if force else "--rows voters is for a survey in a .csv file"
         raise ValueError(f"{flag}: name a new output, and votes with a query in each row")
     if not by_files and not force:
         check_new_labels(target)
-    if not by_files and (keep is not None or jobs != 1):
+    if not by_files and (reading.keep is not None or reading.jobs != 1):
         raise ValueError("--keep and --jobs are for votes and labels in .parquet files: one column is kept by --id")
-    chosen = None if columns is None else columns.split(",")
-    kept = [*filter(None, [id_column]), *([] if keep is None else keep.split(","))]
     if not paying.note:
         paying = replace(paying, note=printable(f"{votes.name} to {target.name}"))
     with _one_interrupt(signal.SIGINT), _old_aside(target, force=force):
         try:
             with output.status_line() as line:
                 if by_files:
-                    ledger, count = _release_files(votes, target, paying, line, jobs, columns=chosen, keep=kept)
+                    ledger, count = _release_files(votes, target, paying, reading, line)
                 else:
-                    reading = {"rows": rows, "columns": chosen, "id_column": id_column}
-                    ledger, count = _release_whole(votes, target, paying, output, line, reading)
+                    ledger, count = _release_whole(votes, target, paying, reading, output, line)
             return _report(ledger, count, target, output)
         except KeyboardInterrupt:
             if not target.exists():  # as before the release
@@ -293,24 +307,27 @@ def file(
 
 
 def _release_files(
-    votes: Path, target: Path, paying: Paying, line: StatusLine, jobs: int, **chosen: list[str] | None
+    votes: Path, target: Path, paying: Paying, reading: Reading, line: StatusLine
 ) -> tuple[PrivacyLedger, int]:
     aggregator, how = paying.load()
     if paying.create_budget is None:
         PrivacyLedger(paying.ledger, signing_key=paying.signing_key)  # before the long reading
-    reading: Untyped = {**asdict(how), **chosen}
-    del reading["voters"]  # those of the mechanism
-    found = survey(aggregator, votes, target, jobs=jobs, line=line, **reading)
+    options: Untyped = asdict(how)
+    del options["voters"]  # those of the mechanism
+    keep = [*filter(None, [reading.id_column]), *(reading.keep or [])]
+    found = survey(
+        aggregator, votes, target, jobs=reading.jobs, line=line, columns=reading.columns, keep=keep, **options
+    )
     ledger = paying.open_ledger(aggregator, found.rows)
-    return ledger, found.release(ledger, note=paying.note, jobs=jobs, line=line).rows
+    return ledger, found.release(ledger, note=paying.note, jobs=reading.jobs, line=line).rows
 
 
 def _release_whole(
-    path: Path, target: Path, paying: Paying, output: Output, line: StatusLine, reading: dict[str, Untyped]
+    path: Path, target: Path, paying: Paying, reading: Reading, output: Output, line: StatusLine
 ) -> tuple[PrivacyLedger, int]:
     aggregator, how = paying.load()
-    if reading.pop("rows") == "queries":
-        votes = Votes.read(path, line=line, **asdict(how), **reading)
+    if reading.rows == "queries":
+        votes = Votes.read(path, line=line, columns=reading.columns, id_column=reading.id_column, **asdict(how))
     elif how.is_open:
         votes = Votes.read_survey(path, how.voters or 0, missing=how.missing, normalize=how.normalize, line=line)
     else:
