@@ -46,8 +46,8 @@ from darrm.ledger.chain import SigningKey
 from darrm.ledger.ledger import PrivacyLedger, check_id, printable, reason_of
 from darrm.ledger.sqlite import check_kept, ledger_name
 from darrm.privacy import PrivacyParams, at_most
-from darrm.problem import classes_in_words, is_open
-from darrm.release.delivery import check_answered, check_new_labels, receipt_path, recover, release_debited
+from darrm.problem import classes_in_words
+from darrm.release.delivery import check_answered, check_new_labels, classes_for, receipt_path, recover, release_debited
 from darrm.release.one_by_one import AnswerStream
 from darrm.release.partitions import survey
 from darrm.release.pipe import LineWriter, Questions, answer_lines
@@ -141,16 +141,8 @@ class Paying:
         if self.signing_key is not None:
             SigningKey(self.signing_key)
         aggregator = load_release(self.table)
-        number = aggregator.classes
-        classes = number if self.classes is None else self.classes
-        if (classes if isinstance(classes, int | str) else len(classes)) != number:
-            allowed = f"{number} different labels, or their number"
-            if number == 2:
-                allowed = "two different labels, like no,yes"
-            elif is_open(number):
-                allowed = "open, or left out"
-            typed = classes if isinstance(classes, int | str) else ",".join(map(str, classes))
-            checks.fail("--classes", str(typed), allowed, f"{self.table.name} is for {classes_in_words(number)}")
+        advice = f"{self.table.name} is for {classes_in_words(aggregator.classes)}"
+        classes = classes_for(aggregator, self.classes, "--classes", advice)
         return aggregator, VoteFormat(aggregator.voters.K, classes, self.layout, self.missing, self.normalize)
 
     def open_ledger(self, aggregator: Released, queries: int) -> PrivacyLedger:

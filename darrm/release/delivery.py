@@ -46,6 +46,7 @@ from darrm.aggregator import Aggregator
 from darrm.errors import DeliveryError
 from darrm.ledger.ledger import PrivacyLedger, StreamCursor
 from darrm.loss.privacy_cost import PrivacyCost
+from darrm.problem import OPEN, is_open
 from darrm.util import checks
 from darrm.util.extras import require
 from darrm.util.files import check_space, sync
@@ -53,6 +54,7 @@ from darrm.util.progress import StatusLine
 from darrm.votes import Labels, Votes
 from darrm.votes.labels_file import as_text, check_ids, labels_digest, load_labels, save_labels
 from darrm.votes.parquet_file import SUFFIX as PARQUET
+from darrm.votes.vote_arrays import Classes
 from darrm.votes.votes_file import check_new
 
 __all__ = ["Destination", "FileDestination", "StreamDestination", "check_answered", "deliver", "recover"]
@@ -338,6 +340,19 @@ def check_aggregator(aggregator: object) -> None:
     if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "privacy_cost")):
         advice = "it comes first, then the votes; darrm.aggregator.load_release reads one from a file"
         checks.fail("aggregator", checks.Text(type(aggregator).__name__), "an aggregator, like Release(table)", advice)
+
+
+def classes_for(aggregator: Aggregator, classes: Classes, name: str = "classes", advice: str = "") -> Classes:
+    """Return the classes of votes, by default those of the aggregator; `ValueError` if there are more or fewer."""
+    number: Classes = getattr(aggregator, "classes", 2)
+    if classes is None or (is_open(classes) and is_open(number)):
+        return number
+    if (classes if isinstance(classes, int | str) else len(classes)) != number:
+        words: dict[object, str] = {2: "two different labels, like no,yes", OPEN: "open, or left out"}
+        allowed = words.get(number, f"{number} different labels, or their number")
+        typed = classes if isinstance(classes, int | str) else ",".join(map(str, classes))
+        checks.fail(name, str(typed), allowed, advice)
+    return classes
 
 
 def check_answered(votes: Votes, first: int = 0) -> None:

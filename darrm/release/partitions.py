@@ -31,7 +31,6 @@ from darrm.errors import DarrmError, DeliveryError, LedgerError
 from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import PrivacyCost
-from darrm.problem import OPEN, is_open
 from darrm.release.delivery import (
     LEAST_BYTES,
     FileDestination,
@@ -39,6 +38,7 @@ from darrm.release.delivery import (
     check_by_query,
     check_ledger,
     check_no_receipt,
+    classes_for,
     deliver,
     folder_beside,
     leave_receipt,
@@ -238,12 +238,8 @@ def _plan_path(target: Path) -> Path:
 
 
 def _schema_of(path: Path, aggregator: Untyped, reading: dict[str, Any]) -> ParquetSchema:
-    columns, keep, number = reading.pop("columns", None), reading.pop("keep", ()), aggregator.classes
-    classes = reading.pop("classes", None)
-    classes = number if classes is None else classes
-    if (OPEN if is_open(classes) else classes if isinstance(classes, int) else len(classes)) != number:
-        allowed = repr(OPEN) if is_open(number) else f"{number} different labels, or their number"
-        checks.fail("classes", classes, allowed)
+    columns, keep = reading.pop("columns", None), reading.pop("keep", ())
+    classes = classes_for(aggregator, reading.pop("classes", None))
     if reading.get("normalize") is not None:
         checks.instance(str, normalize=reading["normalize"], advice="a function cannot be written into the plan")
     how = VoteFormat(aggregator.voters.K, classes, **reading)

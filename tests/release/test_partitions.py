@@ -315,7 +315,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         ("no Parquet", "b.parquet' is no Parquet file that can be read, or it is damaged"),
         ("inside the votes", "the output must be outside the folder of the votes"),
         ("no rows", "votes must be at least one query, got no rows"),
-        ("other classes", "classes must be 2 different labels"),
+        ("other classes", "classes must be two different labels"),
     ],
 )
 def test_what_cannot_be_released_is_not_paid(what: str, message: str, folder: Path) -> None:
