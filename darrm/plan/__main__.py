@@ -112,7 +112,7 @@ def plan(
             workload = planner.affordable(workload, accuracy, what, prior=belief, report=line.show, stoppable=True)
             affordable = affordable_text(workload, accuracy, what)
         run = planner.plan if sweep is None else partial(planner.sweep, epsilons=sweep)
-        made: Plan | Sweep = run(
+        result: Plan | Sweep = run(
             workload,
             prior=belief,
             mechanisms=mechanisms,
@@ -121,18 +121,18 @@ def plan(
             report=line.show,
             stoppable=True,
         )
-    if isinstance(made, Plan) and output.path is not None:
-        made.save(output.path)
+    if isinstance(result, Plan) and output.path is not None:
+        result.save(output.path)
     if csv is not None:
-        plans = [made] if isinstance(made, Plan) else made.plans
+        plans = [result] if isinstance(result, Plan) else result.plans
         write_text(csv, csv_of(csv_row(plan, row) for plan in plans for row in plan.rows))
     if output.plot is not None:
-        made.plot(output.plot)
-    if isinstance(made, Sweep):
-        output.print(text=partial(sweep_text, made, remark), document=made.document)
+        result.plot(output.plot)
+    if isinstance(result, Sweep):
+        output.print(text=partial(sweep_text, result, remark), document=result.document)
     else:
-        text = partial(plan_text, made, output.path, remark, affordable, everything=output.everything)
-        output.print(text=text, document=partial(made.document, output.path))
+        text = partial(plan_text, result, output.path, remark, affordable, everything=output.everything)
+        output.print(text=text, document=partial(result.document, output.path))
 
 
 def _prior(text: str | None, votes_look_like: str | None, classes: int) -> Prior | None:

@@ -20,17 +20,7 @@ from darrm.majority.noise_function import NoiseFunction
 from darrm.noisy_max.noisy_law import WinningLaw
 from darrm.numerics import Array
 from darrm.plurality.partitions import falling_counts, number_of_partitions
-from darrm.priors import (
-    Dirichlet,
-    Ewens,
-    Prior,
-    RecordedVotes,
-    Spread,
-    law_of_ones,
-    log_arrangements,
-    reference_priors,
-    weights_of,
-)
+from darrm.priors import Prior, Spread
 from darrm.problem import Workload, is_open
 from darrm.util import checks
 
@@ -142,7 +132,7 @@ def accuracy_of_majorities(curve: Array, K: int, prior: Prior) -> Accuracy | Non
 
     ``curve`` is Pr[the answer is the majority | l votes for it], l = floor(K/2) + 1 … K; at a tie both are right.
     """
-    ones = law_of_ones(prior, K)
+    ones = priors.law_of_ones(prior, K)
     if ones is None:
         return None
     tie = 0.0 if K % 2 else float(ones[K // 2])
@@ -154,26 +144,26 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
     """List sorted histograms with their probabilities, or draw some, which have none."""
     checks.integer_at_least(1, K=K)
     if isinstance(prior, Spread):
-        first, *others = reference_priors(classes).values()
+        first, *others = priors.reference_priors(classes).values()
         rows, weights = histograms(first, K, classes, most)
         if weights is not None:  # the rows of the others are the same
             all_weights = [weights for _, weights in (histograms(one, K, classes, most) for one in (first, *others))]
             return rows, np.mean(np.array(all_weights, dtype=np.float64), axis=0)
-    if isinstance(prior, Ewens) and number_of_partitions(K, K) <= most:
+    if isinstance(prior, priors.Ewens) and number_of_partitions(K, K) <= most:
         rows = np.array(list(falling_counts(K, K, K)), dtype=np.int64)
         return rows, np.exp(prior.log_of_partitions([tuple(row[row > 0].tolist()) for row in rows]))
-    if isinstance(prior, RecordedVotes) and prior.votes.voters == K:
+    if isinstance(prior, priors.RecordedVotes) and prior.votes.voters == K:
         prior.check_classes(classes)
         rows, times = np.unique(-np.sort(-prior.votes.counts, axis=1), axis=0, return_counts=True)
         return rows, times / times.sum()
     # a partition has at most C! histograms: the bound avoids counting the partitions
-    may_be_few = isinstance(prior, Dirichlet) and math.comb(K + classes - 1, K) <= most * math.factorial(classes)
+    may_be_few = isinstance(prior, priors.Dirichlet) and math.comb(K + classes - 1, K) <= most * math.factorial(classes)
     if may_be_few and number_of_partitions(K, min(K, classes)) <= most:
         rows = np.array(list(falling_counts(K, classes, K)), dtype=np.int64)
-        return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))
+        return rows, np.exp(prior.log_probabilities(rows) + priors.log_arrangements(rows))
     few = most if is_open(classes) else min(most, max(LEAST_DRAWN, MOST_COUNTS // classes))
-    drawn = prior.sample(K, classes, few, rng=np.random.default_rng(SEED))
-    return -np.sort(-drawn, axis=1), None
+    rows = prior.sample(K, classes, few, rng=np.random.default_rng(SEED))
+    return -np.sort(-rows, axis=1), None
 
 
 @dataclass(frozen=True)
@@ -209,7 +199,7 @@ class Measure:
         self.missing, self.K = workload.missing, workload.voters.K - workload.missing
         self.classes, self.is_binary = workload.classes, workload.has_noise_function
         if self.is_binary:
-            self.is_error = objective == "error" or law_of_ones(self.prior, self.K) is None
+            self.is_error = objective == "error" or priors.law_of_ones(self.prior, self.K) is None
             self.counts = _majorities(self.K)
         else:
             checks.one_of(("accuracy",), objective=objective, advice="the expected error is defined for two classes")
@@ -223,11 +213,11 @@ class Measure:
                 checks.integer_at_least(2, most=MOST_PLANNED, classes=self.classes, advice=advice)
                 self.counts = _leading(self.K, self.classes)
         if self.is_error:
-            weights_of(self.prior, self.K)  # a prior without linear expected error is refused before the search
+            priors.weights_of(self.prior, self.K)  # a prior without linear expected error is refused before the search
         self.levels = self.counts[:, 0]  # the numbers of votes for the winner at which `curve` is computed
         self.name = "expected error" if self.is_error else "accuracy"
         # the ranking is by minimax regret over these
-        self.reference_priors = reference_priors(self.classes)
+        self.reference_priors = priors.reference_priors(self.classes)
         self.is_regret = isinstance(self.prior, Spread) and not self.is_error
         self._right: dict[tuple[Law, Prior], Array] = {}
 
@@ -269,8 +259,8 @@ class Measure:
         three = self.reference_priors
         if self.is_binary:
             curve = self.curve(law)
-            known = {name: accuracy_of_majorities(curve, self.K, prior) for name, prior in three.items()}
-            return {name: accuracy for name, accuracy in known.items() if accuracy is not None}
+            by_name = {name: accuracy_of_majorities(curve, self.K, prior) for name, prior in three.items()}
+            return {name: accuracy for name, accuracy in by_name.items() if accuracy is not None}
         of_all = Spread()
         right, is_listed = self._right_of(law, of_all), self._sample(of_all).weights is not None
         accuracies = {}
@@ -280,8 +270,8 @@ class Measure:
             elif is_listed:
                 accuracies[name] = self._sample(prior).mean(right)
             else:
-                drawn = right[place :: len(three)]
-                accuracies[name] = Accuracy(float(drawn.mean()), float(drawn.std(ddof=1) / math.sqrt(len(drawn))))
+                sampled = right[place :: len(three)]
+                accuracies[name] = Accuracy(float(sampled.mean()), float(sampled.std(ddof=1) / math.sqrt(len(sampled))))
         return accuracies
 
     @property

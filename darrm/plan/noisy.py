@@ -27,16 +27,10 @@ from darrm.loss.amplification import rate_of
 from darrm.loss.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
-from darrm.noisy_max import mechanisms
+from darrm.noisy_max import mechanisms, noisy_law
 from darrm.noisy_max.cost_given_votes import WIDEST as WIDEST_TESTED
 from darrm.noisy_max.mechanisms import AsymmetricMax
-from darrm.noisy_max.noisy_law import (
-    DEAR,
-    WinningLaw,
-    answering_probabilities,
-    best_shape,
-    winning_probabilities,
-)
+from darrm.noisy_max.noisy_law import WinningLaw
 from darrm.noisy_max.noisy_maximum import Mechanism as Drawn
 from darrm.noisy_max.noisy_maximum import NoisyMaximum, least_threshold
 from darrm.numerics import Array
@@ -77,18 +71,20 @@ WANTED = 0.99  # chance that a tested run passes
 
 
 class NoisyProposal(Proposal):
-    def __init__(self, workload: Workload, drawn: Drawn, settings: Mapping[str, float], law: Law | None = None) -> None:
+    def __init__(
+        self, workload: Workload, maximum: Drawn, settings: Mapping[str, float], law: Law | None = None
+    ) -> None:
         threshold = None
         if law is None:
-            noise = cast("mechanisms.NoisyMax", drawn).law
+            noise = cast("mechanisms.NoisyMax", maximum).law
             law = WinningLaw(noise)
             if is_open(workload.classes):
                 with as_plan_error():
-                    threshold = least_threshold(noise, delta_of_threshold(workload), moved=drawn.reached)
+                    threshold = least_threshold(noise, delta_of_threshold(workload), moved=maximum.reached)
                 settings = {**settings, "threshold": threshold}
-                law = partial(answering_probabilities, noise, threshold=threshold)
+                law = partial(noisy_law.answering_probabilities, noise, threshold=threshold)
         super().__init__(law, settings)
-        self._released = NoisyMaximum(drawn, workload.voters, workload.classes, threshold)
+        self._released = NoisyMaximum(maximum, workload.voters, workload.classes, threshold)
 
     @cached_property
     def cost(self) -> PrivacyCost:
@@ -141,8 +137,8 @@ class GNMax(NoisyMechanism):
     limits = (0.0, 1.0 / LEAST_SIGMA)
 
     def at(self, parameter: float) -> Proposal:
-        drawn = mechanisms.GNMax(parameter, reached=self.reached)
-        return NoisyProposal(self.search.workload, drawn, {"sigma": parameter})
+        maximum = mechanisms.GNMax(parameter, reached=self.reached)
+        return NoisyProposal(self.search.workload, maximum, {"sigma": parameter})
 
     def share(self, parameter: float) -> PrivacyCost:
         return PrivacyCost("GNMax", renyi=_gaussian_curve(self.reached / parameter), vanishing=self.lost)
@@ -154,8 +150,8 @@ class LNMax(NoisyMechanism):
     limits, is_scale = (1e-9, 50.0), False
 
     def at(self, parameter: float) -> Proposal:
-        drawn = mechanisms.LNMax(parameter, reached=self.reached)
-        return NoisyProposal(self.search.workload, drawn, {"gamma": parameter})
+        maximum = mechanisms.LNMax(parameter, reached=self.reached)
+        return NoisyProposal(self.search.workload, maximum, {"gamma": parameter})
 
     def share(self, parameter: float) -> PrivacyCost:
         rate = parameter * self.reached
@@ -182,7 +178,7 @@ class AsymmetricNoiseMax(NoisyMechanism):
         else:
             widest = min(LARGEST_SCALE / max(noise.left, noise.right), widest)
             self.start = 1.0 / noise.right
-            self.unused = 1e-3 if noise.deviation > DEAR else self.unused
+            self.unused = 1e-3 if noise.deviation > noisy_law.DEAR else self.unused
         least = 1.0 / ((1.0 - 1e-4) * (noise.right * widest))  # the scales are rounded
         self.limits = (least, min(1.0, noise.left / noise.right) / SMALLEST_SCALE)
         self.max_gain = math.inf
@@ -213,7 +209,7 @@ class AsymmetricNoiseMax(NoisyMechanism):
             raise PlanError("nothing is known of its divergence")
         order = of_all.repeated(release.queries).best(release.total.delta).order
         budget = float(curve.values[curve.orders == order][0])
-        shape = best_shape(work.voters.K, work.classes, search.measure.prior, order=order, budget=budget)
+        shape = noisy_law.best_shape(work.voters.K, work.classes, search.measure.prior, order=order, budget=budget)
         if shape.gain <= 2.0 * shape.gain_error:
             raise PlanError("no shape that was tried is more accurate than a Gaussian")
         return shape.noise
@@ -263,12 +259,12 @@ class AnalyticGNMax(ByCounts, FixedMechanism):
     )
 
     def propose(self) -> Proposal:
-        work, asked = self.workload, self.search.workload
-        _check_delta(asked)
+        work, whole = self.workload, self.search.workload
+        _check_delta(whole)
         with as_plan_error():
-            sensitivity = SENSITIVITY * math.sqrt(work.queries) * asked.voters.reached
+            sensitivity = SENSITIVITY * math.sqrt(work.queries) * whole.voters.reached
             sigma = analytic_sigma(work.total, sensitivity=sensitivity).value
-        total = Bound("analytic", asked.total.epsilon, "all answers are one Gaussian mechanism [BW18, Theorem 8]")
+        total = Bound("analytic", whole.total.epsilon, "all answers are one Gaussian mechanism [BW18, Theorem 8]")
         return Proposal(_gaussian_law(sigma), {"sigma": sigma}, total=total)
 
 
@@ -357,12 +353,12 @@ class TestedMechanism(FixedMechanism):
             checks = [(round(share * work.voters.K), ratio) for share, ratio in _CHECKS]
         # with more voters a trial with a check takes seconds
         parts = _ORDERS if work.voters.K <= 2000 else (1.0,)
-        asked = [(min(1.0 + part * scale, LARGEST_ORDER), *check) for part in parts for check in checks]
+        tests = [(min(1.0 + part * scale, LARGEST_ORDER), *check) for part in parts for check in checks]
         enough = 2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
         widest = LEAST_SIGMA, min(max(enough, 1.0), WIDEST_TESTED)
         passing = []
-        for done, one in enumerate(asked, 1):
-            search.report(f"{done} of {len(asked)} tests")
+        for done, one in enumerate(tests, 1):
+            search.report(f"{done} of {len(tests)} tests")
             run_of = partial(_tested_run, work, one, otherwise)
             if (sigmas := public.narrowed(run_of, widest, _STEPS)) is not None:
                 wrong = search.measure.wrong(partial(_tested_law, run_of(sigmas[1]), public.chance(run_of(sigmas[1]))))
@@ -450,11 +446,11 @@ def _tested_proposal(run: TestedRun, chance: float) -> Proposal:
 
 def _tested_law(run: TestedRun, chance: float, counts: NDArray[np.int64]) -> Array:
     guess = 1.0 / counts.shape[1]
-    answers = winning_probabilities(run.mechanism.law, counts)
+    answers = noisy_law.winning_probabilities(run.mechanism.law, counts)
     if run.check is not None:
         passes = np.exp(run.check.log_probabilities(counts.max(axis=1))[0])[:, None]
         answers = passes * answers + (1.0 - passes) * guess
     instead = np.full(answers.shape, guess)
     if run.otherwise is not None:
-        instead = winning_probabilities(cast("mechanisms.GNMax", run.otherwise.mechanism).law, counts)
+        instead = noisy_law.winning_probabilities(cast("mechanisms.GNMax", run.otherwise.mechanism).law, counts)
     return np.asarray(chance * answers + (1.0 - chance) * instead)

@@ -29,31 +29,14 @@ from darrm.majority.closed_form import (
     optimize_under_renyi,
 )
 from darrm.majority.noise_function import NoiseFunction
-from darrm.open_set.optimum import MOST_PLANNED
-from darrm.open_set.optimum import check_size as check_open_size
-from darrm.optimize import SolveOptions
+from darrm.open_set import optimum as open_optimum
+from darrm.optimize import SolveOptions, plurality
 from darrm.optimize.optimizer import optimize_table
-from darrm.optimize.plurality import (
-    MOST_LISTED_VOTERS,
-    PluralityOptimum,
-    check_size,
-    optimize_plurality,
-    optimize_plurality_under_renyi,
-)
 from darrm.optimize.request import default_shape
+from darrm.plan import tables
 from darrm.plan.mechanism import Mechanism, Proposal, Search, as_plan_error, rounded
 from darrm.plan.noisy import ByCounts
-from darrm.plan.tables import (
-    Shrunk,
-    TableProposal,
-    are_equally_private,
-    check_private,
-    check_rows,
-    delta_of_one,
-    largest_epsilon,
-    least_epsilon,
-    smallest_target,
-)
+from darrm.plan.tables import Shrunk, TableProposal
 from darrm.plurality.partitions import partitions_of
 from darrm.priors import Prior
 from darrm.privacy import PrivacyParams
@@ -85,18 +68,18 @@ class Optimal(Mechanism):
         max_refined, shapes = MAX_REFINED * len(cls.releases(work)), ["monotone"]
         if release.queries == 1:
             shapes = [default_shape(release.voters)]
-        elif are_equally_private(release) and release.voters.K <= MOST_VOTERS:
+        elif tables.are_equally_private(release) and release.voters.K <= MOST_VOTERS:
             shapes.append("free")
-        made = [
+        instances = [
             _OptimalGamma(search, release, delta, shape, max_refined=max_refined)
             for delta in _deltas(release)
             for shape in shapes
         ]
-        if not made:
+        if not instances:
             own = f"epsilon = {work.voters.each.epsilon:g}, the voters' own (m = 1)"
-            least = own if are_equally_private(work) else "any epsilon"
+            least = own if tables.are_equally_private(work) else "any epsilon"
             raise PlanError(f"{work.queries} queries with {least} do not compose within {work.total}")
-        return made
+        return instances
 
 
 class _OptimalOfOne(Mechanism):
@@ -107,7 +90,7 @@ class _OptimalOfOne(Mechanism):
     def __init__(self, search: Search, workload: Workload, delta: Fraction) -> None:
         super().__init__(search, workload)
         self._delta, self._is_once = delta, workload.queries == 1
-        self._least, self._most = least_epsilon(workload, Fraction(0)), largest_epsilon(workload)
+        self._least, self._most = tables.least_epsilon(workload, Fraction(0)), tables.largest_epsilon(workload)
 
     def _epsilon(self, parameter: float) -> Fraction:
         raise NotImplementedError
@@ -125,7 +108,7 @@ class _OptimalLaw(_OptimalOfOne):
     def __init__(self, search: Search, workload: Workload) -> None:
         _check_solvable(search, workload)
         once = workload.queries == 1
-        super().__init__(search, workload, workload.total.exact_delta if once else delta_of_one(workload))
+        super().__init__(search, workload, workload.total.exact_delta if once else tables.delta_of_one(workload))
         least, most = float(self._least), float(min(LARGEST_EPSILON, self._most))
         self.start = max(least, min(most, workload.total.epsilon / workload.queries))
         self.limits = (self.start if once else least, self.start if once else max(most, least))
@@ -136,7 +119,7 @@ class _OptimalLaw(_OptimalOfOne):
     def at(self, parameter: float) -> Proposal:
         self.search.report(f"optimal: epsilon {parameter:.4g} for each query")
         problem = self.workload.problem(self._guarantee(parameter))
-        return TableProposal(self.workload, {}, optimize_plurality(problem, prior=self.search.measure.prior))
+        return TableProposal(self.workload, {}, plurality.optimize_plurality(problem, prior=self.search.measure.prior))
 
 
 class _OptimalGamma(_OptimalOfOne):
@@ -185,7 +168,7 @@ class PaperDaRRM(ByCounts):
 
     @classmethod
     def releases(cls, workload: Workload) -> Sequence[Workload]:
-        check_private(workload)
+        tables.check_private(workload)
         return [replace(workload, voters=replace(workload.voters, overlap=None))]
 
     @classmethod
@@ -196,7 +179,9 @@ class PaperDaRRM(ByCounts):
 def _deltas(workload: Workload) -> list[Fraction]:
     total, each = workload.total.exact_delta, workload.voters.each
     if workload.queries == 1:
-        is_affordable = not are_equally_private(workload) or largest_epsilon(workload) >= each.exact_epsilon
+        is_affordable = (
+            not tables.are_equally_private(workload) or tables.largest_epsilon(workload) >= each.exact_epsilon
+        )
         return [total] if total >= each.exact_delta and is_affordable else []
     shares = {max(each.exact_delta, rounded(share * total / workload.queries)) for share in SHARES}
     return sorted(delta for delta in shares if delta * workload.queries <= total)
@@ -222,7 +207,7 @@ class _UnderRenyi(Shrunk):
     def at(self, parameter: float) -> Proposal:
         if not isinstance(self.law, NoiseFunction):
             return super().at(parameter)
-        self._problem = self._problem or smallest_target(self.workload, self.law)
+        self._problem = self._problem or tables.smallest_target(self.workload, self.law)
         return TableProposal(self.workload, self.settings, certify(self._problem, self.law.scaled(parameter)))
 
 
@@ -257,9 +242,9 @@ def _best_law(search: Search, workload: Workload) -> Mechanism:
     budgets, prior = budgets_of(workload), search.measure.prior
     _check_known(prior, workload)
 
-    def best(order: float, options: SolveOptions) -> PluralityOptimum:
+    def best(order: float, options: SolveOptions) -> plurality.PluralityOptimum:
         search.report(f"rdp-optimal: order {order:.6g}")
-        return optimize_plurality_under_renyi(
+        return plurality.optimize_plurality_under_renyi(
             workload.voters, workload.classes, prior, order, budgets[order], options=options
         )
 
@@ -334,14 +319,16 @@ def best_order(budgets: dict[float, float], error: Callable[[float], float]) -> 
 def _check_solvable(search: Search, work: Workload) -> None:
     voters, prior = work.voters, search.measure.prior
     if is_open(work.classes):
-        if work.queries > 1 or voters.K > MOST_PLANNED:
-            raise PlanError(f"the best open answer is found for one question of up to {MOST_PLANNED} voters")
+        if work.queries > 1 or voters.K > open_optimum.MOST_PLANNED:
+            raise PlanError(
+                f"the best open answer is found for one question of up to {open_optimum.MOST_PLANNED} voters"
+            )
         with as_plan_error():
-            if voters.K > MOST_LISTED_VOTERS:
-                check_open_size(work.problem(work.total))
+            if voters.K > plurality.MOST_LISTED_VOTERS:
+                open_optimum.check_size(work.problem(work.total))
                 prior.strings(voters.K)
             else:
-                check_size(voters, work.classes)
+                plurality.check_size(voters, work.classes)
                 prior.log_of_partitions([(voters.K,)])
     else:
         _check_terms(work)
@@ -361,9 +348,9 @@ def _check_known(prior: Prior, work: Workload) -> None:
 def _check_terms(workload: Workload) -> None:
     voters = workload.voters
     with as_plan_error():
-        check_size(voters, workload.classes)
+        plurality.check_size(voters, workload.classes)
     if not voters.are_non_private:
-        check_rows(workload)
+        tables.check_rows(workload)
         return
     terms = partitions_of(voters.K, workload.classes).pairs(voters.reached).pair.size
     if terms > MOST_TERMS:

@@ -27,31 +27,11 @@ from darrm.loss.composition import TooManyKindsError
 from darrm.majority.closed_form import has_closed_form
 from darrm.numerics.bisection import bisect_safe
 from darrm.optimize.request import check_size, default_shape
+from darrm.plan import noisy, optimum, tables
 from darrm.plan.accuracy import MOST_PLANNED, Measure
 from darrm.plan.calibration import CalibratedMechanism, calibrate
 from darrm.plan.mechanism import Mechanism, needs_no_noise, no_report, releases_of
-from darrm.plan.noisy import (
-    AnalyticGNMax,
-    AsymmetricNoiseMax,
-    GNMax,
-    LNMax,
-    LNMaxByCounts,
-    PaperGNMax,
-    TestedConfident,
-    TestedGNMax,
-    TestedGNMaxElse,
-)
-from darrm.plan.optimum import Optimal, PaperDaRRM, RDPOptimal
 from darrm.plan.report import Plan, Sweep, rank_of, wrong_of
-from darrm.plan.tables import (
-    DoubleSubsampling,
-    Exponential,
-    NoNoise,
-    PermuteAndFlip,
-    RandomizedResponse,
-    Subsampling,
-    check_private,
-)
 from darrm.priors import Dirichlet, Ewens, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import MOST_QUERIES, MOST_VOTERS, OPEN, Workload, is_open
@@ -59,24 +39,24 @@ from darrm.util import checks
 from darrm.util.progress import stoppable_search
 
 MECHANISMS: tuple[type[Mechanism], ...] = (
-    NoNoise,
-    RDPOptimal,
-    Optimal,
-    PermuteAndFlip,
-    Exponential,
-    GNMax,
-    LNMax,
-    AsymmetricNoiseMax,
-    PaperGNMax,
-    AnalyticGNMax,
-    LNMaxByCounts,
-    Subsampling,
-    DoubleSubsampling,
-    PaperDaRRM,
-    RandomizedResponse,
+    tables.NoNoise,
+    optimum.RDPOptimal,
+    optimum.Optimal,
+    tables.PermuteAndFlip,
+    tables.Exponential,
+    noisy.GNMax,
+    noisy.LNMax,
+    noisy.AsymmetricNoiseMax,
+    noisy.PaperGNMax,
+    noisy.AnalyticGNMax,
+    noisy.LNMaxByCounts,
+    tables.Subsampling,
+    tables.DoubleSubsampling,
+    optimum.PaperDaRRM,
+    tables.RandomizedResponse,
 )
 # their plan rests on public votes, which say whether a test passes
-TESTED: tuple[type[Mechanism], ...] = (TestedGNMax, TestedGNMaxElse, TestedConfident)
+TESTED: tuple[type[Mechanism], ...] = (noisy.TestedGNMax, noisy.TestedGNMaxElse, noisy.TestedConfident)
 RELEASED = tuple(mechanism for mechanism in MECHANISMS if not mechanism.only_compared)
 
 # the hardest and the easiest value of each quantity
@@ -140,16 +120,18 @@ def plan(
         workload = replace(workload, classes=OPEN)
     measure = Measure(workload, prior, objective)
     _check_size(workload)
-    asked = [mechanism for mechanism in mechanisms or MECHANISMS if mechanism.applies_to(workload)]
+    applicable = [mechanism for mechanism in mechanisms or MECHANISMS if mechanism.applies_to(workload)]
     ranking = _Ranking(workload, measure, report, complete)
     rows, left_out = ranking.rows, ranking.left_out
     with _until_stopped(rows, "any mechanism was calibrated", "the plan is the best until then", enabled=stoppable):
-        ranking.calibrate_all(asked)
-    known = {row.slug for row in rows} | set(left_out)
-    left_out |= {one.slug: "not calibrated; the search was stopped" for one in asked if one.slug not in known}
+        ranking.calibrate_all(applicable)
+    for mechanism in applicable:
+        if mechanism.slug not in {*left_out, *(row.slug for row in rows)}:
+            left_out[mechanism.slug] = "not calibrated; the search was stopped"
     if not rows:
-        wanted = [left_out[one.slug] for one in asked if one.answers(workload.classes)] or list(left_out.values())
-        reasons = Counter(wanted).most_common() or [("those that were named do not apply here", 1)]
+        of_these_classes = [left_out[one.slug] for one in applicable if one.answers(workload.classes)]
+        reasons = Counter(of_these_classes or left_out.values()).most_common()
+        reasons = reasons or [("those that were named do not apply here", 1)]
         others = numbered(len(reasons) - 1, "other reason", "other reasons")
         more = f" (and {others})" if len(reasons) > 1 else ""
         raise PlanError(f"no mechanism stays within this budget: {reasons[0][0]}{more}")
@@ -187,7 +169,7 @@ class _Ranking:
             self.rows.append(row)
             if wrong_of(row, measure) == 0.0:
                 skipped = f"not calibrated; {row.slug} is always right"
-            elif mechanism is Optimal and work.queries == 1 and not work.missing:
+            elif mechanism is optimum.Optimal and work.queries == 1 and not work.missing:
                 skipped = f"not calibrated; {row.slug} is the optimum for one query"
         if self.rows:
             first = self.ranked()[0]
@@ -195,10 +177,10 @@ class _Ranking:
 
     def _same_problem(self, mechanism: type[Mechanism]) -> CalibratedMechanism | None:
         """Return the optimum per query as DaRRM of the paper, where one person influences all voters."""
-        if mechanism is not PaperDaRRM or self.workload.voters.overlap is not None:
+        if mechanism is not optimum.PaperDaRRM or self.workload.voters.overlap is not None:
             return None
-        check_private(self.workload)
-        optimal = next((row for row in self.rows if row.slug == Optimal.slug), None)
+        tables.check_private(self.workload)
+        optimal = next((row for row in self.rows if row.slug == optimum.Optimal.slug), None)
         return None if optimal is None else replace(optimal, slug=mechanism.slug, name=mechanism.name)
 
     def ranked(self) -> list[CalibratedMechanism]:
@@ -284,20 +266,20 @@ def affordable(
     if what == "voters" and workload.voters.per_voter is not None:
         checks.fail("what", what, "queries or epsilon", "these voters differ from each other")
     hardest, easiest = QUANTITIES[what]
-    tried: dict[Workload, bool] = {}
+    results: dict[Workload, bool] = {}
     enough: dict[Workload, float] = {}
 
     def is_enough(value: float) -> bool:
-        asked = _changed(workload, what, value)
-        if asked not in tried:
-            report(f"accuracy {accuracy:.4g}: trying {what} {_value(asked, what):,.5g}")
+        trial = _changed(workload, what, value)
+        if trial not in results:
+            report(f"accuracy {accuracy:.4g}: trying {what} {_value(trial, what):,.5g}")
             try:
-                tried[asked] = plan(asked, prior=prior, mechanisms=RELEASED).best.accuracy >= accuracy
+                results[trial] = plan(trial, prior=prior, mechanisms=RELEASED).best.accuracy >= accuracy
             except PlanError:  # no release at all
-                tried[asked] = False
-            if tried[asked]:
-                enough[asked] = abs(_value(asked, what) - hardest)
-        return tried[asked]
+                results[trial] = False
+            if results[trial]:
+                enough[trial] = abs(_value(trial, what) - hardest)
+        return results[trial]
 
     before = f"any {what} with an accuracy of {accuracy:.4g} were found"
     with _until_stopped(enough, before, "the plan is the best until then", enabled=stoppable):

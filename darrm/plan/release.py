@@ -97,11 +97,11 @@ def release(  # noqa: PLR0913 (options of voters, plan and ledger)
     voters = _voters(votes.voters, epsilon, each_delta, overlap, non_private=non_private, models=models)
     total = PrivacyParams.of(budget, "budget")
     pays = _ledger(ledger, total)
-    asked = votes.queries if queries is None else queries
-    checks.integer_at_least(max(1, votes.queries), queries=asked, advice="at least the predictions")
-    found = plan(Workload(voters, asked, total, number), prior=prior)
-    labels = release_debited(found.aggregator, votes, ledger=pays, note="darrm.release")
-    return ReleasedLabels(labels, pays.spent, found, pays)
+    all_queries = votes.queries if queries is None else queries
+    checks.integer_at_least(max(1, votes.queries), queries=all_queries, advice="at least the predictions")
+    ranking = plan(Workload(voters, all_queries, total, number), prior=prior)
+    labels = release_debited(ranking.aggregator, votes, ledger=pays, note="darrm.release")
+    return ReleasedLabels(labels, pays.spent, ranking, pays)
 
 
 def _voters(
