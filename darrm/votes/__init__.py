@@ -1,19 +1,8 @@
 """Votes as counts for each query, and the files of votes and labels."""
 
-from darrm.votes.votes import (
-    ABSTAIN,
-    LAYOUTS,
-    MISSING,
-    MOST_VOTERS,
-    ROWS_AT_ONCE,
-    Classes,
-    Labels,
-    Votes,
-    class_names,
-    counts_of,
-    require_votes,
-    vote_batches,
-)
+from darrm.votes.vote_arrays import ABSTAIN, LAYOUTS, MISSING, MOST_VOTERS, ROWS_AT_ONCE, Classes, class_names
+from darrm.votes.votes import Votes, counts_of, require_votes, vote_batches
+from darrm.votes.votes_file import Labels
 
 __all__ = [
     "ABSTAIN",

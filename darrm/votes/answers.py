@@ -89,5 +89,5 @@ class Vocabulary(dict[object, int]):
     def places_of(
         self, rows: Iterable[tuple[int, Sequence[object]]], row_name: str = "query", field_name: str = "voter"
     ) -> NDArray[np.int32]:
-        found = list(value_blocks(rows, self, "i", row_name, field_name))
-        return np.concatenate(found) if found else np.empty((0, 1), dtype=np.int32)
+        blocks = list(value_blocks(rows, self, "i", row_name, field_name))
+        return np.concatenate(blocks) if blocks else np.empty((0, 1), dtype=np.int32)

@@ -182,8 +182,8 @@ def read_label_column(path: Path) -> Block:
     columns = [_kept(column, kind).fill_null("") if texts else column for column in columns]
     if any(column.null_count for column in columns):
         raise ValueError("there are rows without a label")
-    found = [np.asarray(column.to_numpy(zero_copy_only=False)) for column in columns]
-    labels = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    arrays = [np.asarray(column.to_numpy(zero_copy_only=False)) for column in columns]
+    labels = np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
     return labels.astype(np.str_) if texts else labels
 
 

@@ -58,7 +58,7 @@ def partitions_of(source: Path) -> tuple[str, ...]:
     """
     if not source.is_dir():
         return (source.name,)
-    found = []
+    paths = []
     for folder, folders, files in os.walk(source, onerror=_raise):
         folders[:] = [name for name in folders if not name.startswith(_HIDDEN)]
         for name in folders:
@@ -71,10 +71,10 @@ def partitions_of(source: Path) -> tuple[str, ...]:
             if path.suffix.lower() != SUFFIX:
                 advice = "move other files away; names that begin with . or _ are skipped"
                 checks.fail("votes", str(path), "a file that ends in .parquet", advice)
-            found.append(path.relative_to(source).as_posix())
-    if not found:
+            paths.append(path.relative_to(source).as_posix())
+    if not paths:
         checks.fail("votes", str(source), "a folder with .parquet files")
-    return tuple(sorted(found))
+    return tuple(sorted(paths))
 
 
 def _raise(error: OSError) -> None:
@@ -154,15 +154,15 @@ def schema_of(
         lists = 0 if batch is None else len(batch.column(0)[0].as_py() or ())
     width = lists or len(votes)
     are_words = are_texts and bool(ClassLookup(names).words)
-    given = how.source_format(width, are_words=are_words)
-    expected = len(names) if given == "counts" else width if how.voters is None else how.voters
+    source_format = how.source_format(width, are_words=are_words)
+    expected = len(names) if source_format == "counts" else width if how.voters is None else how.voters
     if width != expected:
-        found = checks.Text(f"{width} {'votes' if lists else 'columns'} in {str(path)!r}")
+        description = checks.Text(f"{width} {'votes' if lists else 'columns'} in {str(path)!r}")
         advice = "name those that hold votes (--columns A,B,…), or others that do not (--keep ID)"
-        one = "class" if given == "counts" else "voter"
-        checks.fail("votes", found, f"{expected} columns, one a {one}", advice)
-    how = replace(how, voters=how.voters if given == "counts" else width, classes=names or how.classes)
-    schema = ParquetSchema(votes, keep, how, given, lists)
+        one = "class" if source_format == "counts" else "voter"
+        checks.fail("votes", description, f"{expected} columns, one a {one}", advice)
+    how = replace(how, voters=how.voters if source_format == "counts" else width, classes=names or how.classes)
+    schema = ParquetSchema(votes, keep, how, source_format, lists)
     check_types(path, schema)
     return schema
 
@@ -170,9 +170,9 @@ def schema_of(
 def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]]:
     """Return the number of rows and the types; `ValueError` unless the columns may hold such votes."""
     types = require("pyarrow").types
-    rows, found = rows_and_types(path, (*schema.votes, *schema.keep))
+    rows, kinds = rows_and_types(path, (*schema.votes, *schema.keep))
     for name in schema.votes:
-        kind = _inner(found[name]) if schema.width else found[name]
+        kind = _inner(kinds[name]) if schema.width else kinds[name]
         kind = kind.value_type if types.is_dictionary(kind) else kind
         number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
         text = is_text_type(kind) and schema.source_format != "counts"
@@ -182,7 +182,7 @@ def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]
             allowed = "numbers" if schema.source_format == "counts" else f"numbers or text{listed}"
             advice = "a column that is no vote is kept (--keep ID), or others are named (--columns A,B,…)"
             checks.fail(f"column {name[:_SHORT]!r} of {str(path)!r}", checks.Text(str(kind)[:_SHORT]), allowed, advice)
-    return rows, tuple(str(found[name]) for name in (*schema.votes, *schema.keep))
+    return rows, tuple(str(kinds[name]) for name in (*schema.votes, *schema.keep))
 
 
 def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> Iterator[tuple[Block, int, Untyped]]:
@@ -210,8 +210,8 @@ def _unfold(column: Untyped, schema: ParquetSchema, path: Path, first: int) -> l
     lengths = require("pyarrow.compute").list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
     if (lengths != schema.width).any():
         row = int(np.argmax(lengths != schema.width))
-        held = "no list" if lengths[row] < 0 else f"{lengths[row]} votes"
-        raise ValueError(f"{str(path)!r}, row {first + row:,} holds {held}, and the first one {schema.width}")
+        content = "no list" if lengths[row] < 0 else f"{lengths[row]} votes"
+        raise ValueError(f"{str(path)!r}, row {first + row:,} holds {content}, and the first one {schema.width}")
     flat = column.flatten()
     places = np.arange(len(column)) * schema.width
     return [(f"{schema.votes[0][:_SHORT]}[{place}]", flat.take(places + place)) for place in range(schema.width)]
@@ -241,8 +241,8 @@ def _values(column: Untyped, place_of: Callable[[Untyped], int] | None, path: Pa
             places[index] = place_of(words[index].as_py() if index < len(words) else None)
         except ValueError as error:  # not a vote, or bytes that are not text
             row = first + int(np.argmax(indices == index))
-            said = "it holds bytes that are no text" if isinstance(error, UnicodeDecodeError) else str(error)
-            raise ValueError(f"{str(path)!r}, row {row:,}, column {name!r}: {said}") from error
+            reason = "it holds bytes that are no text" if isinstance(error, UnicodeDecodeError) else str(error)
+            raise ValueError(f"{str(path)!r}, row {row:,}, column {name!r}: {reason}") from error
     return np.asarray(places[indices])
 
 
@@ -284,8 +284,8 @@ def _translated(path: Path) -> Iterator[None]:
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         if getattr(error, "errno", None):
             raise
-        said = (str(error).splitlines() or [type(error).__name__])[0][:_SHOWN]
-        raise ValueError(f"{str(path)!r} is no Parquet file that can be read, or it is damaged: {said}") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:_SHOWN]
+        raise ValueError(f"{str(path)!r} is no Parquet file that can be read, or it is damaged: {reason}") from error
 
 
 def check_pages(path: Path, columns: Sequence[str]) -> None:

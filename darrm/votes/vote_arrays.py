@@ -279,14 +279,14 @@ class ClassLookup(Words):
                 if isinstance(name, str):
                     indices += (block == name) * np.int32(index - _NO_VOTE)
         others = indices == _NO_VOTE
-        found = []
+        others_indices = []
         for vote in block[others].tolist():
             if is_missing(vote):  # NA compares with nothing
-                found.append(GONE if self._coin else _NO_VOTE)
+                others_indices.append(GONE if self._coin else _NO_VOTE)
             else:
                 key = _nfc(vote) if isinstance(vote, str) else vote
-                found.append(self._exact.get(key, _NO_VOTE) if isinstance(key, Hashable) else _NO_VOTE)
-        indices[others] = found
+                others_indices.append(self._exact.get(key, _NO_VOTE) if isinstance(key, Hashable) else _NO_VOTE)
+        indices[others] = others_indices
         return indices
 
     @cached_property

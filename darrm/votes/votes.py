@@ -44,9 +44,7 @@ from darrm.votes.vote_arrays import (
     ABSTAIN,
     GONE,
     LAYOUTS,
-    MISSING,
     MOST_DENSE,
-    MOST_VOTERS,
     ROWS_AT_ONCE,
     Classes,
     ClassLookup,
@@ -68,8 +66,6 @@ from darrm.votes.vote_arrays import (
     whole_numbers,
 )
 from darrm.votes.votes_file import Ids, Labels, Names
-
-__all__ = ["ABSTAIN", "LAYOUTS", "MISSING", "MOST_VOTERS", "ROWS_AT_ONCE", "Classes", "Labels", "Votes", "class_names"]
 
 _COINS_AT_ONCE = 2**20
 

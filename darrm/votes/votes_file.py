@@ -81,12 +81,12 @@ def check_suffix(name: str, path: Path, ends: Sequence[str]) -> None:
 
 
 def _size_of(path: Path, most_bytes: int) -> int:
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is no regular file: copy its content into one")
-    if found.st_size > most_bytes:
-        raise ValueError(f"it has {found.st_size:,} bytes and at most {most_bytes:,} are read: split it or use .npy")
-    return found.st_size
+    if status.st_size > most_bytes:
+        raise ValueError(f"it has {status.st_size:,} bytes and at most {most_bytes:,} are read: split it or use .npy")
+    return status.st_size
 
 
 def most_unfolded(size: int) -> int:
@@ -239,9 +239,9 @@ class TextTable:
 
     def rows(self, at: int = 0, lines: int = 0) -> Iterator[tuple[int, list[str]]]:
         """Yield the fields of each query, with the number of its line; ``lines`` come before byte ``at``."""
-        found = records(self._path, self.separator, at, lines)
+        lines_of_file = records(self._path, self.separator, at, lines)
         id_place = None if self._id is None else self._names.index(self._id)
-        for number, fields in islice(found, 1, None) if self.header and not lines else found:
+        for number, fields in islice(lines_of_file, 1, None) if self.header and not lines else lines_of_file:
             if len(fields) != len(self._names):
                 raise ValueError(f"line {number} has {len(fields)} fields, the lines before it {len(self._names)}")
             if number % _LINES_BETWEEN == 0:
@@ -264,8 +264,9 @@ def plain_blocks(
     lines of a block have as many fields.
     """
     known = sorted((int.from_bytes(word.encode("ascii"), "little"), value) for word, value in values.items())
-    keys, found = np.array([key for key, _ in known], dtype=np.uint64), np.array([value for _, value in known])
-    found = found if found.dtype == np.float64 or not known else found.astype(np.min_scalar_type(-1 - found.max()))
+    keys, results = np.array([key for key, _ in known], dtype=np.uint64), np.array([value for _, value in known])
+    if known and results.dtype != np.float64:
+        results = results.astype(np.min_scalar_type(-1 - results.max()))
     rest, ended = b"", False
     while known and not ended:
         data = file.read(_BYTES_AT_ONCE)
@@ -277,7 +278,7 @@ def plain_blocks(
         if whole or newline:
             lines = whole + newline
             block = _values_of(
-                lines.replace(b"\r\n", b"\n") if b"\r" in lines else lines, width, ord(separator), keys, found
+                lines.replace(b"\r\n", b"\n") if b"\r" in lines else lines, width, ord(separator), keys, results
             )
             if block is None:
                 return
@@ -291,8 +292,8 @@ def _values_of(data: bytes, width: int, separator: int, keys: NDArray[np.uint64]
         if _end_lines(separators, separator):  # each field is one character, the usual case
             places = np.full(256, -1, dtype=np.int16)
             places[keys[(keys > 0) & (keys < 256)].astype(np.uint8)] = np.flatnonzero((keys > 0) & (keys < 256))
-            found = places[words]
-            return values[found] if (found >= 0).all() else None
+            indices = places[words]
+            return values[indices] if (indices >= 0).all() else None
     ends = np.flatnonzero((characters == separator) | (characters == ord("\n")))
     lengths = np.diff(ends, prepend=-1) - 1
     if ends.size % width or not characters.all() or lengths.max() > _WORD_BYTES:
@@ -339,9 +340,9 @@ def load_npy(path: Path, *, dimensions: int) -> Block:
     except OSError:
         raise
     except Exception as error:  # numpy and zipfile raise many kinds for damaged files
-        said = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         advice = "save such an array by numpy.save"
-        raise ValueError(f"it does not begin as an .npy file of numbers or text does ({said}): {advice}") from error
+        raise ValueError(f"it does not begin as an .npy file of numbers or text does ({reason}): {advice}") from error
     if array.ndim != dimensions or (array.nbytes == 0 and dimensions == 2):
         wanted = "a matrix with at least one entry" if dimensions == 2 else "one row"
         advice = "one row is one query, one column a voter" + ("; reshape a single row" if array.ndim == 1 else "")
