@@ -21,8 +21,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from darrm.aggregator import Aggregator
@@ -53,13 +54,6 @@ class Deployment:
     state: Path
     ballot: VoteSchema
     stream: str = "serve"
-
-
-class _Request(NamedTuple):
-    act: Callable[..., Any]
-    values: tuple[Any, ...]
-    named: dict[str, Any]
-    future: asyncio.Future[Any]
 
 
 class TakenError(LedgerError):
@@ -112,7 +106,7 @@ class AnswerWorker:
         self.deployment, self._report = deployment, report
         self.trouble = ""  # the reason why nothing is answered at the moment, without votes or labels
         self.answered = 0  # questions since the start
-        self._requests: deque[_Request] = deque()
+        self._requests: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()  # acts, and their results
         self._ends: WeakValueDictionary[str, asyncio.Future[Row]] = WeakValueDictionary()  # while a caller waits
         self._ended = 0  # questions whose end the last commit kept
         self._again_at, self._stopping = 0.0, False
@@ -146,7 +140,7 @@ class AnswerWorker:
     async def do(self, act: Callable[Concatenate[Questions, P], T], *values: P.args, **named: P.kwargs) -> T:
         """Return the result of an action when it is durable."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._requests.append(_Request(act, values, named, future))
+        self._requests.append((partial(act, self._questions, *values, **named), future))
         self._arrived.set()
         return await future
 
@@ -220,7 +214,7 @@ class AnswerWorker:
             with self._questions.transaction():
                 kept = [row for end in ends if (row := self._questions.settle(end)) is not None]
                 kept += self._questions.make_due(self._questions.now())
-                outcomes = [self._outcome_of(request) for request in requests]
+                outcomes = [self._outcome_of(act) for act, _ in requests]
             ended = kept
         except BaseException as error:
             outcomes = [error] * len(requests)
@@ -228,29 +222,29 @@ class AnswerWorker:
         finally:
             self._ended = len(ended)
             if self._loop is not None and (ended or requests):
-                self._loop.call_soon_threadsafe(self._notify, ended, requests, outcomes)
+                self._loop.call_soon_threadsafe(self._notify, ended, [future for _, future in requests], outcomes)
 
-    def _outcome_of(self, request: _Request) -> object:
+    def _outcome_of(self, act: Callable[[], object]) -> object:
         """Return the result, or the exception that undid the request."""
         try:
             with self._questions.step():
-                return request.act(self._questions, *request.values, **request.named)
+                return act()
         except Exception as error:
             if not self._questions.is_in_transaction:  # the others' work was undone, too
                 raise
             return error
 
-    def _notify(self, ended: list[Row], requests: list[_Request], outcomes: list[Any]) -> None:
+    def _notify(self, ended: list[Row], futures: list[asyncio.Future[Any]], outcomes: list[Any]) -> None:
         for row in ended:
             if (end := self._ends.pop(row["id"], None)) is not None:
                 end.set_result(row)
-        for request, outcome in zip(requests, outcomes, strict=True):
-            if request.future.done():  # its caller has stopped waiting
+        for future, outcome in zip(futures, outcomes, strict=True):
+            if future.done():  # its caller has stopped waiting
                 continue
             if isinstance(outcome, BaseException):
-                request.future.set_exception(outcome)
+                future.set_exception(outcome)
             else:
-                request.future.set_result(outcome)
+                future.set_result(outcome)
 
     def _answer(self) -> bool:
         """Return whether there were ready questions."""
