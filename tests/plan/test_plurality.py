@@ -155,17 +155,6 @@ def test_other_beliefs_are_refused() -> None:
         plan(WORK, prior=RecordedVotes("three", Votes.of_counts([[1, 2, 3]])))
 
 
-@pytest.mark.slow
-def test_models_that_are_private_enough_need_no_noise() -> None:
-    work = Workload(Voters(12, PrivacyParams("0.5"), overlap=1, models=True), 30, PrivacyParams("0.5"), classes=3)
-    found = plan(work)
-    assert found.best.slug == "no-noise"
-    assert found.best.accuracy == pytest.approx(1.0, abs=1e-12)
-    assert "publish the plurality of the models' votes as it is" in " ".join(str(found).split())
-    with pytest.raises(PlanError, match="No noise is needed"):
-        _ = found.aggregator
-
-
 class TestCommands:
     @pytest.fixture(autouse=True)
     def quick(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,15 +63,11 @@ class Missing:
 SPELLINGS: dict[str, tuple[Any, Any]] = {
     "None": ([[1, None, 0], [1, 1, 0]], 2),
     "NaN": ([[1, NAN, 0], [1, 1, 0]], 2),
-    "NaN of half precision": (np.array([[1, NAN, 0], [1, 1, 0]], dtype=np.float16), 2),
     "NaN beside booleans": (np.array([[True, NAN, False], [True, True, False]], dtype=object), 2),
     "NA": (np.array([[1, Missing(), 0], [1, 1, 0]], dtype=object), 2),
     "None beside words": ([["yes", None, "no"], ["yes", "yes", "no"]], NO_YES),
-    "NaN beside words": (np.array([["yes", NAN, "no"], ["yes", "yes", "no"]], dtype=object), NO_YES),
     "an empty word": ([["yes", "", "no"], ["yes", "yes", "no"]], NO_YES),
     "the word NA": ([["yes", "NA", "no"], ["yes", "yes", "no"]], NO_YES),
-    "an empty object": (np.array([["yes", "", "no"], ["yes", "yes", "no"]], dtype=object), NO_YES),
-    "other numbers": ([[8, None, 5], [8, 8, 5]], (5, 8)),
 }
 
 
@@ -93,11 +89,8 @@ def test_what_is_missing_is_refused_or_counted(name: str) -> None:
     [
         ([[0, -1]], 2, "got -1 from voter 1 to query 0: a vote that is missing is NaN or None"),
         ([[NAN, 0.5]], 2, "got 0.5 from voter 1 to query 0: a probability"),
-        ([[NAN, 2]], 2, "got 2 from voter 1"),
         ([[0, 1], [None, 7]], 2, "got 7 from voter 1 to query 1"),
-        ([["", "maybe"]], NO_YES, "got 'maybe' from voter 1"),
         ([["no", "nan"]], NO_YES, "got 'nan' from voter 1"),
-        ([[None, 3]], 3, "got 3 from voter 1 to query 0"),
         ([[0, 1]], ("a", NAN), "classes must be text or numbers"),
         (np.ma.masked_equal([[0, 7]], 7), 2, "masked entries: .* None"),
     ],
@@ -157,11 +150,8 @@ def test_incomplete_votes_are_not_taken_for_complete_ones() -> None:
         (b"0,,1\n1,NA,1\n", 2, [[1, 1], [0, 2]], [1, 1]),
         (b'"",0,1\r\n NA ,\t,1', 2, [[1, 1], [0, 1]], [1, 2]),
         (b",0,1\n0,1,1\n", 2, [[1, 1], [1, 2]], [1, 0]),  # not the header of a frame
-        (b",,\n0,1,1\n", 2, [[0, 0], [1, 2]], [3, 0]),
         (b"no,,yes\nNA,no,no\n", NO_YES, [[1, 1], [2, 0]], [1, 1]),
         (b" NA ,,yes\n", ("NA", "yes"), [[1, 1]], [1]),
-        (b"8,,5\n", ("5", "8"), [[1, 1]], [1]),
-        (b"NA\n0\n", 2, [[0, 0], [1, 0]], [1, 0]),
         (b"\xef\xbb\xbf,1\n1,1\n", 2, [[0, 1], [0, 2]], [1, 0]),
     ],
 )
@@ -181,12 +171,9 @@ def test_missing_votes_of_csv_files(
     ("content", "named", "message"),
     [
         (b"0,?\n1,1\n", {}, r"line 1, field 2: '\?' is no vote, and a missing one is '' or 'NA'"),
-        (b"0,nan\n", {}, "'nan' is no vote, and a missing one is '' or 'NA'"),
         (b"yes,null\n", {"classes": NO_YES}, "'null' is no vote, and a missing one is '' or 'NA'"),
         (b"NA,null\n", {"classes": ("NA", "yes")}, "'null' is no vote, and a missing one is ''$"),
         (b"0,\n\n1,1\n", {}, "line 2 is blank"),
-        (b"0\n\n1\n", {}, "line 2 is blank"),
-        (b",0,1,2\n0,1,0,1\n", {}, "line 1, field 4: '2' is none of the classes"),
         (b",north,south\n0,1,0\n", {}, "line 1, field 2: 'north' is no number"),
         (b"0,,1\n", {"voters": 5}, "of K = 5 voters, got 3 columns"),
         (b"a,,d\n", {"classes": ("a", "b", "c")}, "'d' is none of the classes 'a', 'b', 'c'"),
