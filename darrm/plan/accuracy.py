@@ -132,11 +132,14 @@ def accuracy_of_majorities(curve: Array, K: int, prior: Prior) -> Accuracy | Non
 
     ``curve`` is Pr[the answer is the majority | l votes for it], l = floor(K/2) + 1 … K; at a tie both are right.
     """
-    ones = priors.law_of_ones(prior, K)
+    ones = _law_of_ones(prior, K)
     if ones is None:
         return None
     tie = 0.0 if K % 2 else float(ones[K // 2])
     return Accuracy(min(1.0, float((ones + ones[::-1])[K // 2 + 1 :] @ curve) + tie))
+
+
+_law_of_ones = lru_cache(maxsize=64)(priors.law_of_ones)  # a search asks for the same law at every trial
 
 
 @lru_cache(maxsize=16)
