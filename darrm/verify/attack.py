@@ -184,7 +184,8 @@ class Pair:
 
     def _votes(self, side: Array) -> tuple[Histogram, Array]:
         """List all histograms of a side and their probabilities."""
-        votes, chances = np.zeros((1, side.shape[1]), dtype=np.int64), np.ones(1)
+        votes: Histogram = np.zeros((1, side.shape[1]), dtype=np.int64)
+        chances: Array = np.ones(1)
         for n, law in zip(self.sizes.tolist(), side, strict=True):
             labels = np.eye(law.size, dtype=np.int64)[law > 0.0]
             if len(labels) == 1:
@@ -195,8 +196,9 @@ class Pair:
                     raise TooLongError("private voters may vote in too many ways to be summed")
                 sums = (votes[:, None] + labels).reshape(-1, law.size)
                 votes, place = np.unique(sums, axis=0, return_inverse=True)
-                chances = np.bincount(place.ravel(), np.outer(chances, law[law > 0.0]).ravel())
-        return votes, np.asarray(chances)
+                own = np.outer(chances, law[law > 0.0]).ravel()
+                chances = np.bincount(place.ravel(), own).astype(np.float64)
+        return votes, chances
 
 
 def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> tuple[dict[str, Json] | None, str, str]:
@@ -311,8 +313,8 @@ def _pairs(aggregator: Released, law: Law, claims: list[Bound]) -> dict[str, Pai
         voters = Voters(voters.K, PrivacyParams("inf"), min(aggregator.mechanism.reached, voters.K))
     elif isinstance(aggregator.table.law, NoiseFunction) and sampled is None:
         bare = NoiseFunction(voters.K, np.ones(voters.num_upper_levels))
-        laws = {"worst pair": aggregator.table.gamma, "worst pair without noise": bare}
-        return {name: costliest_pair(aggregator.table, gamma) for name, gamma in laws.items()}
+        table, gammas = aggregator.table, {"worst pair": aggregator.table.gamma, "worst pair without noise": bare}
+        return {name: costliest_pair(table, gamma) for name, gamma in gammas.items()}
     rate = 1.0 if sampled is None else float(sampled.rate)
     pairs = {name: replace(pair, rate=rate) for name, pair in near_ties(voters, C)}
     if sampled is not None:  # the laws with and without the person differ

@@ -12,8 +12,8 @@ For open-set answers a list has no zeros, and ends with the probability of no an
 strings without votes in n. Without votes a string is no answer: h_c = 0 if n_c = 0.
 
 Private voters are at corners: a voter returns (a, b) with probabilities (hi, lo) and (lo, hi) on the two data sets, and
-with probability Δ u and v instead. Every multiset of at most t of them is examined; all others are certain. With hi and
-Δ rounded either way the result is enclosed.
+with probability Δ u and v instead. Every multiset of at most t of them is examined; all others are certain. hi and Δ
+are rounded down, and the error is bounded.
 """
 
 import math
@@ -107,7 +107,7 @@ class Cost:
         if isinstance(self.answering, Mechanism):
             return mechanisms.certain_deltas(self.answering, epsilons, enough)
         assert isinstance(self.answering, Table)  # noqa: S101 (a run has no δ of one query)
-        return _deltas(self.answering, self.voters, tuple(epsilons))
+        return _divergences(self.answering, self.voters, tuple(epsilons))
 
 
 def _gamma(table: Table, voters: Voters) -> Gamma:
@@ -115,7 +115,7 @@ def _gamma(table: Table, voters: Voters) -> Gamma:
 
 
 @lru_cache(maxsize=64)  # a ledger and a plan ask for the same points
-def _deltas(table: Table, voters: Voters, epsilons: tuple[Fraction, ...]) -> list[Enclosure] | None:
+def _divergences(table: Table, voters: Voters, epsilons: tuple[Fraction, ...]) -> list[Enclosure] | None:
     if table.format == GAMMA:
         return gamma.divergences(_gamma(table, voters), epsilons)
     if voters.are_private:
@@ -315,41 +315,25 @@ def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) 
 
 def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
     K, C, reached = table.voters.K, table.classes, table.voters.reached
-    ends = [[(count, _corners(each, C, up=up)) for count, each in table.voters.kinds] for up in (False, True)]
-    multisets = prod(comb(count + len(corners) - 1, count) for count, corners in ends[0])
-    if multisets * comb(K + C - 1, K) * 4 > MOST_WORK:
+    kinds = [(count, _corners(each, C)) for count, each in table.voters.kinds]
+    if prod(comb(count + len(corners), count) for count, corners in kinds) * comb(K + C - 1, K) * 16 > MOST_WORK:
         return None
-    law = _law(table)
+    law, unit = _law(table), common_unit(table) * WEIGHT_ONE * ONE**reached
     values = {counts: [own[votes] for votes in counts] for part, own in law.items() for counts in permutations(part)}
+    error = 4 * reached * unit // ONE  # the probabilities of a voter are off by four units together
 
-    def laws(kinds: Sequence[tuple[int, Sequence[_Corner]]]) -> Iterator[Laws]:
-        movers = [(count, [(p, q) for p, q in corners if p != q]) for count, corners in kinds]
-        for placed, first, second in placements(movers, reached, values, _average):
+    def laws() -> Iterator[Laws]:
+        for placed, first, second in placements(kinds, reached, values, _average):
             rest = ONE ** (reached - placed)
             for counts, before in first.items():
-                yield [rest * x for x in before], [rest * y for y in second[counts]]
+                yield [rest * x + error for x in before], [rest * y - error for y in second[counts]]
 
-    lowest, highest = (largest_sums(laws(kinds), epsilons) for kinds in ends)
-    unit = common_unit(table) * WEIGHT_ONE * ONE ** (reached + 1)
-    return [
-        Enclosure(Fraction(low, unit), Fraction(high, unit), "all multisets of corners")
-        for (low, _), (_, high) in zip(lowest, highest, strict=True)
-    ]
-
-
-def weights_of(table: Table) -> list[list[int]]:
-    """List weights by partition; open tables store them by a string's votes and the most votes of another."""
-    stored: list[list[int]] = table.law
-    if table.format != OPEN_TABLE:
-        return stored
-    lists, K = list[list[int]](), table.voters.K
-    for part in partitions(K, K, K):
-        each = [
-            part.count(votes) * stored[votes - 1][part[0] if votes < part[0] else part[1] if K > 1 else 0]
-            for votes in sorted(set(part) - {0}, reverse=True)
-        ]
-        lists.append([*each, WEIGHT_ONE - sum(each)])
-    return lists
+    worst = []
+    for epsilon, ends in zip(epsilons, largest_sums(laws(), epsilons), strict=True):
+        low, high = (Fraction(end, unit * ONE) for end in ends)
+        low -= 2 * C * Fraction(error, unit) * (1 + exponential(epsilon).upper)
+        worst.append(Enclosure(max(Fraction(0), low), high, "all multisets of corners"))
+    return worst
 
 
 def check_size(table: Table) -> None:
@@ -391,14 +375,18 @@ def common_unit(table: Table) -> int:
 
 def _law(table: Table, reached: int = 0) -> dict[Histogram, dict[int, int]]:
     """Map each partition to Pr[a class with n votes] by n, over `common_unit`·2^53."""
-    K, C, common = table.voters.K, table.classes, common_unit(table)
+    K, is_open, common = table.voters.K, table.classes == OPEN, common_unit(table)
     law = {}
-    for part, weights in zip(partitions(K, C or K, K), weights_of(table), strict=True):
-        values = sorted(set(part) - ({0} if C == OPEN else set()), reverse=True)
-        own = {votes: w * common // part.count(votes) for votes, w in zip(values, weights, strict=C != OPEN)}
-        if C == OPEN:
-            own |= {0: 0, _NO_ANSWER: weights[len(values)] * common}
-        law[(*part, *(0,) * reached) if C == OPEN else part] = own
+    for place, part in enumerate(partitions(K, table.classes or K, K)):
+        values = sorted(set(part) - ({0} if is_open else set()), reverse=True)
+        if table.format == OPEN_TABLE:  # by a string's votes and the most votes of another
+            others = {n: part[0] if n < part[0] else part[1] if K > 1 else 0 for n in values}
+            own = {n: common * table.law[n - 1][other] for n, other in others.items()}
+        else:
+            own = {n: common * w // part.count(n) for n, w in zip(values, table.law[place], strict=not is_open)}
+        if is_open:
+            own |= {0: 0, _NO_ANSWER: common * WEIGHT_ONE - sum(part.count(n) * own[n] for n in values)}
+        law[(*part, *(0,) * reached) if is_open else part] = own
     return law
 
 
@@ -411,13 +399,12 @@ def pairs(table: Table, reached: int) -> Iterator[tuple[list[int], list[int]]]:
             yield [own[x] for x, _ in answers], [theirs[y] for _, y in answers]
 
 
-def _corners(each: Point | None, C: int, *, up: bool) -> list[_Corner]:
-    """List corners in units of 2^-128, hi and Δ rounded up or down."""
+def _corners(each: Point | None, C: int) -> list[_Corner]:
+    """List corners where the laws on the two data sets differ, in units of 2^-128."""
     main, moved = ONE, 0
     if each is not None:
-        growth, moved = exponential(each[0]), units(each[1], up=up)
-        end = growth.upper if up else growth.lower
-        main = units((ONE - moved) * end / (1 + end), 0, up=up)
+        growth, moved = exponential(each[0]).lower, units(each[1])
+        main = units((1 - each[1]) * growth / (1 + growth))
     corners = set()
     for a, b, u, v in product(range(C), repeat=4):
         laws = [0] * C, [0] * C
@@ -425,7 +412,8 @@ def _corners(each: Point | None, C: int, *, up: bool) -> list[_Corner]:
             law[first] += main
             law[second] += ONE - moved - main
             law[third] += moved
-        corners.add((tuple(laws[0]), tuple(laws[1])))
+        if laws[0] != laws[1]:
+            corners.add((tuple(laws[0]), tuple(laws[1])))
     return sorted(corners)
 
 

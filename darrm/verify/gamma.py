@@ -45,7 +45,7 @@ every γ(l) is in [0, 1], or γ is a convex combination of 0 and of steps that a
 computed in balls, from priors in exact fractions. The accuracy of more classes is not judged.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
@@ -214,11 +214,10 @@ class _Chains:
         """Compute E[T(start + Bin(a, Δ) − Bin(b, Δ))], up to the missing mass."""
         up, down = self._binomial(a), self._binomial(b)
         if len(down) == 1:
-            return sum(map(mul, up, T[start : start + len(up)])) >> _FINE
+            return _product(up, T[start : start + len(up)])
         if len(up) == 1:
-            return sum(map(mul, down, T[start::-1])) >> _FINE
-        ends = (sum(map(mul, up, T[start - i : start - i + len(up)])) >> _FINE for i in range(len(down)))
-        return sum(map(mul, down, ends)) >> _FINE
+            return _product(down, T[start::-1])
+        return _product(down, (_product(up, T[start - i : start - i + len(up)]) for i in range(len(down))))
 
     def _refine(self, factor: int, attained: int, waiting: list[_Waiting]) -> tuple[int, int]:
         """Enclose the largest cost: refine rows, those that may cost most first."""
@@ -271,6 +270,11 @@ class _Chains:
             self._weights[n] = weights
             self._lack = max(self._lack, 2 * left)
         return self._weights[n]
+
+
+def _product(weights: list[int], values: Iterable[int]) -> int:
+    total: int = sum(map(mul, weights, values))
+    return total >> _FINE
 
 
 def _bend(T: list[int]) -> int:

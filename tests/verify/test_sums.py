@@ -172,11 +172,13 @@ def test_each_direction_is_added_up_on_its_own() -> None:
     for (other, laws), first in product(ordered, (0, 25)):  # without ε = 0 the total variation is known of one only
         directed = sums.Directed(both[first:], other)
         for kind, bits in zip((directed, directed.exchanged), laws, strict=True):
-            total = sums.compose([(kind, 8)], Fraction(1, 16), Fraction(1, 10**9))
-            assert all(total.delta(4 * e) >= delta_of_many(bits, 8, 4 * e) for e in OFTEN[:40:3])
+            law = sums.compose([(kind, 8)], Fraction(1, 16), Fraction(1, 10**9))
+            assert all(law.delta(4 * e) >= delta_of_many(bits, 8, 4 * e) for e in OFTEN[:40:3])
     symmetric, total = (
         sums.composed_epsilon([(kind, 40)], Fraction(1, 1000)) for kind in (both, sums.Directed(both, forward))
     )
+    assert total is not None
+    assert symmetric is not None
     assert max(delta_of_many(bits, 40, total) for bits in (BITS, BITS[::-1])) <= Fraction(1, 1000)
     assert total < symmetric
 
