@@ -195,16 +195,16 @@ def judge_release(cost: Cost) -> Iterator[Verdict]:
 
 def _judge_pair(claim: str, cost: Cost, pair: Point, digits: Fraction = Fraction(0)) -> Verdict:
     """Judge (ε, δ) up to relative ``digits`` of δ."""
-    found = cost.deltas([pair[0]])
-    if found is None:
+    deltas = cost.deltas([pair[0]])
+    if deltas is None:
         reason = f"K = {cost.voters.K:,} is beyond the independent checker; `darrm certify` proves it again"
         return Verdict(COST, claim, UNKNOWN, reason)
-    (own,) = found
-    if own.lower > pair[1]:
-        return Verdict(COST, claim, FALSE, f"a δ of {at_most(own.lower, 9)} is attained")
-    if own.upper > pair[1] * (1 + digits):
+    (delta,) = deltas
+    if delta.lower > pair[1]:
+        return Verdict(COST, claim, FALSE, f"a δ of {at_most(delta.lower, 9)} is attained")
+    if delta.upper > pair[1] * (1 + digits):
         return Verdict(COST, claim, UNKNOWN, "it is closer to δ than the enclosure is wide: prove a larger δ")
-    return Verdict(COST, claim, PROVED, f"whole numbers over {own.rows} need δ = {at_most(own.upper, 9)}")
+    return Verdict(COST, claim, PROVED, f"whole numbers over {delta.rows} need δ = {at_most(delta.upper, 9)}")
 
 
 def assumptions(voters: Voters) -> Iterator[Verdict]:
@@ -236,10 +236,10 @@ def judge_charge(cost: Cost, charge: Charge) -> Iterator[Verdict]:
         yield judged(COST, claim, reason, holds=charge.guarantee == answering.budget)
         return
     if isinstance(answering, Mechanism) and answering.threshold is not None:
-        found = mechanisms.vanishing(answering, answering.threshold)
+        bound = mechanisms.vanishing(answering, answering.threshold)
         claim = f"a string that one person alone says is an answer with probability at most {at_most(charge.vanishing)}"
-        known = None if found is None else Between(found.low * (1.0 - _DIGITS), found.high)
-        yield _compared(claim, [charge.vanishing], [known])
+        ours = [None if bound is None else Between(bound.low * (1.0 - _DIGITS), bound.high)]
+        yield _compare(claim, [charge.vanishing], ours)
     if charge.guarantee is not None:
         yield _judge_guarantee(cost, charge.guarantee)
     yield from _judge_curve(cost, charge)
@@ -249,9 +249,11 @@ def judge_charge(cost: Cost, charge: Charge) -> Iterator[Verdict]:
             places = sorted({(len(points) - 1) * place // (_CHECKED + 1) for place in range(1, _CHECKED + 1)})
             stored = [float(points[place][1]) for place in places]
             exact = cost.deltas([points[place][0] for place in places], stored, back=side == 2)
-            ours = [None] * len(places) if exact is None else [Between(float(e.lower), float(e.upper)) for e in exact]
+            enclosed: list[Between | None] = [None] * len(places)
+            if exact is not None:
+                enclosed = [Between(float(own.lower), float(own.upper)) for own in exact]
             where = f"{len(places)} of {len(points)} points"
-            yield _compared(f"{name} of a query is at least what it costs, at {where}", stored, ours)
+            yield _compare(f"{name} of a query is at least what it costs, at {where}", stored, enclosed)
     for reached, plain in charge.plain:
         yield from judge_charge(cost.without_guarantee(reached), plain)
 
@@ -268,7 +270,7 @@ def _judge_curve(cost: Cost, charge: Charge) -> Iterator[Verdict]:
         enclosed.append(own)
     shown = ", ".join(f"{order:g}" for order in orders[: len(enclosed) or None])
     claim = f"the Rényi curve of a query is at least what it costs, at orders {shown}"
-    yield _compared(claim, curve, [*enclosed, *[None] * (len(orders) - len(enclosed))])
+    yield _compare(claim, curve, [*enclosed, *[None] * (len(orders) - len(enclosed))])
 
 
 def _judge_guarantee(cost: Cost, pair: Point) -> Verdict:
@@ -280,15 +282,15 @@ def _judge_guarantee(cost: Cost, pair: Point) -> Verdict:
     return judged(COST, claim, reason, holds=float(pair[0]) >= pure * (1.0 - _DIGITS), how=PROVED)
 
 
-def _compared(claim: str, stored: Sequence[float], ours: Sequence[Between | None]) -> Verdict:
-    known = [(theirs, own) for theirs, own in zip(stored, ours, strict=True) if own is not None]
-    if not known:
+def _compare(claim: str, stored: Sequence[float], ours: Sequence[Between | None]) -> Verdict:
+    pairs = [(theirs, own) for theirs, own in zip(stored, ours, strict=True) if own is not None]
+    if not pairs:
         reason = "it is too large for the independent checker: wide noise, large orders or many votes"
         return Verdict(COST, claim, UNKNOWN, reason)
-    for theirs, own in known:
+    for theirs, own in pairs:
         if theirs < own.low - _LEAST:
             return Verdict(COST, claim, FALSE, f"{theirs:.9g} is stated and {own.low:.9g} is attained")
-    most = max(own.high / theirs if theirs else (math.inf if own.high > 0.0 else 1.0) for theirs, own in known)
+    most = max(own.high / theirs if theirs else (math.inf if own.high > 0.0 else 1.0) for theirs, own in pairs)
     if most <= 1.0 + _DIGITS:
         return Verdict(COST, claim, PROVED, f"at most {at_most(min(1.0, most), 4)} of it is needed, to nine digits")
     reason = f"{at_most(most)} times as much is proved, and less is attained: a tighter bound would decide"
@@ -393,7 +395,7 @@ def _law(table: Table, reached: int = 0) -> dict[Histogram, dict[int, int]]:
 def pairs(table: Table, reached: int) -> Iterator[tuple[list[int], list[int]]]:
     law = _law(table, reached)
     for part, own in law.items():
-        for aligned in {tuple(sorted(zip(part, other, strict=True))) for other in _within(part, reached)}:
+        for aligned in {tuple(sorted(zip(part, other, strict=True))) for other in _neighbors(part, reached)}:
             theirs = law[tuple(sorted((y for _, y in aligned), reverse=True))]
             answers = [*aligned, (_NO_ANSWER, _NO_ANSWER)] if _NO_ANSWER in own else aligned
             yield [own[x] for x, _ in answers], [theirs[y] for _, y in answers]
@@ -444,14 +446,14 @@ def partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def _within(part: Histogram, reached: int) -> set[Histogram]:
-    found = {part}
+def _neighbors(part: Histogram, reached: int) -> set[Histogram]:
+    neighbors = {part}
     for _ in range(reached):
-        found |= {
+        neighbors |= {
             tuple(votes - (c == source) + (c == target) for c, votes in enumerate(counts))
-            for counts in found
+            for counts in neighbors
             for source in range(len(part))
             for target in range(len(part))
             if counts[source]
         }
-    return found - {part}
+    return neighbors - {part}

@@ -80,10 +80,10 @@ def certain_deltas(
     """Enclose δ for each ε, for a person who certainly takes part."""
     drawn = mechanism.voters.sampled is not None  # otherwise votes may be missing, and bits are of all K of them
     if drawn and (bits := bits_of(mechanism)) is not None:
-        found = [_largest_delta(*pairs_of_bits(bits, mechanism.voters.reached), epsilon) for epsilon in epsilons]
+        deltas = [_largest_delta(*pairs_of_bits(bits, mechanism.voters.reached), epsilon) for epsilon in epsilons]
         pure = Fraction(repr(mechanism.parameters[0])) if mechanism.kind in _PURE else math.inf
         none = Enclosure(Fraction(0), Fraction(0))
-        return [none if epsilon >= pure else own for epsilon, own in zip(epsilons, found, strict=True)]
+        return [none if epsilon >= pure else own for epsilon, own in zip(epsilons, deltas, strict=True)]
     try:
         bounds = [_delta(mechanism, *one) for one in zip_longest(epsilons, enough, fillvalue=0.0)]
     except TooWideError:
@@ -172,18 +172,18 @@ def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough:
     if (bits := bits_of(mechanism)) is not None:
         without, gain = pairs_of_bits(bits, mechanism.voters.reached)
         known = np.all(without > 0.0, axis=1)  # others are too rare for floats
-        found = _largest_renyi(without[known], gain[known], rate, order)
+        divergence = _largest_renyi(without[known], gain[known], rate, order)
         if sampling.is_directed and np.all(known):
-            return found
-        low = found.low
+            return divergence
+        low = divergence.low
     if math.isfinite(pure):
         bounds.append(Between(0.0, _pure(pure, order)))
     if sampling.is_directed and mechanism.kind == "ExponentialMechanism":
         bounds.append(renyi_of_exponential(mechanism.parameters[0], rate, order))
     elif sampling.is_directed and mechanism.reached == 1 and mechanism.kind != "PermuteAndFlip":
         with suppress(TooWideError):
-            weights, K = log_weights_of(mechanism), mechanism.voters.K
-            bounds.append(renyi_of_label(weights, order, lead=K, enough=enough, rate=rate))
+            lead, weights = mechanism.voters.K, log_weights(mechanism)
+            bounds.append(renyi_of_label(weights, order, lead=lead, enough=enough, rate=rate))
     elif (certain := _certain_renyi(mechanism, order, 0.0)) is not None:
         bounds.append(of_convexity(certain, sampling, order))
     if not mechanism.has_two_classes:
@@ -194,8 +194,8 @@ def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough:
 def _of_moves(mechanism: Mechanism, moved: int, order: float, enough: float = 0.0) -> Between:
     if moved == 1:
         pure = own_epsilon(mechanism) / mechanism.reached
-        found = renyi_of_label(log_weights_of(mechanism), order, lead=mechanism.voters.K, enough=enough)
-        return found if math.isinf(pure) else Between(found.low, min(found.high, _pure(pure, order)))
+        own = renyi_of_label(log_weights(mechanism), order, lead=mechanism.voters.K, enough=enough)
+        return own if math.isinf(pure) else Between(own.low, min(own.high, _pure(pure, order)))
     second, high = moved // 2, math.inf
     for factor in _AROUND if enough else _AROUND[:1]:
         p = 1.0 + factor * (order - 1.0) / order * second / (moved - second)
@@ -224,17 +224,17 @@ def _delta(mechanism: Mechanism, epsilon: Fraction, enough: float) -> Between:
     if mechanism.kind == "GNMax":
         one = delta_of_gaussian_label(mechanism.parameters[0], step)
     else:
-        one = delta_of_label(log_weights_of(mechanism), step, lead=mechanism.voters.K, enough=enough / group)
+        one = delta_of_label(log_weights(mechanism), step, lead=mechanism.voters.K, enough=enough / group)
     return one if mechanism.reached == 1 else Between(0.0, min(1.0, one.high * group))
 
 
 def _weights_of(mechanism: Mechanism, most: float) -> Array | None:
     with suppress(TooWideError):
-        return np.asarray(np.exp(wide_support(log_weights_of(mechanism), _HELD, most)[1]))
+        return np.asarray(np.exp(wide_support(log_weights(mechanism), _HELD, most)[1]))
     return None
 
 
-def log_weights_of(mechanism: Mechanism) -> Callable[[Array], Array]:
+def log_weights(mechanism: Mechanism) -> Callable[[Array], Array]:
     if mechanism.kind == "GNMax":
         return gaussian(mechanism.parameters[0])
     if mechanism.kind == "LNMax":
@@ -324,7 +324,7 @@ def _largest_delta(without: Array, gain: Array, epsilon: Fraction) -> Enclosure:
 
 def _largest_renyi(without: Array, gain: Array, rate: float, order: float) -> Between:
     """Enclose the largest Rényi divergence for a person with this rate, up to the rounding of floats."""
-    found = [Between(0.0, 0.0)]
+    divergences = [Between(0.0, 0.0)]
     directions = [(without, rate * gain), (without + rate * gain, -rate * gain)]
     for q, more in directions[: 1 + (rate < 1.0)] if without.size else ():
         if np.any((q == 0.0) & (more > 0.0)):
@@ -333,14 +333,15 @@ def _largest_renyi(without: Array, gain: Array, rate: float, order: float) -> Be
             t = np.where(q > 0.0, more / q, 0.0)
             logs = order * np.log1p(np.maximum(t, -1.0))
             if np.max(logs) > _MOST_LOSS:
-                found.append(between(float(np.max(np.logaddexp.reduce(logs + np.log(q), axis=1))) / (order - 1.0)))
+                logs = np.logaddexp.reduce(logs + np.log(q), axis=1)
+                divergences.append(between(float(np.max(logs)) / (order - 1.0)))
                 continue
         grown = np.expm1(logs)
         sums = np.sum(q * np.maximum(0.0, grown - order * t), axis=1)
         errors = _OF_FLOATS * np.sum(q * (1.0 + np.abs(grown)) * np.minimum(1.0, order * np.abs(t)), axis=1)
         low, high = (math.log1p(max(0.0, float(np.max(end)))) / (order - 1.0) for end in (sums - errors, sums + errors))
-        found.append(Between(between(low).low, between(high).high))
-    return Between(max(one.low for one in found), max(one.high for one in found))
+        divergences.append(Between(between(low).low, between(high).high))
+    return Between(max(one.low for one in divergences), max(one.high for one in divergences))
 
 
 def renyi_of_laws(pairs: Iterable[Laws], unit: int, order: float, rate: float = 1.0) -> Between:
@@ -374,7 +375,7 @@ def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Between:
         falls = -np.log((1.0 - low) + low * math.exp(-epsilon)) - epsilon
         rises = -np.log((1.0 - high) + high * math.exp(-epsilon))
         with np.errstate(invalid="ignore"):
-            both = [high * one.of(falls) + (1.0 - low) * one.of(rises) for one in penalties]
+            both = [high * one.weigh(falls) + (1.0 - low) * one.weigh(rises) for one in penalties]
         return np.asarray(np.nan_to_num(np.max(both, axis=0), nan=math.inf, posinf=math.inf))
 
     low, high, best, most = ends[:-1], ends[1:], 0.0, 0.0

@@ -16,7 +16,7 @@ there are, up to ties, are left out.
 **Outside** of −R ≤ i, j ≤ 3R, |i − j| ≤ 2R. Let τ be the mass of X beyond −l or r, l and r ≤ R, and for α-divergences
 A(w) = f(w)^α·f(w + 1)^{1−α}, B(w) = f(w)^α·f(w − 1)^{1−α} with sums H_A, H_B and tails beyond −l or r of at most T_A,
 T_B. By Hölder's inequality an outcome that needs a pair of noises in a set adds at most Σ A(u)·B(v) over the set, so
-one that needs some noise beyond −l or r adds at most T = T_A·H_B + H_A·T_B: also one of probability below `unheld`,
+one that needs some noise beyond −l or r adds at most T = T_A·H_B + H_A·T_B: also one of probability below `rarest`,
 for with both noises within it is likelier.
 
 - i < −R: a needs X_a ≥ R. Then b and neither have p at most, and q at least 1 − τ times, that of the single bit
@@ -73,14 +73,14 @@ class RenyiPenalty:
     rate: float = 1.0
     back: bool = False
 
-    def of(self, losses: Array) -> Array:
+    def weigh(self, losses: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             t = self.rate * np.expm1(losses)
             order = 1.0 - self.order if self.back else self.order
             values = np.expm1(order * (losses if self.rate == 1.0 else np.log1p(t))) - order * t
         return np.asarray(np.where(np.isnan(values), np.inf, np.maximum(values, 0.0)))
 
-    def sum_of(self, cost: float) -> float:
+    def sum(self, cost: float) -> float:
         return math.expm1(min((self.order - 1.0) * cost, _EXPONENT))
 
     def outside(self, noise: "_Noise", inner: float) -> float:
@@ -95,10 +95,10 @@ class _HockeyStick:
 
     epsilon: float
 
-    def of(self, losses: Array) -> Array:
+    def weigh(self, losses: Array) -> Array:
         return np.asarray(np.maximum(0.0, np.exp(np.minimum(losses, _EXPONENT)) - math.exp(self.epsilon)))
 
-    def sum_of(self, cost: float) -> float:
+    def sum(self, cost: float) -> float:
         return cost
 
     def outside(self, noise: "_Noise", inner: float) -> float:
@@ -138,8 +138,8 @@ def renyi_of_label(
     ``log_weights`` of the noise are log-concave, at most 0 = w(0). No class leads by more than ``lead`` votes. An upper
     end of at most ``enough`` need not be close.
 
-    >>> found = renyi_of_label(gaussian(40.0), 8.0)
-    >>> 0.003203 < found.low < found.high < 0.003209
+    >>> cost = renyi_of_label(gaussian(40.0), 8.0)
+    >>> 0.003203 < cost.low < cost.high < 0.003209
     True
     """
     penalties = [RenyiPenalty(order, rate, back=back) for back in (False, True)[: 1 + (rate < 1.0)]]
@@ -162,8 +162,8 @@ def delta_of_gaussian_label(sigma: float, epsilon: float) -> Between:
 
     Their loss is (D + 1)/σ² of D = X_a − X_b, Pr[D = d] ∝ exp(−d²/4σ²)·Σ_x exp(−(x − d/2)²/σ²).
 
-    >>> found = delta_of_gaussian_label(10.0, 0.1)
-    >>> 0.0209 < found.low < found.high < 0.021, found.high < found.low * (1 + 1e-9)
+    >>> delta = delta_of_gaussian_label(10.0, 0.1)
+    >>> 0.0209 < delta.low < delta.high < 0.021, delta.high < delta.low * (1 + 1e-9)
     (True, True)
     """
     reach = math.ceil(_DEVIATIONS * sigma) + 8
@@ -210,7 +210,7 @@ class _Noise:
         narrow: float = _ENDS[0][0],
         smallest: float = _ENDS[0][1],
     ) -> None:
-        self.narrow, self.unheld = narrow, math.exp(-2.0 * narrow - 6.0)  # below it a noise is beyond −l or r
+        self.narrow, self.rarest = narrow, math.exp(-2.0 * narrow - 6.0)  # below it a noise is beyond −l or r
         points, logs = wide_support(log_weights, smallest, _LONGEST)
         points = points[logs >= -smallest]
         if points.size < 8:  # numbers of a support
@@ -268,7 +268,7 @@ class _Noise:
 
     def wins(self, i: Integers, j: Integers) -> Array:
         """Compute S(i, j) elementwise, by sums along diagonals i − j that are kept."""
-        found = np.where(i > j, self.at_least(-i), 0.0)
+        chances = np.where(i > j, self.at_least(-i), 0.0)
         place, near = np.clip(self.last + i + 1, 0, self.f.size), np.flatnonzero(np.abs(i - j) < self.f.size)
         order = near[np.argsort(i[near] - j[near], kind="stable")]
         gaps, starts = np.unique(i[order] - j[order], return_index=True)
@@ -277,8 +277,8 @@ class _Noise:
             most = int(np.max(place[here]))
             if gap not in self._diagonals or self._diagonals[gap].size <= most:
                 self._diagonals[gap] = self._sums_along(gap, min(self.f.size, most + self.f.size // 16))
-            found[here] = self._diagonals[gap][place[here]]
-        return found
+            chances[here] = self._diagonals[gap][place[here]]
+        return chances
 
     def _sums_along(self, gap: int, most: int) -> Array:
         """Compute Pr[X_a > last − n, X_a + gap ≥ X_b] for all n up to ``most``."""
@@ -309,7 +309,7 @@ def _losses(p: Array, q: Array) -> Array:
 
 def _largest(noise: _Noise, penalty: _Penalty, lead: float, enough: float) -> tuple[float, float]:
     blocks, best, highest = _first_blocks(noise), 0.0, 0.0
-    allowed = penalty.sum_of(enough) * (1.0 - _ROOM)
+    allowed = penalty.sum(enough) * (1.0 - _ROOM)
     while blocks.shape[1]:
         if blocks.shape[1] > _MOST_BLOCKS:
             raise TooWideError("too many places cost about as much")
@@ -317,13 +317,13 @@ def _largest(noise: _Noise, penalty: _Penalty, lead: float, enough: float) -> tu
         near = _FINER if best <= allowed and blocks.shape[1] < _FEW_BLOCKS else _TOLERANCE
         few, judged = max(allowed, best * (1.0 + near)) if best else 0.0, list[Array]()
         for part in _along_diagonals(noise, blocks):
-            bound, attained = _judged(noise, penalty, part, lead, few)
+            bound, attained = _judge(noise, penalty, part, lead, few)
             judged.append(bound)
             best = max(best, attained)
         bounds, single = np.concatenate(judged), blocks[2] + blocks[3] == 0
         done = single | (bounds <= max(allowed, best * (1.0 + near)))
         highest = max(highest, float(np.max(bounds[done], initial=0.0)))
-        blocks = _halved(blocks[:, ~done])
+        blocks = _halve(blocks[:, ~done])
     if not math.isfinite(best):
         raise TooWideError("it is more than floats hold")
     return best * (1.0 - 1e-6), penalty.outside(noise, highest * (1.0 + 4.0 * noise.rounding))
@@ -358,7 +358,7 @@ def _along_diagonals(noise: _Noise, blocks: Integers) -> list[Integers]:
     return np.split(blocks, starts[:: max(1, _MOST_KEPT // (_DIAGONALS * noise.f.size))][1:], axis=1)
 
 
-def _judged(noise: _Noise, penalty: _Penalty, blocks: Integers, lead: float, few: float) -> tuple[Array, float]:
+def _judge(noise: _Noise, penalty: _Penalty, blocks: Integers, lead: float, few: float) -> tuple[Array, float]:
     bounds = _bounds(noise, penalty, blocks)
     more = np.flatnonzero((bounds > few) | (blocks[2] + blocks[3] == 0))
     i, j, across, along = blocks[:, more]
@@ -370,7 +370,7 @@ def _judged(noise: _Noise, penalty: _Penalty, blocks: Integers, lead: float, few
     return bounds, max(float(np.max(value[possible], initial=0.0)) for value, _ in both)
 
 
-def _halved(blocks: Integers) -> Integers:
+def _halve(blocks: Integers) -> Integers:
     for side in (0, 1):
         start, more = blocks[side], blocks[2 + side]
         long = more > 0
@@ -383,7 +383,7 @@ def _halved(blocks: Integers) -> Integers:
 
 def _values(noise: _Noise, penalty: _Penalty, i: Integers, j: Integers, z: int) -> tuple[Array, Array]:
     outcomes = [(q, [_losses(p, q)]) for p, q in _outcomes(noise, i, j, z)]
-    exact, rounded = (sum(_added(noise, penalty, q, losses, by) for q, losses in outcomes) for by in (0.0, 1.0))
+    exact, rounded = (sum(_bound_term(noise, penalty, q, losses, by) for q, losses in outcomes) for by in (0.0, 1.0))
     return np.asarray(exact), np.asarray(rounded)
 
 
@@ -393,14 +393,14 @@ def _bounds(noise: _Noise, penalty: _Penalty, blocks: Integers) -> Array:
     nearest = noise.at_most(-i) * noise.at_most(-j - 2)
     total = np.zeros(i.shape)
     for place, q in enumerate((lowest[0][1], highest[1][1], nearest)):
-        total += _added(noise, penalty, q, [_losses(*highest[place]), _losses(*lowest[place])])
+        total += _bound_term(noise, penalty, q, [_losses(*highest[place]), _losses(*lowest[place])])
     return total
 
 
-def _added(noise: _Noise, penalty: _Penalty, q: Array, losses: list[Array], rounded: float = 1.0) -> Array:
+def _bound_term(noise: _Noise, penalty: _Penalty, q: Array, losses: list[Array], rounded: float = 1.0) -> Array:
     """Bound the term of one outcome; one that underflows adds nothing."""
     slack = 2.0 * rounded * noise.rounding
-    ends = [penalty.of(end) for loss in losses for end in (loss + slack, loss - slack)]
+    ends = [penalty.weigh(end) for loss in losses for end in (loss + slack, loss - slack)]
     with np.errstate(invalid="ignore", over="ignore"):
-        added = np.where(q > noise.unheld, q * np.max(ends, axis=0), 0.0)
+        added = np.where(q > noise.rarest, q * np.max(ends, axis=0), 0.0)
     return np.asarray(np.where(np.isnan(added), np.inf, added))

@@ -186,6 +186,6 @@ def test_the_box_and_three_lines_are_looked_at() -> None:
 def test_an_outcome_is_bounded_at_both_ends_of_its_loss_and_beyond_its_rounding() -> None:
     law, penalty = noisy_labels._Noise(weights_of(GAUSSIAN), 2.0), noisy_labels.RenyiPenalty(2.0)
     one, ends = np.ones(1), [np.array([0.1]), np.array([-3.0])]
-    bound = noisy_labels._added(law, penalty, one, ends)
-    assert bound[0] > max(float(penalty.of(end)[0]) for end in ends)
-    assert noisy_labels._added(law, penalty, one, ends, 0.0)[0] == float(penalty.of(ends[1])[0])
+    bound = noisy_labels._bound_term(law, penalty, one, ends)
+    assert bound[0] > max(float(penalty.weigh(end)[0]) for end in ends)
+    assert noisy_labels._bound_term(law, penalty, one, ends, 0.0)[0] == float(penalty.weigh(ends[1])[0])
