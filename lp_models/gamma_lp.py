@@ -128,13 +128,14 @@ class EpigraphOracle:
         x, theta = point[:-1], float(point[-1])
         gamma = self.shape.variables_to_gamma(x)
         is_above = self.sampled.share * (self.sampled.mixed_error(gamma) - theta) > self.least_lift
-        found = self.rows.separate(x, thorough=thorough, deadline=deadline)
-        return self.lifted(found, [self.sampled.tangent(gamma)] if is_above else [])
+        separation = self.rows.separate(x, thorough=thorough, deadline=deadline)
+        return self.lifted(separation, [self.sampled.tangent(gamma)] if is_above else [])
 
-    def lifted(self, found: Separation, tangents: Sequence[Array]) -> Separation:
-        rows = np.hstack([found.matrix, np.zeros((found.limits.size, 1))])
+    def lifted(self, separation: Separation, tangents: Sequence[Array]) -> Separation:
+        rows = np.hstack([separation.matrix, np.zeros((separation.limits.size, 1))])
         cuts = [[*self.shape.rows(-tangent), -1.0] for tangent in tangents]
-        limits = np.append(found.limits, [-np.sum(tangent) for tangent in tangents])
-        epigraph = self.sampled.mixed_error(self.shape.variables_to_gamma(found.feasible))
-        feasible = np.append(found.feasible, epigraph)
-        return Separation(np.vstack([rows, *cuts]), limits, feasible, found.thorough, [*found.labels, *tangents])
+        limits = np.append(separation.limits, [-np.sum(tangent) for tangent in tangents])
+        epigraph = self.sampled.mixed_error(self.shape.variables_to_gamma(separation.feasible))
+        feasible = np.append(separation.feasible, epigraph)
+        labels = [*separation.labels, *tangents]
+        return Separation(np.vstack([rows, *cuts]), limits, feasible, separation.thorough, labels)

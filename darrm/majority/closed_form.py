@@ -197,9 +197,9 @@ class _RenyiOracle:
             raise TimeoutError
         every = 1 if thorough else 1 + self.rows.voters.reached // _LEVELS_A_LOOK
         half = np.minimum(Shape.MONOTONE.variables_to_gamma(point), 1.0 - 2.0 * SMALLEST_LIE)
-        found, factor = self._worst_rows(np.maximum.accumulate(half), every)
-        broken = choose_violated(found.costs, self.limit * (1.0 + _BROKEN))
-        planes = [self._half_plane(found, level, half) for level in broken]
+        maxima, factor = self._worst_rows(np.maximum.accumulate(half), every)
+        broken = choose_violated(maxima.costs, self.limit * (1.0 + _BROKEN))
+        planes = [self._half_plane(maxima, level, half) for level in broken]
         matrix = np.array([row for row, _ in planes]).reshape(-1, half.size)
         limits = np.array([limit for _, limit in planes])
         feasible = Shape.MONOTONE.gamma_to_variables(half * factor)
@@ -250,9 +250,9 @@ class _RenyiOracle:
 
         return bisect_safe(allowed, inside=0.0, outside=1.0, steps=_BISECTIONS)
 
-    def _half_plane(self, found: LevelMaxima, level: int, half: Array) -> tuple[Array, float]:
+    def _half_plane(self, maxima: LevelMaxima, level: int, half: Array) -> tuple[Array, float]:
         """Return the supporting half-plane at the point of the boundary between the row's (P, Q) and (½, ½)."""
-        row, voters = self.rows.family.row(found, level), self.rows.voters
+        row, voters = self.rows.family.row(maxima, level), self.rows.voters
         first = row.coefficients(voters, 0.0)
         second = row.coefficients(voters, 1.0) - first  # E_q[g] = −E_{p'}[g]
         P, Q = 0.5 + 0.5 * float(first @ half), 0.5 - 0.5 * float(second @ half)

@@ -137,11 +137,11 @@ class DominatingFamily:
             return level[None, :]
         return sliding_window_view(level, level.size - unaffected)
 
-    def row(self, found: LevelMaxima, j: int) -> CornerCounts:
+    def row(self, maxima: LevelMaxima, j: int) -> CornerCounts:
         """Name the row that attains the largest cost with j voters at (hi, lo), or at (lo, hi)."""
-        high, low = (0, j) if found.low else (j, 0)
-        touched_ones = int(found.ones[j])
-        ones = touched_ones + int(found.unaffected_ones[j])
+        high, low = (0, j) if maxima.low else (j, 0)
+        touched_ones = int(maxima.ones[j])
+        ones = touched_ones + int(maxima.unaffected_ones[j])
         zeros = self.voters.K - j - ones
         if self.corners.delta == 0.0:
             return CornerCounts(high, low, zeros, ones)

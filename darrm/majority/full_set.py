@@ -134,11 +134,11 @@ class FullSet:
         Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
         """
         high = self.family.maxima(half, self.exp_epsilon, deadline)
-        found = self._outside(half, float(np.max(high.costs)), limit, deadline)
-        best = max(float(np.max(high.costs)), found.cost)
-        bound = max(best, found.bound) + self.family.rounding(self.exp_epsilon) + found.moves
+        outside = self._outside(half, float(np.max(high.costs)), limit, deadline)
+        best = max(float(np.max(high.costs)), outside.cost)
+        bound = max(best, outside.bound) + self.family.rounding(self.exp_epsilon) + outside.moves
         worst = float(np.nextafter(bound, np.inf))
-        return FullMaxima(worst, self._named(high, limit) + found.broken, found.levels, worst - best)
+        return FullMaxima(worst, self._named(high, limit) + outside.broken, outside.levels, worst - best)
 
     def rounding(self, exp_epsilon: ExpEpsilon) -> float:
         return self.family.rounding(exp_epsilon)
@@ -159,13 +159,13 @@ class FullSet:
         costs, _, last, _ = self._outer_costs(start, limit, deadline)
         if self.voters.reached < self.voters.K:
             for level, j in self._levels(start, range(last + 1)):
-                costs[j] = max(found.cost for found in self._examine_windows(level, j, limit, limit, searches=False))
+                costs[j] = max(part.cost for part in self._examine_windows(level, j, limit, limit, searches=False))
         broken = list(self._named(low, limit))
         least, part = _BORDER_LEVELS
         chosen = choose_violated(costs, limit, max(least, self.voters.K // part))
         for level, j in self._levels(start, sorted(chosen)):
-            for found in self._examine_windows(level, j, limit, limit, searches=False):
-                broken.extend(found.broken)
+            for examined in self._examine_windows(level, j, limit, limit, searches=False):
+                broken.extend(examined.broken)
         worst = float(np.max(costs, where=costs > limit, initial=-np.inf))
         return max(float(np.max(low.costs)), worst), tuple(broken)
 
@@ -187,9 +187,9 @@ class FullSet:
                 cost = max(cost, float(costs[j]))
         for level, j in self._levels(start, undecided):
             stop_after(deadline)
-            for found in self._examine_windows(level, j, max(best, cost), limit):
-                broken.extend(found.broken)
-                cost, bound = max(cost, found.cost), max(bound, found.bound)
+            for examined in self._examine_windows(level, j, max(best, cost), limit):
+                broken.extend(examined.broken)
+                cost, bound = max(cost, examined.cost), max(bound, examined.bound)
         moves = 0.0 if fall is None else self._cost_of_moves(last, fall + self.params.error_of_falls * last)
         return _Outside(cost, max(bound, cost), tuple(broken), last + 1, moves)
 
@@ -223,9 +223,9 @@ class FullSet:
                 level, j = smooth(level, self.corners.hi), j + 1
             yield level, j
 
-    def _named(self, found: LevelMaxima, limit: float) -> tuple[Broken, ...]:
+    def _named(self, maxima: LevelMaxima, limit: float) -> tuple[Broken, ...]:
         return tuple(
-            (float(found.costs[j]), self.family.row(found, int(j))) for j in np.flatnonzero(found.costs > limit)
+            (float(maxima.costs[j]), self.family.row(maxima, int(j))) for j in np.flatnonzero(maxima.costs > limit)
         )
 
     def _cost_of_moves(self, j: int, fall: float) -> float:
@@ -246,9 +246,9 @@ class FullSet:
                 block[:, unaffected - unaffected_ones : unaffected - unaffected_ones + width],
             )
             window = _Window(direct, direct if unaffected == 0 else other, lows, j, unaffected_ones)
-            found = self._examine(window, best, limit, searches=searches)
-            best = max(best, found.cost)
-            yield found
+            examined = self._examine(window, best, limit, searches=searches)
+            best = max(best, examined.cost)
+            yield examined
 
     def _examine(self, window: _Window, best: float, limit: float, *, searches: bool = True) -> _Outside:
         exp_epsilon, same = self.exp_epsilon.value, window.reflected is window.direct
@@ -317,7 +317,7 @@ class FullSet:
         return result
 
     def search(
-        self, block: Array, found: Vertices, state: int, n_1: int, enough: float
+        self, block: Array, vertices: Vertices, state: int, n_1: int, enough: float
     ) -> tuple[float, float, int, int]:
         """Search V(n_1) of one state by branch and bound, after `vertices` of the block.
 
@@ -327,9 +327,10 @@ class FullSet:
 
         Returns the best pair's value, an upper bound on V, a and a_1. The bound is the value or at most ``enough``.
         """
-        value, bound, n_0 = float(found.values[state, n_1]), float(found.bounds[state, n_1]), block.shape[1] - 1 - n_1
+        value, bound = float(vertices.values[state, n_1]), float(vertices.bounds[state, n_1])
+        n_0 = block.shape[1] - 1 - n_1
         if bound <= enough:
-            choice = int(found.choice[state, n_1])
+            choice = int(vertices.choice[state, n_1])
             return value, bound, n_0 * (choice & 1), n_1 * (choice >> 1)
         pairs = _Pairs(self.params.delta_weights, block[state], n_1)
         if (n_0 + 1) * (n_1 + 1) <= _MOST_PAIRS:

@@ -100,13 +100,13 @@ class GroupSet:
     @cached_property
     def _choices(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
         """For each group: the row before it and the state of the group, of every row with at most t touched voters."""
-        found, touched = [], np.zeros(1, dtype=np.int32)
+        choices, touched = [], np.zeros(1, dtype=np.int32)
         for states in self.states:
             sums = touched[:, None] + np.array([state.touched for state in states], dtype=np.int32)
             before, at = np.nonzero(sums <= self.voters.reached)
-            found.append((before.astype(np.int32), at.astype(np.int32)))
+            choices.append((before.astype(np.int32), at.astype(np.int32)))
             touched = sums[before, at]
-        return found
+        return choices
 
     @cached_property
     def _keys(self) -> NDArray[np.int64]:

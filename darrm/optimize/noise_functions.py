@@ -258,8 +258,8 @@ class PrivacyOracle:
             seen = full.maxima(gamma, limit, deadline)
             worst, rows, thorough = seen.worst, [row for _, row in seen.broken], True
         elif thorough:
-            found = full.maxima(gamma, limit, deadline)
-            worst, rows = found.worst, self.most_useful(found.broken, limit)
+            maxima = full.maxima(gamma, limit, deadline)
+            worst, rows = maxima.worst, self.most_useful(maxima.broken, limit)
         else:
             look = partial(full.family.maxima, gamma, full.exp_epsilon, deadline, floor=limit)
             chains = [look()]

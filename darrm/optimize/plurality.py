@@ -202,11 +202,11 @@ class _MoveOracle:
         sums = np.bincount(pairs.pair, np.maximum(0.0, excess))
         chosen = np.flatnonzero((excess > 0.0) & (sums > self.delta + _BROKEN)[pairs.pair])
         broken, row = np.unique(pairs.pair[chosen], return_inverse=True)
-        count, said = pairs.classes[chosen].astype(np.float64), pairs.after[chosen] != ABSENT
+        count, present = pairs.classes[chosen].astype(np.float64), pairs.after[chosen] != ABSENT
         rows = SparseRows.summed(
-            np.concatenate([row, row[said]]),
-            np.concatenate([pairs.before[chosen], pairs.after[chosen][said]]),
-            np.concatenate([count, -self.ratio * count[said]]),
+            np.concatenate([row, row[present]]),
+            np.concatenate([pairs.before[chosen], pairs.after[chosen][present]]),
+            np.concatenate([count, -self.ratio * count[present]]),
             np.full(broken.size, self.delta),
             point.size,
         )
@@ -215,11 +215,11 @@ class _MoveOracle:
         feasible = (1.0 - share) * point + share * self.random
         return Separation(rows, rows.limits, feasible, True, labels if broken.size else [])
 
-    def multipliers(self, found: tuple[tuple[float, tuple[int, ...]], ...], _: float) -> tuple[Multiplier, ...]:
+    def multipliers(self, rows: tuple[tuple[float, tuple[int, ...]], ...], _: float) -> tuple[Multiplier, ...]:
         """Add up the multipliers of the rows of each pair; the label of a row lists its terms."""
         pairs = self.pairs
         z = np.zeros(pairs.pair.size)
-        for y, terms in found:
+        for y, terms in rows:
             places = list(terms)
             z[places] += y * pairs.classes[places]
         used = np.unique(pairs.pair[z > 0.0]).tolist()
@@ -258,8 +258,8 @@ class _VoterOracle:
         before, after = row.coefficients(self.problem)
         return np.asarray(before - self.ratio * after)
 
-    def multipliers(self, found: tuple[tuple[float, VoterRow], ...], factor: float) -> tuple[Multiplier, ...]:
-        return tuple(RowMultiplier(factor * y, row) for y, row in found)
+    def multipliers(self, rows: tuple[tuple[float, VoterRow], ...], factor: float) -> tuple[Multiplier, ...]:
+        return tuple(RowMultiplier(factor * y, row) for y, row in rows)
 
 
 class _TurnOracle:

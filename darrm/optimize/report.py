@@ -70,8 +70,8 @@ class Entry:
         scale, gamma = table.certificate.scale, table.gamma
         remark = f"shown as certify scaled it, by {scale:.6g}" if scale < 1.0 - 1e-9 else ""
         if name == _CONSTANT:
-            found = remark or "1 as it stands"
-            remark = f"the largest private constant, {found}; γ_const is p_const by simple composition"
+            scaling = remark or "1 as it stands"
+            remark = f"the largest private constant, {scaling}; γ_const is p_const by simple composition"
         elif name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):
             remark = f"its theorem needs δ ≥ 1 − (1 − Δ)^m; {remark or 'certified as it stands'}"
         second_error = None if second is None else float(np.mean(errors_of(gamma.half, second)))
@@ -306,8 +306,8 @@ def report_of(
 
 def _optimality_of(table: Table) -> Optimality:
     if table.optimality is None:
-        found = checks.Text("one that was not optimized")
-        checks.fail("table", found, "one with a prior", "say optimize_table(problem)")
+        origin = checks.Text("one that was not optimized")
+        checks.fail("table", origin, "one with a prior", "say optimize_table(problem)")
     return table.optimality
 
 
@@ -432,16 +432,16 @@ def _remarks(entries: Sequence[Entry]) -> str:
 
 def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
     """Round voters as `fitting` does; unless ``quiet``, report it on standard error."""
-    found = fitting(voters, classes)
-    if found != voters and not quiet:
-        before, after = voters.private_groups, found.private_groups
+    rounded = fitting(voters, classes)
+    if rounded != voters and not quiet:
+        before, after = voters.private_groups, rounded.private_groups
         lost = sum(n for n, _ in before) - sum(n for n, _ in after)
         new, old = (sum(each.epsilon * n for n, each in some) for some in (after, before))
         how = f"{lost} voters to no privacy" if lost else f"all ε together by a factor of {new / old:.4g}"
-        kinds = ", ".join(f"{n} {'voter' if n == 1 else 'voters'} {each}" for n, each in found.groups)
+        kinds = ", ".join(f"{n} {'voter' if n == 1 else 'voters'} {each}" for n, each in rounded.groups)
         what = f"{len(voters.groups)} kinds of voters have more rows than are looked at"
         sys.stderr.write(f"note: {what}, so ε and Δ were rounded up, {how}: {kinds}\n")
-    return found
+    return rounded
 
 
 def _shortened(lines: Sequence[str], elsewhere: str) -> list[str]:

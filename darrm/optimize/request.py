@@ -155,7 +155,8 @@ def least_error(voters: Voters, table: Table, prior: Prior) -> float:
     if optimality is None or not optimality.multipliers:
         return 0.0
     problem = Problem(voters, table.problem.target)
-    rows = [row for _, held in optimality.multipliers for row in _true_rows(held, table.problem.voters, voters)]
+    rounded_rows = (row for _, row in optimality.multipliers)
+    rows = [row for rounded in rounded_rows for row in _true_rows(rounded, table.problem.voters, voters)]
     weights, budget = weights_of(prior, voters.K), budget_below(problem.target)
     coefficients = np.array([row.coefficients(voters, problem.cost_ratio) for row in rows])
     master = Master(expected_error_program(weights, Shape.MONOTONE))

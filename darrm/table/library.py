@@ -89,9 +89,9 @@ def paper_settings() -> tuple[PaperSetting, ...]:
 
 def _paper_entries() -> list[tuple[PaperSetting, dict[str, Json]]]:
     return [
-        (PaperSetting(Problem.from_json(entry["problem"]), from_json(said["prior"]), said["shape"]), entry)
+        (PaperSetting(Problem.from_json(entry["problem"]), from_json(optimality["prior"]), optimality["shape"]), entry)
         for entry in _read(PAPER_FILE)["tables"]
-        for said in (entry["optimality"],)
+        for optimality in (entry["optimality"],)
     ]
 
 

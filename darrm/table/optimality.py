@@ -60,8 +60,8 @@ class Solution:
         value = _figure(self.objective, law, self.prior)
         if value is None:
             checks.fail("the prior", self.prior.text, f"one with a linear {_name(self.objective)}")
-        said, bound = (self.prior, self.shape, self.objective), _bound(self, problem, value)
-        return Optimality(*said, value, bound, self.status, multipliers=self.multipliers, claimed=False)
+        bound, claim = _bound(self, problem, value), (self.prior, self.shape, self.objective)
+        return Optimality(*claim, value, bound, self.status, multipliers=self.multipliers, claimed=False)
 
 
 @dataclass(frozen=True)

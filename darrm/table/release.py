@@ -117,11 +117,11 @@ class Release:
         Votes may be a (Q, K) array of labels 0 … C − 1 or booleans. Missing votes are drawn uniformly in each release.
         """
         if isinstance(self._sampler, _Coins):
-            given = votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)
+            counted = votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)
         else:
-            given = of_classes(votes, self.classes)
-        given = given.of_voters(self.voters.K)
-        return given.labeled(self._sampler.draw(given, rng))
+            counted = of_classes(votes, self.classes)
+        counted = counted.of_voters(self.voters.K)
+        return counted.labeled(self._sampler.draw(counted, rng))
 
 
 def _sampler_of(law: Law) -> _Coins | _Groups | _Leads:
@@ -142,8 +142,8 @@ class _Coins:
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the number of a class, or of a string's column, or by `ABSTAIN`: (Q,)."""
         ones = votes.impute_missing(rng=rng).ones
-        told = (2 * ones > self.K) ^ self.lies.flip(ones, source=os.urandom if rng is None else rng.bytes)
-        return told.astype(np.int64)
+        answers = (2 * ones > self.K) ^ self.lies.flip(ones, source=os.urandom if rng is None else rng.bytes)
+        return answers.astype(np.int64)
 
 
 class _Groups:
@@ -170,9 +170,9 @@ class _Groups:
     def _votes_of_answer(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
         """Draw the group of the answer: how many votes its classes have, (n,)."""
         places = self.partitions.places_of(counts)
-        drawn = below(np.full(len(counts), ONE, dtype=np.int64))
+        numbers = below(np.full(len(counts), ONE, dtype=np.int64))
         # the first group whose weights, with those before it, exceed the number drawn
-        return np.asarray(self.votes[places, np.sum(drawn[:, None] >= self.bounds[places], axis=1)])
+        return np.asarray(self.votes[places, np.sum(numbers[:, None] >= self.bounds[places], axis=1)])
 
 
 class _Strings(_Groups):
@@ -197,9 +197,9 @@ class _Leads:
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
         weights = self.law.weights[counts, largest_others(counts)]
-        drawn = below(np.full(len(counts), ONE, dtype=np.int64))
+        numbers = below(np.full(len(counts), ONE, dtype=np.int64))
         # the first string whose weights, with those before it, exceed the number drawn; else the last place
-        return np.asarray(np.sum(drawn[:, None] >= np.cumsum(weights[:, :-1], axis=1), axis=1))
+        return np.asarray(np.sum(numbers[:, None] >= np.cumsum(weights[:, :-1], axis=1), axis=1))
 
 
 def _one_of(members: NDArray[np.bool_], below: UniformBelow) -> NDArray[np.int64]:
@@ -278,13 +278,13 @@ def sample_of(table: Table) -> Sample | None:
     if not isinstance(table.law, NoiseFunction):
         return None
     K, half = table.gamma.K, [Fraction(float(value)) for value in table.gamma.half]
-    first, told = table.problem.voters.first_majority, half[-1]
+    first, unanimous = table.problem.voters.first_majority, half[-1]
     for size in range(1, K):
         weights = hypergeometric_pmf(K, first, size)
         near = math.fsum(math.copysign(w, 2 * ones - size) for ones, w in enumerate(weights) if 2 * ones != size)
-        if abs(float(half[0]) - float(told) * near) > 4.0 * _MOST_DISTANCE:
+        if abs(float(half[0]) - float(unanimous) * near) > 4.0 * _MOST_DISTANCE:
             continue
-        exact = (told * _majority_of_sample(K, ones, size) for ones in range(first, K + 1))
+        exact = (unanimous * _majority_of_sample(K, ones, size) for ones in range(first, K + 1))
         distance = max(abs(value - other) for value, other in zip(half, exact, strict=True)) / 2
         if distance <= _MOST_DISTANCE:
             return Sample(size, math.nextafter(float(distance), math.inf) if distance else 0.0)
@@ -292,8 +292,10 @@ def sample_of(table: Table) -> Sample | None:
 
 
 def _majority_of_sample(K: int, ones: int, size: int) -> Fraction:
-    drawn = range(max(0, size - (K - ones)), min(size, ones) + 1)
+    counts = range(max(0, size - (K - ones)), min(size, ones) + 1)
     lead = sum(
-        (1 if 2 * j > size else -1) * math.comb(ones, j) * math.comb(K - ones, size - j) for j in drawn if 2 * j != size
+        (1 if 2 * j > size else -1) * math.comb(ones, j) * math.comb(K - ones, size - j)
+        for j in counts
+        if 2 * j != size
     )
     return Fraction(lead, math.comb(K, size))

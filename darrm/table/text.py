@@ -166,16 +166,16 @@ def shown_histograms(K: int, classes: int) -> list[Histogram]:
         tops = dict.fromkeys(max(1, round(share * K)) for share in _SHARES)
         shapes = [(top, K - top) for top in tops if 2 * top >= K] + [(top, *(1,) * (K - top)) for top in tops]
         return list(dict.fromkeys(tuple(filter(None, shape)) for shape in shapes))
-    even, found = -(-K // classes), []
+    even, shapes = -(-K // classes), []
     for top in dict.fromkeys(max(even, round(share * K)) for share in _SHARES):
         counts, left = list[int](), K
         for _ in range(classes):
             counts.append(min(top, left))
             left -= counts[-1]
-        found.append(tuple(counts))
+        shapes.append(tuple(counts))
     base, rest = divmod(K, classes)
-    found.append((base + 1,) * rest + (base,) * (classes - rest))
-    return list(dict.fromkeys(found))
+    shapes.append((base + 1,) * rest + (base,) * (classes - rest))
+    return list(dict.fromkeys(shapes))
 
 
 def plot_noise_functions(
