@@ -123,12 +123,7 @@ class CornerCounts(Row):
         return [(self, corners_of(voters.each))]
 
     def stretched(self, K: int) -> CornerCounts:
-        """Return a row of K voters with about the same share of them at each corner.
-
-        >>> CornerCounts(high=3, low=0, zeros=5, ones=2, moved_zeros=5, moved_ones_prime=1).stretched(20)
-        CornerCounts(high=6, low=0, zeros=10, ones=4, moved_zeros=10, moved_ones=0, moved_zeros_prime=0, \
-moved_ones_prime=2)
-        """
+        """Return a row of K voters with about the same share of them at each corner."""
         places = (self.high, self.low, self.zeros, self.ones)
         ends = [K * end // sum(places) for end in accumulate(places, initial=0)]
         high, low, zeros, ones = (to - start for start, to in pairwise(ends))

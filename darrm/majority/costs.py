@@ -144,12 +144,6 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
     >>> from darrm import NoiseFunction, PrivacyParams, Voters
     >>> renyi_divergences(Voters(1, PrivacyParams(1)), NoiseFunction(1, [1.0]), [2.0]).round(6)
     array([0.735326])
-
-    Of two voters that differ the first alone may be reached, and tells more than the second:
-
-    >>> two = Voters.of([PrivacyParams("1"), PrivacyParams("0.1")], overlap=1)
-    >>> renyi_divergences(two, NoiseFunction(2, [0.5]), [2.0]).round(6)
-    array([0.059797])
     """
     if gamma.K != voters.K:
         checks.fail("gamma.K", gamma.K, f"the voters' K = {voters.K}")

@@ -137,9 +137,8 @@ class NoiseFunction:
     def probabilities(self, counts: ArrayLike) -> Array:
         """Compute the probability of both answers for (n, 2) histograms → (n, 2).
 
-        >>> NoiseFunction(3, [0.5, 1.0]).probabilities([[3, 0], [1, 2]])
-        array([[1.  , 0.  ],
-               [0.25, 0.75]])
+        >>> NoiseFunction(3, [0.5, 1.0]).probabilities([[3, 0], [1, 2]]).tolist()
+        [[1.0, 0.0], [0.25, 0.75]]
         """
         one = 0.5 * (1.0 + self.signed[np.asarray(counts, dtype=np.int64)[:, 1]])
         return np.column_stack([1.0 - one, one])
@@ -202,10 +201,6 @@ class NoiseFunction:
         """Compute the accuracy, Σ_l Pr[l ones]·(1 + γ(l))/2; at a tie both labels are right.
 
         None for a prior of your own, of which only draws are known.
-
-        >>> from darrm.priors import Dirichlet
-        >>> round(NoiseFunction(3, [0.2, 0.8]).accuracy(Dirichlet()), 12)
-        0.75
         """
         prior = checked(prior)
         ones = law_of_ones(prior, self.K)
