@@ -126,6 +126,7 @@ class Master:
 
     def __init__(self, program: LinearProgram | BlockProgram, knots: Knots | None = None) -> None:
         self.program = program
+        self.sign = -1.0 if isinstance(program, BlockProgram) else 1.0  # of the cost in results
         self.labels: list[RowLabel] = []  # the oracle's names of rows
         self.limits, self.idle = np.empty(0), np.empty(0, dtype=np.int64)
         self.matrix: Any  # an array, or the `SparseRows` of a `BlockProgram`

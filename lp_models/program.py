@@ -102,7 +102,7 @@ class Solution:
 class BlockProgram:
     """(4), (5) and (7): gains c, sizes m and blocks of the n variables, the blocks numbered from 0 in order.
 
-    It is solved as a minimization: its cost is −c.
+    The solver minimizes −c; values and bounds of results are about c.
     """
 
     gains: Array

@@ -76,7 +76,7 @@ def minimize_with_rows(
     knots: Knots | None = None,
     start: Separation | None = None,
 ) -> Result:
-    """Minimize ``program`` subject to its rows and all of the oracle's; the cost of a `BlockProgram` is −gains.
+    """Minimize ``program`` subject to its rows and all of the oracle's; a `BlockProgram` is maximized.
 
     ``tie_break`` is a small extra cost (n,) between points of equal cost; ``knots`` select the variables to begin with;
     ``start`` has rows, and a point that no result is worse than if it is thorough. At a time limit, after Ctrl-C, and
@@ -194,8 +194,9 @@ class _Loop:
             cuts = self.oracle.separate(solution.point, thorough=True, deadline=self.deadline)
         self.accept_or_check(cuts)
         if self.report is not None:
-            value, seconds = min(self.value, self.candidate_value), time.perf_counter() - self.started
-            self.report(Progress(self.rounds, self.master.limits.size, value, self.bound, seconds))
+            value, sign = min(self.value, self.candidate_value), self.master.sign
+            seconds = time.perf_counter() - self.started
+            self.report(Progress(self.rounds, self.master.limits.size, sign * value, sign * self.bound, seconds))
         if self.closed(self.value):
             return Status.OPTIMAL
         if cuts.limits.size == 0:
@@ -268,8 +269,8 @@ class _Loop:
                 self.accept(self.oracle.separate(self.candidate, thorough=True, deadline=self.end).feasible)
         return Result(
             point=self.candidate if self.best is None else self.best,
-            value=self.value,
-            bound=float(self.bound),
+            value=self.master.sign * self.value,
+            bound=self.master.sign * float(self.bound),
             status=status,
             rounds=self.rounds,
             rows_generated=self.generated,

@@ -152,7 +152,7 @@ def optimize_plurality_under_renyi(
     start = oracle.half_planes(oracle.start(partitions), np.arange(oracle.pairs.pair.size))
     result = minimize_with_rows(program, oracle, options, start=start)
     law = PluralityLaw.of_probabilities(voters.K, classes, result.point)
-    return PluralityOptimum(law, law.accuracy(prior), -result.bound)
+    return PluralityOptimum(law, law.accuracy(prior), result.bound)
 
 
 def made_by(result: Result) -> dict[str, str]:

@@ -15,7 +15,7 @@ from darrm.majority.corners import full_set_size
 from lp_models import gamma_program, row_generation
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.highs import Master
-from lp_models.options import SolveOptions
+from lp_models.options import Progress, SolveOptions
 from lp_models.program import Array, BlockProgram, LinearProgram, SparseRows, Status
 from lp_models.reference import solve_with_cvxpy
 from lp_models.row_generation import Separation, beginning_at, minimize_with_rows
@@ -334,14 +334,16 @@ def test_no_feasible_point_exceeds_the_bound_of_any_multipliers(least: float) ->
 
 def test_value_and_bound_meet_and_the_multipliers_make_the_bound() -> None:
     program = BlockProgram(GAINS, SIZES, BLOCKS)
-    result = minimize_with_rows(program, Dense(), SolveOptions(), start=beginning_at(Dense.safe))
+    reports = list[Progress]()
+    start = beginning_at(Dense.safe)
+    result = minimize_with_rows(program, Dense(), SolveOptions(), start=start, report=reports.append)
     assert result.status is Status.OPTIMAL
-    assert result.value == pytest.approx(result.bound, abs=1e-9)
+    assert result.value == reports[-1].value == pytest.approx(result.bound, abs=1e-9)
     assert np.all(DENSE @ result.point <= LIMITS + 1e-9)
     y = np.zeros(3)
     for multiplier, row in result.multipliers:
         y[row] += multiplier
-    assert program.bound(sparse([0, 1, 2]), LIMITS, y) == pytest.approx(result.bound, abs=1e-12)
+    assert -program.bound(sparse([0, 1, 2]), LIMITS, y) == pytest.approx(result.bound, abs=1e-12)
 
 
 def test_a_time_limit_and_an_interrupt_keep_the_best_so_far() -> None:
@@ -349,7 +351,7 @@ def test_a_time_limit_and_an_interrupt_keep_the_best_so_far() -> None:
     best = minimize_with_rows(program, Dense(), SolveOptions(), start=beginning_at(Dense.safe))
     late = minimize_with_rows(program, Dense(), SolveOptions(time_limit=0.0), start=beginning_at(Dense.safe))
     assert late.status is Status.TIME_LIMIT
-    assert late.bound <= best.bound <= late.value <= -float(GAINS @ Dense.safe)
+    assert float(GAINS @ Dense.safe) <= late.value <= best.bound <= late.bound
 
     class Interrupted(Dense):
         calls = 0
@@ -362,4 +364,4 @@ def test_a_time_limit_and_an_interrupt_keep_the_best_so_far() -> None:
 
     stopped = minimize_with_rows(program, Interrupted(), SolveOptions(), start=beginning_at(Dense.safe))
     assert stopped.status is Status.INTERRUPTED
-    assert stopped.bound <= stopped.value <= -float(GAINS @ Dense.safe)
+    assert float(GAINS @ Dense.safe) <= stopped.value <= stopped.bound

@@ -188,7 +188,7 @@ def test_a_table_is_saved_proved_again_drawn_and_audited(tmp_path: Path) -> None
     problem = problem_of(8, "1", "1e-3")
     law, result = best_open_law(problem, Ewens(0.5), SolveOptions())
     table = certify(problem, law)
-    assert -result.bound >= law.accuracy(Ewens(0.5))
+    assert result.bound >= law.accuracy(Ewens(0.5))
     table.save(tmp_path / "table.json")
     document = json.loads((tmp_path / "table.json").read_text())
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))

@@ -338,7 +338,7 @@ def error_by_the_program_for_any_classes(problem: Problem, weights: Array) -> fl
     program = BlockProgram(gains, partitions.sizes.astype(float), partitions.blocks)
     start = random_law(problem.voters.K, 2).each
     result = minimize_with_rows(program, _VoterOracle(problem), SolveOptions(), start=beginning_at(start))
-    return float(weights.sum() + result.value)
+    return float(weights.sum() - result.value)
 
 
 def differs_from_the_stored_table(setting: Setting) -> bool:
