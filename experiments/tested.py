@@ -151,7 +151,7 @@ def least_budget(votes: Votes, setting: Setting, delta: float, guess: float) -> 
 
 def _least_at(votes: Votes, run: TestedRun) -> float:
     """Find the least ε at one order: the levels depend on the order alone."""
-    level = int(run.level_of(float(run.costs_of(votes.counts).sum())))
+    level = int(run.find_level(float(run.bound_costs(votes.counts).sum())))
 
     def passes(epsilon: float) -> bool:
         budget = PrivacyParams(epsilon, run.budget.delta)

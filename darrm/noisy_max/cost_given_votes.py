@@ -31,7 +31,7 @@ from darrm.noisy_max.noise_law import (
     find_reach,
     laplace_log_tails,
     log_below,
-    log_masses_of,
+    tabulate_log_masses,
     unit_rule,
 )
 from darrm.numerics import Array
@@ -90,12 +90,12 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
         checks.fail("orders", orders, "increasing, each above 1")
     counts = np.asarray(histograms)
     if counts.ndim != 2 or counts.shape[1] < 2 or not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
-        found = checks.Text(f"shape {counts.shape}, dtype {counts.dtype}")
-        checks.fail("histograms", found, "vote counts, one row a query")
+        described = checks.Text(f"shape {counts.shape}, dtype {counts.dtype}")
+        checks.fail("histograms", described, "vote counts, one row a query")
     rows, which = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
     # a class behind by Laplace noise loses at most this many nats at each order, so "far" has to be deeper
     depth = 2.0 * noise.gamma * float(grid[-1]) if isinstance(noise, DiscreteLaplace) else 0.0
-    tables = _tables_of(noise, rows.shape[1], depth=depth)
+    tables = _build_tables(noise, rows.shape[1], depth=depth)
     law = tables.difference
     sums = None if law is None else np.array([law.log_sums(order, 1) for order in grid.tolist()])
     many = rows.size * rows.shape[1] >= _MANY
@@ -107,7 +107,7 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
 def missed_probabilities(noise: IntegerNoise, counts: Integers) -> Array:
     """Compute the probability that each label is not the likeliest class, rounded up: (Q, C) counts → (Q,)."""
     # equal rows are computed again: their number is private, and the time would reveal it
-    tables = _tables_of(noise, counts.shape[1])
+    tables = _build_tables(noise, counts.shape[1])
     return np.array([_histogram(tables, row).missed for row in np.sort(counts.astype(np.int64), axis=1)])
 
 
@@ -124,7 +124,7 @@ class _Tables:
         nodes, weights = unit_rule(min(enough, exact))
         self.nodes, self.log_weights = nodes.size, np.log(weights)
         # log f(x) and log F(x − 1) for x from −reach − 2 to 3·reach + 2; a tabulated class is at most 2·reach behind
-        logs, inside = log_masses_of(noise, -3 * reach - 3, 3 * reach + 3), slice(2 * reach + 1, -1)
+        logs, inside = tabulate_log_masses(noise, -3 * reach - 3, 3 * reach + 3), slice(2 * reach + 1, -1)
         masses, below = logs[inside], np.minimum(log_below(logs)[inside], 0.0)
         self.log_F = np.logaddexp(below[:, None], np.log(nodes) + masses[:, None])  # (distances, nodes)
         self.log_h = masses[:, None] - self.log_F
@@ -166,11 +166,11 @@ class _Tables:
         if sums is None or self.difference is None or log_probability == -math.inf:
             loss = 2.0 * self.noise.gamma if isinstance(self.noise, DiscreteLaplace) else 0.0
             return log_probability + loss * (orders - 1.0), log_probability + loss * orders
-        index = self.difference.index_of(log_probability)
+        index = self.difference.find_index(log_probability)
         return sums[:, index], sums[:, max(index - 2, 0)]
 
 
-_tables_of = lru_cache(maxsize=16)(_Tables)
+_build_tables = lru_cache(maxsize=16)(_Tables)
 
 
 # log-probabilities of groups of classes, one row a move: before it, bounds on those after it from below and above
@@ -281,19 +281,19 @@ def _costs(
     of_top = np.zeros_like(exist)
     of_top[top], of_top[:, top] = exist[top], exist[:, top]
     others = exist & ~of_top
-    worst = _worst_of(votes.moves(of_top), orders, event, votes.error)
+    worst = _bound_divergences(votes.moves(of_top), orders, event, votes.error)
     if others.any() and many:
         likely = np.append(np.exp(votes.before), math.exp(votes.log_far_mass)) * (1.0 + votes.error)
         others &= ~_skipped(tables.noise, likely[:, None] + likely, orders, np.minimum(*worst))
     if others.any():
-        worst = np.maximum(worst, _worst_of(votes.moves(others), orders, event, votes.error))
+        worst = np.maximum(worst, _bound_divergences(votes.moves(others), orders, event, votes.error))
     return worst[0], worst[1], votes.missed
 
 
 def _histogram(tables: _Tables, row: Integers) -> _Histogram:
     votes = _Histogram(tables, row)
     while votes.error > _LARGEST_ERROR:  # the rule is exact for C/2 nodes
-        finer = _tables_of(tables.noise, tables.classes, 2 * votes.tables.finer, tables.depth)
+        finer = _build_tables(tables.noise, tables.classes, 2 * votes.tables.finer, tables.depth)
         votes = _Histogram(finer, row)
     return votes
 
@@ -306,7 +306,7 @@ def _skipped(noise: IntegerNoise, likely: Array, orders: Array, known: Array) ->
     return skipped
 
 
-def _worst_of(moves: _Moves, orders: Array, event: tuple[Array, Array], error: float) -> Array:
+def _bound_divergences(moves: _Moves, orders: Array, event: tuple[Array, Array], error: float) -> Array:
     """Compute the largest divergences, forward and in reverse, rounded up: (2, L)."""
     worst = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

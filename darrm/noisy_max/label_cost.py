@@ -41,7 +41,7 @@ from darrm.noisy_max.label_supremum import (
     supremum,
     threshold_supremum,
 )
-from darrm.noisy_max.noise_law import NoiseDifference, log_above, log_masses_of
+from darrm.noisy_max.noise_law import NoiseDifference, log_above, tabulate_log_masses
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.privacy import LARGEST_EXPONENT
@@ -86,18 +86,18 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes
     return _bound_between_knots(noise, supremum).minimum(by_counts)
 
 
-def is_exact_of_two(noise: IntegerNoise, K: int) -> bool:
+def is_two_class_exact(noise: IntegerNoise, K: int) -> bool:
     return K + _FAR * noise.deviation <= _MOST_POINTS
 
 
 @lru_cache(maxsize=64)
-def label_of_two(noise: IntegerNoise, K: int) -> Array:
+def two_class_errors(noise: IntegerNoise, K: int) -> Array:
     """Compute log Pr[the label of two classes is not the majority] for l = floor(K/2) + 1 … K votes, ties shared.
 
-    It takes about (K + 30 deviations)² operations: see `is_exact_of_two`.
+    It takes about (K + 30 deviations)² operations: see `is_two_class_exact`.
     """
     beyond = int(_FAR * noise.deviation) + 30  # a Laplace tail is e^{−42} of the values in use
-    logs = log_masses_of(noise, -K - 2 * beyond, K + 2 * beyond)
+    logs = tabulate_log_masses(noise, -K - 2 * beyond, K + 2 * beyond)
     # of the difference of two noises, from 0 on: for large leads only logarithms are floats
     difference = np.array([np.logaddexp.reduce(logs[d:] + logs[: logs.size - d]) for d in range(K + beyond + 1)])
     tails = log_above(difference)

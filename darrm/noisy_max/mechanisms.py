@@ -18,7 +18,13 @@ from darrm.loss.amplification import amplified, rate_of
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
-from darrm.noisy_max.label_cost import counts_curve, is_exact_of_two, label_curve, label_of_two, label_profile
+from darrm.noisy_max.label_cost import (
+    counts_curve,
+    is_two_class_exact,
+    label_curve,
+    label_profile,
+    two_class_errors,
+)
 from darrm.noisy_max.noise_law import NOISES, check_noise
 from darrm.numerics.exact_sampling import UniformBelow, discrete_gaussian, discrete_laplace, uniform_below
 from darrm.numerics.integer_noise import (
@@ -102,8 +108,8 @@ class NoisyMax(LabelMechanism):
         if self.is_continuous:
             return cost
         rate, curve = rate_of(sampling), None
-        if is_law_a_gamma(classes) and is_exact_of_two(self.law, voters.K):  # a law of the number of ones
-            log_errors = label_of_two(self.law, voters.K)
+        if is_law_a_gamma(classes) and is_two_class_exact(self.law, voters.K):  # a law of the number of ones
+            log_errors = two_class_errors(self.law, voters.K)
             cost = replace(cost, profile=profile_of_votes(log_errors, voters.K, self.reached))
             curve = curve_of_votes(log_errors, voters.K, self.reached, rate)
         elif self.reached == 1:

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.noisy_max.label_cost import label_curve
-from darrm.noisy_max.noise_law import NoiseDifference, log_above, log_below, log_masses_of
+from darrm.noisy_max.noise_law import NoiseDifference, log_above, log_below, tabulate_log_masses
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, IntegerNoise
 
@@ -159,7 +159,7 @@ class MislabelBoundByLosses(MislabelBound):
         self.noise, self.order, reach = noise, order, int(noise.deviation) + 2
         # up to numbers beyond which neither law, nor a term at the order, has a part above e^{−80}
         while True:
-            logs = self._log_masses = log_masses_of(noise, -reach, reach)
+            logs = self._log_masses = tabulate_log_masses(noise, -reach, reach)
             if np.max(logs[[0, -1]] + order * np.abs(np.diff(logs)[[0, -1]])) < np.max(logs) + _LOG_CUT:
                 break
             reach *= 2
@@ -194,7 +194,7 @@ class MislabelBoundByLosses(MislabelBound):
             forward = np.expm1(stays) + np.interp(high, *added[0])
             reverse = np.expm1(returns) + np.interp(high, *added[1])
             excess = np.maximum(forward, reverse) * (1.0 + _ROUNDING) + _TINY
-        most = _excess_of(self.ceiling, self.order)
+        most = _compute_excess(self.ceiling, self.order)
         return majorant(low, np.minimum(np.nan_to_num(excess, nan=np.inf, posinf=np.inf), most))
 
     @cached_property
@@ -248,11 +248,11 @@ def tightest_mislabel_bound(noise: IntegerNoise, order: float) -> MislabelBound:
 @lru_cache(maxsize=256)
 def others_majorant(noise: IntegerNoise, order: float) -> Curve:
     """Bound E − 1 of a move of two classes by the probability that one of them wins; constant for large orders."""
-    most = _excess_of(label_curve(noise).bound_at(order), order)
+    most = _compute_excess(label_curve(noise).bound_at(order), order)
     beyond = int(_REACH * max(noise.deviation, 1.0) * 2.0 + order) + 4
     if beyond > _MOST_LEVELS * max(noise.deviation, 1.0):
         return np.zeros(1), np.array([most])
-    logs = log_masses_of(noise, -beyond - 2, beyond + 2)
+    logs = tabulate_log_masses(noise, -beyond - 2, beyond + 2)
     above = log_above(logs)
     tails, least = (above, log_below(logs)), np.exp(above[2:-2])
     # a loses and b wins a vote, forward and in reverse
@@ -288,7 +288,7 @@ def _moved_bit(
     return np.nan_to_num(one + zero, nan=np.inf) - 1.0, np.nan_to_num(one, nan=0.0), resolved
 
 
-def _excess_of(divergence: float, order: float) -> float:
+def _compute_excess(divergence: float, order: float) -> float:
     loss = (order - 1.0) * divergence
     return math.expm1(loss) if loss < 700.0 else math.inf
 

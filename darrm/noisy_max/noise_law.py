@@ -55,7 +55,7 @@ _REACH = 30.0  # σ: tails down to e^{−225}
 _LARGEST_ORDER = 8.0  # σ: the terms of A are largest near κ = 2(α − 1), within the tables
 
 
-def log_masses_of(noise: IntegerNoise, first: int, last: int) -> Array:
+def tabulate_log_masses(noise: IntegerNoise, first: int, last: int) -> Array:
     """Tabulate log Pr[X = x], normalized to 1 from ``first`` to ``last``."""
     logs = noise.log_weights(np.arange(first, last + 1))
     return np.asarray(logs - np.logaddexp.reduce(logs))
@@ -113,7 +113,7 @@ class NoiseDifference:
         # log f(k) − log f(k ± 2) = (1 ± k)/σ²
         return log_above(self.log_masses + (order - 1.0) * (1.0 + sign * self._points) / self.sigma**2)
 
-    def index_of(self, log_probability: float) -> int:
+    def find_index(self, log_probability: float) -> int:
         """Return the place of the largest κ with t(κ) at least the probability."""
         return max(int(np.searchsorted(-self.log_tails, -log_probability, side="right")) - 1, 0)
 
@@ -178,7 +178,7 @@ def discrete_gaussian_log_survival(points: NDArray[np.int64], sigma: float) -> N
         apart = np.where(points >= 1, points, 1 - points) - 0.5
         smaller = _round_up(log_ndtr(-apart / max(sigma, math.sqrt(0.5))))
         return np.where(points >= 1, smaller, np.log1p(-np.exp(smaller)))  # smaller is below log ½
-    return np.asarray(log_above(log_masses_of(DiscreteGaussian(sigma), -last, last))[last + points])
+    return np.asarray(log_above(tabulate_log_masses(DiscreteGaussian(sigma), -last, last))[last + points])
 
 
 def sum_of_tails(gaps: NDArray[np.int64], log_tails: NDArray[np.float64]) -> NDArray[np.float64]:

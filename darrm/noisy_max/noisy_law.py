@@ -81,7 +81,7 @@ def answering_probabilities(noise: IntegerNoise, counts: Integers, threshold: in
     """
     law = _Tables(noise, max(2, counts.shape[1]))
     # strings that are behind all of the noise, or absent, never win
-    lags, place = lags_of(np.where(counts > 0, counts, -(2**31)), most=law.beyond)
+    lags, place = list_lags(np.where(counts > 0, counts, -(2**31)), most=law.beyond)
     first, last = law.support[0], law.support[-1]
     reached = np.maximum((threshold - counts.max(axis=1)) // law.cell, first)  # relative to the leader
     result = np.empty(counts.shape)
@@ -89,11 +89,11 @@ def answering_probabilities(noise: IntegerNoise, counts: Integers, threshold: in
         rows = np.flatnonzero(reached % law.stride == offset)
         nodes, weights = law.nodes(first + (offset - first) % law.stride, last)
         counting = np.where(nodes >= reached[rows, None], weights, 0.0)
-        result[rows] = chosen(place[rows], *law.at(nodes, lags), counting)
+        result[rows] = sum_nodes(place[rows], *law.at(nodes, lags), counting)
     return result * (counts > 0)
 
 
-def chosen(place: Integers, log_below: Array, hazard: Array, weights: Array, *, of_leader: bool = False) -> Array:
+def sum_nodes(place: Integers, log_below: Array, hazard: Array, weights: Array, *, of_leader: bool = False) -> Array:
     """Compute Σ over nodes of weight · h of a class · Π F̃ of all classes: (n, C) places in tables → (n, C).
 
     Tables are (L, N) for L places and N nodes, weights (N,) or (n, N); ``of_leader`` computes place 0 only: (n, 1).
@@ -125,7 +125,7 @@ def chosen(place: Integers, log_below: Array, hazard: Array, weights: Array, *, 
     return result
 
 
-def lags_of(counts: Integers, most: int | None = None) -> tuple[Integers, Integers]:
+def list_lags(counts: Integers, most: int | None = None) -> tuple[Integers, Integers]:
     """List the gaps to the leaders, and the index of each class in the list."""
     behind = counts.max(axis=1, keepdims=True) - counts
     if most is not None:
@@ -140,12 +140,12 @@ def lags_of(counts: Integers, most: int | None = None) -> tuple[Integers, Intege
 def _summed(noise: IntegerNoise, counts: Integers, *, of_leader: bool = False) -> Array:
     law = _Tables(noise, counts.shape[1])
     nodes, weights = law.nodes(law.support[0], law.support[-1])
-    lags, place = lags_of(counts, most=law.beyond)
+    lags, place = list_lags(counts, most=law.beyond)
     result = np.zeros((len(counts), 1 if of_leader else counts.shape[1]))
     size = max(1, _MOST_TABLED // lags.size)
     for start in range(0, nodes.size, size):
         some = slice(start, start + size)
-        result += chosen(place, *law.at(nodes[some], lags), weights[some], of_leader=of_leader)
+        result += sum_nodes(place, *law.at(nodes[some], lags), weights[some], of_leader=of_leader)
     return result
 
 
@@ -229,8 +229,8 @@ def best_shape(K: int, classes: int, prior: Prior | str | None = None, *, order:
     for t moved votes about 1/t² of it. `ValueError` for numbers out of range, `PlanError` if no scale is within the
     budget.
 
-    >>> found = best_shape(100, 10, order=16.0, budget=0.05)
-    >>> found.cost <= 0.05, found.gain > 0.005
+    >>> shape = best_shape(100, 10, order=16.0, budget=0.05)
+    >>> shape.cost <= 0.05, shape.gain > 0.005
     (True, True)
     """
     checks.integer_at_least(1, K=K)

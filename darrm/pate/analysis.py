@@ -326,7 +326,7 @@ def analyze(
     checks.open_probability(delta=delta)
     checks.one_of(CHECKS, check=check)
     grid = RenyiCurve.of(np.zeros_like, orders).orders
-    answer = answer_of(aggregator)
+    answer = find_noisy_max(aggregator)
     statistic = _statistic(votes, aggregator, scores)
     pattern, weights = _answered(aggregator, statistic, answered, len(counts))
     one_check, in_theorem, exact_forward, exact_both = _check_costs(aggregator, statistic, grid, check)
@@ -372,7 +372,7 @@ def hide_warnings() -> Iterator[None]:
         yield
 
 
-def answer_of(aggregator: PateAggregator) -> LNMax | GNMax:
+def find_noisy_max(aggregator: PateAggregator) -> LNMax | GNMax:
     """Return the noisy maximum; `ValueError` for mechanisms without data-dependent costs."""
     if not isinstance(aggregator, PateAggregator):
         advice = "costs of other mechanisms do not depend on the votes"

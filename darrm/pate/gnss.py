@@ -75,7 +75,7 @@ def exact_cost(order: float, smoothness: float, noise_scale: float, safety: floa
     """
     beta = _charged(smoothness)
 
-    def divergence(root: float, log_root: float) -> float:  # each term at its own SS'/SS
+    def divergence(root: float, log_root: float) -> float:  # the two terms of D(u)
         moved = min(1.0, root) + safety * noise_scale * abs(1.0 - root)
         mean = order * moved**2 / (2.0 * noise_scale**2 * (1.0 - order + order * root**2))
         spread = 2.0 * order * log_root - math.log1p(order * math.expm1(2.0 * log_root))

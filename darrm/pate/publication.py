@@ -22,7 +22,7 @@ from darrm.loss.renyi import CONVERSIONS, RenyiCurve
 from darrm.noisy_max.cost_given_votes import WIDEST
 from darrm.noisy_max.mechanisms import LNMax
 from darrm.noisy_max.mislabel_bound import tightest_mislabel_bound
-from darrm.pate.analysis import Analysis, aligned, answer_of
+from darrm.pate.analysis import Analysis, aligned, find_noisy_max
 from darrm.pate.confident import CheckedGNMax
 from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value, printed_cost
 from darrm.pate.smooth_sensitivity import ConditionError, smooth_cost
@@ -328,7 +328,7 @@ class _OnVotes:
     """The exact cost of a run on the scale of votes, at one order: **private data**."""
 
     def __init__(self, analysis: Analysis, order: float) -> None:
-        aggregator, answer = analysis.aggregator, answer_of(analysis.aggregator)
+        aggregator, answer = analysis.aggregator, find_noisy_max(analysis.aggregator)
         if isinstance(answer, LNMax):
             checks.fail("the aggregator", aggregator, "of the GNMax kind", "LNMax has no scale of votes")
         if analysis.label is None:
@@ -340,7 +340,7 @@ class _OnVotes:
             self.checks = analysis.queries * aggregator.check.guarantee.bound_at(order)
         bound, label = tightest_mislabel_bound(answer.law, order), analysis.label
         self.scale = _vote_scale(bound, round(analysis.expected_answered))
-        self.mark = self.scale.mark_of(float(label.times(analysis.probabilities) @ bound.cost(label.missed)))
+        self.mark = self.scale.find_mark(float(label.times(analysis.probabilities) @ bound.cost(label.missed)))
 
     def expected(self, parameters: PublicationParameters) -> Expected[PublicationParameters]:
         mark, cost_at = self.mark, self.scale.cost_at
@@ -368,7 +368,7 @@ class _BySensitivity:
         answered = self.analysis.probabilities
         sensitivity = self.cost.sensitivity(answered, parameters.smoothness)
         noisy = noisy_value(self.cost.value(answered), sensitivity, parameters, rng=rng)
-        per_answer = float(answer_independent(answer_of(self.analysis.aggregator), [self.order])[0])
+        per_answer = float(answer_independent(find_noisy_max(self.analysis.aggregator), [self.order])[0])
         return min(max(noisy, 0.0), float(answered.sum()) * per_answer + self._private_checks)
 
     def sensitivity(self, smoothness: float) -> float:

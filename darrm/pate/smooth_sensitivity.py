@@ -34,7 +34,7 @@ from darrm.noisy_max.noise_law import check_noise, gaussian_log_tails, log_tail_
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.numerics.special import log_ndtr, ndtri_exp
-from darrm.pate.analysis import Analysis, answer_of
+from darrm.pate.analysis import Analysis, find_noisy_max
 from darrm.pate.confident import CheckedGNMax, InteractiveGNMax, NoisyCheck
 from darrm.pate.theorem_6 import LOG_HALF, gaussian_renyi
 from darrm.util import checks
@@ -190,7 +190,7 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
     `ValueError` for `LNMax`; `ConditionError` if [P, Section B.2] fails.
     """
     aggregator, counts, voters = analysis.aggregator, analysis.histograms, analysis.voters
-    answer = answer_of(aggregator)
+    answer = find_noisy_max(aggregator)
     if isinstance(answer, LNMax):
         checks.fail("the aggregator", aggregator, "of the GNMax kind", "[P] has no smooth sensitivity for LNMax")
     shape = CostShape(answer.sigma, order, counts.shape[1], answer.noise)

@@ -257,14 +257,14 @@ class TestedRun:
         """Compute the chance to pass: **private data**."""
         return float(self.chances[self._level(self._asked(votes))])
 
-    def costs_of(self, counts: NDArray[np.int64]) -> Array:
+    def bound_costs(self, counts: NDArray[np.int64]) -> Array:
         """Bound the cost of each query at its votes, (Q, C) → (Q,) nats: **private data**."""
         missed = missed_probabilities(self.mechanism.law, counts)
         if isinstance(self.bound, CheckedCost):
             return self.bound.cost(missed, counts.max(axis=1))
         return self.bound.cost(missed)
 
-    def level_of(self, total: float | Array) -> NDArray[np.int64]:
+    def find_level(self, total: float | Array) -> NDArray[np.int64]:
         """Find the levels of total costs: **private data**."""
         return np.minimum(np.searchsorted(self.costs, total), self.costs.size - 1)
 
@@ -310,7 +310,7 @@ class TestedRun:
         return votes
 
     def _level(self, votes: Votes) -> int:
-        return int(self.level_of(float(self.costs_of(votes.counts).sum())))
+        return int(self.find_level(float(self.bound_costs(votes.counts).sum())))
 
     @cached_property
     def digest(self) -> str:

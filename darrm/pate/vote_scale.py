@@ -215,7 +215,7 @@ class VoteScale:
         marks[-1] = most
         return np.asarray(np.minimum(np.array(marks), most))
 
-    def mark_of(self, total: float) -> int:
+    def find_mark(self, total: float) -> int:
         """Return φ, the first mark of at least ``total``: **private data**."""
         return min(int(np.searchsorted(self.marks, total)), self.marks.size - 1)
 

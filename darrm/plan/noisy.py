@@ -404,7 +404,7 @@ class _PublicVotes:
         self.times = np.random.default_rng(SEED).multinomial(work.queries, shares / shares.sum(), size=_RUNS)
 
     def chance(self, run: TestedRun) -> float:
-        return float(run.chances[run.level_of(self.times @ run.costs_of(self.counts))].mean())
+        return float(run.chances[run.find_level(self.times @ run.bound_costs(self.counts))].mean())
 
     def narrowed(
         self, run_of: Callable[[float], TestedRun], sigmas: tuple[float, float], steps: int

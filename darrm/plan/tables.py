@@ -23,7 +23,7 @@ from darrm.majority import baselines
 from darrm.majority.costs import divergence
 from darrm.majority.noise_function import NoiseFunction
 from darrm.noisy_max import selection
-from darrm.noisy_max.noisy_law import chosen, lags_of
+from darrm.noisy_max.noisy_law import list_lags, sum_nodes
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.numerics.special import softmax
@@ -213,10 +213,10 @@ class PermuteAndFlip(Selection):
         """
         size = min(counts.shape[1] // 2 + 1, math.isqrt(16 * counts.shape[1]) + 20)
         nodes, weights = np.polynomial.legendre.leggauss(size)
-        lags, place = lags_of(counts)
+        lags, place = list_lags(counts)
         heads = np.exp(-lags * rate)[:, None]
         tails = 1.0 - heads * (nodes + 1.0) / 2.0
-        return chosen(place, np.log(tails), heads / tails, weights / 2.0)
+        return sum_nodes(place, np.log(tails), heads / tails, weights / 2.0)
 
     @staticmethod
     def gamma(exponents: Array) -> Array:

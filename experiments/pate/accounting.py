@@ -22,7 +22,7 @@ from darrm.pate.analysis import (
     Evidence,
     PateAggregator,
     analyze,
-    answer_of,
+    find_noisy_max,
     hide_warnings,
     public_epsilon,
 )
@@ -85,7 +85,7 @@ def by_label(aggregator: PateAggregator, queries: int, answered: int, delta: flo
     >>> round(by_label(GNMax(40.0), 100, 100, 1e-5), 3)
     1.166
     """
-    one = answer_of(aggregator).guarantee
+    one = find_noisy_max(aggregator).guarantee
     check = aggregator.check.guarantee if isinstance(aggregator, CheckedGNMax) else one.repeated(0)
     check = check.repeated(queries)
     return public_epsilon(check + one.repeated(answered), check + one.repeated(queries), delta)

@@ -22,7 +22,7 @@ from darrm.loss.amplification import (
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
-from darrm.noisy_max.label_cost import label_curve, label_of_two
+from darrm.noisy_max.label_cost import label_curve, two_class_errors
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
@@ -236,7 +236,7 @@ def test_three_outcomes_are_bounded_closely(sigma: float, most: float, orders: t
     place = {row: n for n, row in enumerate(rows)}
     moves = [(n, place[a - 1, b + 1, c]) for (a, b, c), n in place.items() if a and b < K]
     before, after = (laws[list(part)] for part in zip(*moves, strict=True))
-    two = curve_of_votes(label_of_two(noise, K), K, 1, q)
+    two = curve_of_votes(two_class_errors(noise, K), K, 1, q)
     for order in orders:
         parts = [subsampled_penalties(np.log(B / A), order, q) for A, B in ((before, after), (after, before))]
         sums = [np.sum(A * part, axis=1) for A, sides in zip((before, after), parts, strict=True) for part in sides]
@@ -250,7 +250,7 @@ def test_labels_of_two_classes_are_those_of_the_difference() -> None:
     for noise in (DiscreteGaussian(0.6), DiscreteGaussian(7.0), DiscreteLaplace(0.3), DiscreteLaplace(3.0)):
         counts = np.array([[7 - wins, wins] for wins in range(4, 8)])
         lies = np.log(winning_probabilities(noise, counts)[:, 0])
-        assert label_of_two(noise, 7)[: 3 if noise.deviation < 1.0 else 4] == pytest.approx(
+        assert two_class_errors(noise, 7)[: 3 if noise.deviation < 1.0 else 4] == pytest.approx(
             lies[: 3 if noise.deviation < 1.0 else 4], rel=1e-6
         )
 
@@ -409,7 +409,7 @@ def test_far_tails_of_labels_of_two_classes() -> None:
         z = sum(f)
         difference = [sum(f[x] * f[x - d] for x in range(d, 81)) / z**2 for d in range(9, 60)]
         lie = float(mpmath.log(sum(difference) - difference[0] / 2))
-    assert label_of_two(DiscreteGaussian(1.0), 9)[-1] == pytest.approx(lie, rel=1e-12)
+    assert two_class_errors(DiscreteGaussian(1.0), 9)[-1] == pytest.approx(lie, rel=1e-12)
 
 
 @pytest.mark.parametrize("scheme", ["poisson", "fixed"])

@@ -155,7 +155,7 @@ def test_every_event_moves_along_the_tail_and_costs_at_most_its_sums(sigma: floa
                 place = np.interp(-here, -tails, places)
                 assert there <= np.interp(place - 2.0, places, tails) * (1.0 + 1e-9)
                 assert there >= np.interp(place + 2.0, places, tails) * (1.0 - 1e-9)
-                index = law.index_of(float(np.log(here)))
+                index = law.find_index(float(np.log(here)))
                 assert np.sum(before[event] ** order * after[event] ** (1.0 - order)) <= sums[index] * (1.0 + 1e-9)
                 reverse = np.sum(after[event] ** order * before[event] ** (1.0 - order))
                 assert reverse <= sums[index - 2] * (1.0 + 1e-9)

@@ -14,7 +14,7 @@ from darrm.noisy_max.cost_given_votes import label_costs
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.pate import analysis
-from darrm.pate.analysis import PateAggregator, PrivateFigureWarning, analyze, answer_of
+from darrm.pate.analysis import PateAggregator, PrivateFigureWarning, analyze, find_noisy_max
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax, NoisyCheck
 from darrm.votes import Votes
 from tests.noisy_max.oracles import wide_law_of
@@ -146,7 +146,7 @@ def test_discrete_noise_costs_a_little_more_than_the_papers() -> None:
 @pytest.mark.parametrize("check", ["data-independent", "data-dependent"])
 def test_the_exact_cost_is_the_loop_over_labels_and_checks(aggregator: PateAggregator, check: str) -> None:
     found = quiet(VOTES, aggregator, 1e-5, orders=ORDERS, check=check)
-    answer = answer_of(aggregator)
+    answer = find_noisy_max(aggregator)
     label = label_costs(answer.law, VOTES, ORDERS)
     both, forward = 0.0, 0.0
     for order in (3.0, 8.0, 14.0):

@@ -134,7 +134,7 @@ def test_two_numbers_bound_the_cost_and_how_far_a_vote_moves_it(
     rows = np.array(names)
     laws = {row: law(run, np.array(row)) for row in names}
     q = missed_probabilities(noise_of(mechanism), rows)
-    costs = run.costs_of(rows)
+    costs = run.bound_costs(rows)
     cost, missed = (dict(zip(names, values, strict=True)) for values in (costs, q))
     places, shift = tightest_mislabel_bound(noise_of(mechanism), order).places
     looseness = []
@@ -154,7 +154,7 @@ def test_two_numbers_bound_the_cost_and_how_far_a_vote_moves_it(
 def test_a_cost_that_no_vote_moves_has_few_levels(check: NoisyCheck | None) -> None:
     run = TestedRun(NoisyMaximum(GNMax(1.0), plain(6), 2), 3, PrivacyParams(16, 1e-3), 15.0, check)
     assert 1 <= run.costs.size < 20
-    assert run.costs[-1] >= 3 * max(run.costs_of(np.array(histograms(6, 2))))
+    assert run.costs[-1] >= 3 * max(run.bound_costs(np.array(histograms(6, 2))))
 
 
 def test_noise_that_one_vote_takes_anywhere_is_charged_for_it_or_refused() -> None:

@@ -50,10 +50,10 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
         scale = VoteScale(GaussianMislabelBound(sigma, order), answers)
         for _ in range(300):
             run = rng.choice(here.size, size=answers, p=rng.dirichlet(np.full(here.size, 0.05)))
-            mark = scale.mark_of(float(here[run].sum()))
+            mark = scale.find_mark(float(here[run].sum()))
             assert scale.cost_at(mark) >= min(here[run].sum(), answers * bound.ceiling)
-            up = scale.mark_of(float(there[run].sum())) - mark
-            down = mark - scale.mark_of(float(back[run].sum()))
+            up = scale.find_mark(float(there[run].sum())) - mark
+            down = mark - scale.find_mark(float(back[run].sum()))
             assert max(up, down) <= MARKS_A_VOTE
             moved_most = max(moved_most, up, down)
     # the scale is not merely loose where q says something: for σ = 1.5 a label's ceiling at order 9 is below all of it
@@ -81,7 +81,7 @@ def test_a_run_of_fewer_queries_than_the_scale_is_for_moves_no_farther(
 def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -> None:
     scale = VoteScale(BOUND, 20)
     assert released.label is not None
-    mark = scale.mark_of(float(ANSWERED @ BOUND.cost(released.label.missed[released.label.which])))
+    mark = scale.find_mark(float(ANSWERED @ BOUND.cost(released.label.missed[released.label.which])))
     exact = np.minimum(released.label.both[released.label.which], 1.0)[ANSWERED]
     assert scale.cost_at(mark) > np.interp(14.0, released.label.orders, exact.sum(axis=0))
     draws = [sanitize(released, PARAMETERS, rng=np.random.default_rng(seed)) for seed in range(300)]
@@ -126,11 +126,11 @@ def test_equal_answers_move_the_mark_by_one_vote_and_unequal_ones_no_farther() -
     for mark in (5, 40, 200):
         total = scale.cost_at(mark)
         moved = 20 * float(np.interp(total / 20, places, values))
-        assert scale.mark_of(moved) - mark == MARKS_A_VOTE  # marks are rounded up
+        assert scale.find_mark(moved) - mark == MARKS_A_VOTE  # marks are rounded up
         for share in (0.3, 0.9):
             parts = total * share / 10, total * (1.0 - share) / 10
             unequal = sum(10 * float(np.interp(part, places, values)) for part in parts)
-            assert scale.mark_of(unequal * (1.0 - 1e-9)) - mark <= MARKS_A_VOTE
+            assert scale.find_mark(unequal * (1.0 - 1e-9)) - mark <= MARKS_A_VOTE
 
 
 def test_what_has_no_scale_of_votes_is_refused() -> None:
