@@ -200,13 +200,16 @@ class Analysis:
         theorem_6 = self._convert(self.theorem_6.curve)
         printed = self.theorem_6.curve.best(self.delta, conversion="classic")
         exact = None if self.exact is None else self._convert(self.exact.curve)
+        answered_is = "expectation over the noise of the check; pass the released answers to account for a run"
+        if self.answered is not None:
+            answered_is = "all queries are answered" if self.answered.all() else "as released"
         return {
             "aggregator": repr(self.aggregator),
             "queries": self.queries,
             "voters": self.voters,
             "classes": int(self.histograms.shape[1]),
             "answered": self.expected_answered,
-            "answered_is": self._answered_is,
+            "answered_is": answered_is,
             "delta": self.delta,
             "conversion": self.conversion,
             "epsilon": self.epsilon,
@@ -249,12 +252,6 @@ class Analysis:
             f"delta = {at_most(self.delta, 6)}\nPRIVATE: {WARNING}.\n\nTable 1 row\n{aligned(figures)}"
             f"{edge if row['order_at_edge_of_grid'] else ''}\n"
         )
-
-    @property
-    def _answered_is(self) -> str:
-        if self.answered is None:
-            return "expectation over the noise of the check; pass the released answers to account for a run"
-        return "all queries are answered" if self.answered.all() else "as released"
 
     def _convert(self, curve: RenyiCurve) -> RenyiConversion:
         return curve.best(self.delta, conversion=self.conversion)
