@@ -271,7 +271,7 @@ SHELL = {
     # PATE
     "pate votes.npy --delta 1e-5": "--sigma2 (GNMax) … --gamma (LNMax)",
     "pate votes.npy --sigma2 4": "--delta REAL is required",
-    "pate votes.npy --delta 1e-5 --sigma2 4 --threshold 3": "the options --sigma2, --threshold … --threshold and --sigma1 (Confident-GNMax)",
+    "pate votes.npy --delta 1e-5 --sigma2 4 --threshold 3": "options --sigma2, --threshold … --threshold and --sigma1",
     "pate votes.npy --delta 1e-5 --sigma2 4 --queries 100": "--queries … 100 … number of rows, 4",
     "pate votes.npy --delta 1e-5 --sigma2 4 --layout counts": "the sum of row 1 … for labels",
 }
