@@ -86,13 +86,13 @@ class Spent:
     def __str__(self) -> str:
         if not self.queries:
             return f"nothing spent yet (delta = {at_most(self.delta, 6)})"
-        asked = "1 query" if self.queries == 1 else f"{self.queries} queries"
+        queries = "1 query" if self.queries == 1 else f"{self.queries} queries"
         if math.isinf(self.epsilon):
-            return f"{asked}: no finite epsilon at delta = {at_most(self.delta, 6)}; {self.explanation}"
+            return f"{queries}: no finite epsilon at delta = {at_most(self.delta, 6)}; {self.explanation}"
         about = f" for neighbors that {self.neighbors}," if self.neighbors else ""
         condition = f", {self.condition}," if self.condition else ""
         by = f"{condition}{about} by {self.bound}: {self.explanation}"
-        spent = f"{asked}: {pair_at_most(self.epsilon, self.delta, 5)}{by}"
+        spent = f"{queries}: {pair_at_most(self.epsilon, self.delta, 5)}{by}"
         return spent if self.failure_probability is None else f"{spent}; {estimated(self.failure_probability)}"
 
     def to_json(self) -> Document:
@@ -191,8 +191,8 @@ class PrivacyAccountant:
         charge = replace(charge, consent=charge.consent_needed)
         kind = charge.kind
         # equal costs may hold for different voters: keep the weakest promise of all
-        known = next((other for other in self._counts if other == kind), kind)
-        least = min(known, kind, key=attrgetter("promise"))
+        equal = next((other for other in self._counts if other == kind), kind)
+        least = min(equal, kind, key=attrgetter("promise"))
         counts = {least if other == kind else other: count for other, count in self._counts.items()}
         counts[least] = counts.get(least, 0) + charge.count
         if self._voters is not None and self._voters.are_private_models:
@@ -239,12 +239,12 @@ class PrivacyAccountant:
     @property
     def failure_probability(self) -> float | None:
         """At most the probability that a published estimate in it is too small; None without estimates."""
-        known = [
+        probabilities = [
             kind.failure_probability * count
             for kind, count in self._counts.items()
             if kind.failure_probability is not None
         ]
-        return min(1.0, sum(known)) if known else None
+        return min(1.0, sum(probabilities)) if probabilities else None
 
     @property
     def models(self) -> Voters | None:
@@ -276,9 +276,9 @@ class PrivacyAccountant:
         explanation = best.explanation
         if self._vanishing and not adaptive and self._left_of(delta) > 0.0:
             explanation = f"{explanation}; {float(self._vanishing):.3g} of delta is for strings of one person alone"
-        drawn = {kind.neighbors for kind in self._counts if kind.sampling is not None}
+        neighbors = {kind.neighbors for kind in self._counts if kind.sampling is not None}
         total = Spent(best.epsilon, delta, best.name, explanation, bounds, self.queries, self.failure_probability)
-        return replace(total, neighbors=", ".join(drawn))
+        return replace(total, neighbors=", ".join(neighbors))
 
     def spent_under(self, composition: str, delta: float) -> Spent:
         """Bound the privacy loss under one of `COMPOSITIONS`, with its condition."""

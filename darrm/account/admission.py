@@ -80,7 +80,7 @@ class Admission:
     def _refusal(self, account: PrivacyAccountant, charge: PrivacyCost) -> BudgetExceededError:
         budget, adaptive = self._budget, self._adaptive
         fit = account.queries_that_fit(charge, budget, most=charge.count - 1, adaptive=adaptive)
-        asked = f"{charge.count} {'query' if charge.count == 1 else 'queries'} of {charge.what}"
+        queries = f"{charge.count} {'query' if charge.count == 1 else 'queries'} of {charge.what}"
         left = max(0.0, budget.epsilon - account.smallest_epsilon(budget.delta, adaptive=adaptive))
         remaining = f"epsilon {at_least(left, 6)} of {budget.epsilon_text} at delta {budget.delta_text}"
         one_more = account.plus(charge.kind).smallest_epsilon(budget.delta, adaptive=adaptive)
@@ -94,9 +94,9 @@ class Admission:
                 "of them do not fit: plan further queries with --non-private"
             )
         return BudgetExceededError(
-            f"the budget {budget} does not admit {asked}: {fit} still {'fits' if fit == 1 else 'fit'}, "
+            f"the budget {budget} does not admit {queries}: {fit} still {'fits' if fit == 1 else 'fit'}, "
             f"{remaining} is left{reason}; nothing was debited",
-            requested=asked,
+            requested=queries,
             remaining=remaining,
             queries_that_fit=fit,
         )

@@ -240,8 +240,8 @@ def new_signing_key(path: str | os.PathLike[str]) -> Path:
     if private.exists() or public.exists():
         checks.fail("the new key", str(private), "a file that does not exist, with its .pub", "none is replaced")
     secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    known = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
-    for file, content, mode in ((private, secret, 0o600), (public, known, 0o644)):
+    shared = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    for file, content, mode in ((private, secret, 0o600), (public, shared, 0o644)):
         with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as written:
             written.write(content)
         sync(file)

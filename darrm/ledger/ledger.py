@@ -228,33 +228,33 @@ the (epsilon, delta) of each query allow
             questions="" if cursor is None else _ids(cursor.questions, charge.count),
             waits=labels is not None,
         )
-        number, seen = 0, self._seen[0]
+        number, newest = 0, self._seen[0]
         account = None
         try:
             for attempt in range(_ATTEMPTS + 1):
                 if account is not None:
-                    self._admission.make_room(account, self._as_held(account, charge))
+                    self._admission.make_room(account, self._charge_for(account, charge))
                 with self._transaction(write=True) as (written, account):
-                    held = self._as_held(account, charge)
+                    cost = self._charge_for(account, charge)
                     self._check_place(written, output, cursor)
-                    if self._admission.admits(account, held, decide=attempt == _ATTEMPTS):
-                        number = written.write(entry, held, kept)
+                    if self._admission.admits(account, cost, decide=attempt == _ATTEMPTS):
+                        number = written.write(entry, cost, kept)
                         if cursor is not None:
                             written.forget_labels(cursor.after)
                 if number:
                     break
         except BaseException as error:
             if number:
-                self.raise_if_paid(error, after=seen, token=entry.token)
+                self.raise_if_paid(error, after=newest, token=entry.token)
             raise
         return number
 
     def check_admits(self, charge: PrivacyCost) -> None:
         """Raise as `debit` unless the budget admits a charge."""
         account = self.accountant()
-        self._admission.admits(account, self._as_held(account, charge), decide=True)
+        self._admission.admits(account, self._charge_for(account, charge), decide=True)
 
-    def _as_held(self, account: PrivacyAccountant, charge: PrivacyCost) -> PrivacyCost:
+    def _charge_for(self, account: PrivacyAccountant, charge: PrivacyCost) -> PrivacyCost:
         return account.as_held(charge) if self.composition == "one" else charge
 
     @property

@@ -79,10 +79,10 @@ def _spent(ledger: PrivacyLedger) -> list[tuple[str, str]]:
 def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:
     """Draw privacy loss and budget as a trade-off of errors, and as beliefs before and after the labels."""
     spent, budget = ledger.spent, ledger.budget
-    told = [(budget.epsilon, budget.delta, "the budget", GRAY)]
+    pairs = [(budget.epsilon, budget.delta, "the budget", GRAY)]
     if spent.queries and spent.failure_probability is None and math.isfinite(spent.epsilon):
-        told.append((spent.epsilon, spent.delta, "spent", VERMILION))
-    corners = [(1.0 - delta) / (1.0 + math.exp(min(epsilon, 700.0))) for epsilon, delta, *_ in told]
+        pairs.append((spent.epsilon, spent.delta, "spent", VERMILION))
+    corners = [(1.0 - delta) / (1.0 + math.exp(min(epsilon, 700.0))) for epsilon, delta, *_ in pairs]
     shares = np.union1d(np.linspace(0.0, 1.0, 201), corners)  # with the corners of the trade-off
     with saved_figure(path, width=10.0, height=5.0) as figure:
         guesses, beliefs = figure.subplots(1, 2)
@@ -90,7 +90,7 @@ def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:
             axes.plot([0.0, 1.0], [0.0, 1.0], color=LIGHT_GRAY, linewidth=1.0)
             axes.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), aspect="equal")
             axes.grid(visible=True, alpha=0.3)
-        for epsilon, delta, name, color in told:
+        for epsilon, delta, name, color in pairs:
             condition = f",\n{spent.condition}" if name == "spent" else ""
             label = f"{name}: ε = {at_most(epsilon)}, δ = {at_most(delta, 6)}{condition}"
             power = [power_of_test(epsilon, delta, share) for share in shares.tolist()]

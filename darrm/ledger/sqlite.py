@@ -156,11 +156,11 @@ def _open_beside(beside: Path, real: Path, *, write: bool) -> int:
             return os.open(beside, os.O_RDONLY | shared)
     handle = os.open(beside, os.O_RDWR | os.O_CREAT | shared, 0o600)
     with suppress(OSError):  # another user made it
-        made, ledger = os.fstat(handle), real.stat()
+        lock, ledger = os.fstat(handle), real.stat()
         mode = stat.S_IMODE(ledger.st_mode) & 0o666 | 0o600
-        if (made.st_uid, made.st_gid) != (ledger.st_uid, ledger.st_gid):
+        if (lock.st_uid, lock.st_gid) != (ledger.st_uid, ledger.st_gid):
             os.fchown(handle, ledger.st_uid, ledger.st_gid)  # root may come first, and the owner later
-        if stat.S_IMODE(made.st_mode) != mode:
+        if stat.S_IMODE(lock.st_mode) != mode:
             os.fchmod(handle, mode)
     return handle
 
@@ -207,8 +207,8 @@ class SQLiteDatabase:
         return bool(self._one("SELECT count(*) FROM sqlite_master") == 0)
 
     def check_pages(self) -> None:
-        if (found := self._one("PRAGMA quick_check(1)")) != "ok":
-            raise corrupted(self.path, str(found))
+        if (answer := self._one("PRAGMA quick_check(1)")) != "ok":
+            raise corrupted(self.path, str(answer))
 
     def _one(self, statement: str) -> Untyped:
         return self.execute(statement)[0][0]

@@ -223,8 +223,8 @@ class Transaction:
         if self._key is not None or (self._recent and self._recent[-1].signature):
             self.check_key()
         text = charge.to_text()
-        known = (cost for cost in self.cost_rows.values() if cost.cost == text)
-        cost = next(known, None) or Cost.first(max(self.cost_rows, default=0) + 1, text, charge.what)
+        equal = (cost for cost in self.cost_rows.values() if cost.cost == text)
+        cost = next(equal, None) or Cost.first(max(self.cost_rows, default=0) + 1, text, charge.what)
         table = max(cost.table_digest, charge.table)
         cost = cost._replace(total=cost.total + int(charge.count), table_digest=table)
         last, before = self.newest

@@ -307,11 +307,11 @@ def _release_files(
     options: Untyped = asdict(how)
     del options["voters"]  # those of the mechanism
     keep = [*filter(None, [reading.id_column]), *(reading.keep or [])]
-    found = survey(
+    partitions = survey(
         aggregator, votes, target, jobs=reading.jobs, line=line, columns=reading.columns, keep=keep, **options
     )
-    ledger = paying.open_ledger(aggregator, found.rows)
-    return ledger, found.release(ledger, note=paying.note, jobs=reading.jobs, line=line).rows
+    ledger = paying.open_ledger(aggregator, partitions.rows)
+    return ledger, partitions.release(ledger, note=paying.note, jobs=reading.jobs, line=line).rows
 
 
 def _release_whole(
@@ -430,8 +430,8 @@ def _old_aside(target: Path, *, force: bool) -> Iterator[None]:
 
 def _check_target(target: Path, **files: Path | str) -> None:
     if not target.is_dir():  # an existing file is checked with its receipt
-        taken = {name: path for name, path in files.items() if isinstance(path, Path)}
-        check_output_files({"output": target, **taken}, force=True)
+        inputs = {name: path for name, path in files.items() if isinstance(path, Path)}
+        check_output_files({"output": target, **inputs}, force=True)
 
 
 def _report(ledger: PrivacyLedger, labels: int, target: Path, output: Output) -> int:

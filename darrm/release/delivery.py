@@ -25,8 +25,8 @@ are written and synced there, then published by a link, which cannot replace a f
 ledger keeps the same labels; if a process died after publishing, `recover` finds them in the file and leaves it. The
 receipt is published before the ledger forgets the labels.
 
-Guarded by `tests/release/test_delivery.py` and `tests/release/test_kills.py`. The ledger keeps open-set labels as text;
-the empty string means no answer.
+Guarded by `tests/release/test_destinations.py` and `tests/release/test_kills.py`. The ledger keeps open-set labels as
+text; the empty string means no answer.
 """
 
 import fcntl
@@ -88,10 +88,10 @@ class StreamDestination(Destination):
 
     def __init__(self, ledger: PrivacyLedger, name: str) -> None:
         cursor = StreamCursor.of(name)
-        mine = [entry for entry in ledger.entries() if entry.output == cursor.stream]
-        self.cursor = StreamCursor(cursor.stream, mine[-1].number if mine else 0)
-        self.answered = sum(entry.count for entry in mine)
-        waits = bool(mine) and not mine[-1].delivered
+        entries = [entry for entry in ledger.entries() if entry.output == cursor.stream]
+        self.cursor = StreamCursor(cursor.stream, entries[-1].number if entries else 0)
+        self.answered = sum(entry.count for entry in entries)
+        waits = bool(entries) and not entries[-1].delivered
         self.unclaimed: Labels | None = ledger.kept_labels(self.cursor.after) if waits else None
 
     def hand_over(self, ledger: PrivacyLedger, number: int, labels: Labels) -> None:
@@ -286,8 +286,8 @@ def check_no_receipt(output: Path) -> None:
 def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mapping[str, str] | None = None) -> None:
     """Publish the receipt of an entry, once; `ValueError` if another receipt exists."""
     path = receipt_path(output)
-    drawn = {"files": dict(files)} if files else {}
-    text = json.dumps({**ledger.receipt(number), **drawn}, indent=1, ensure_ascii=False)
+    digests = {"files": dict(files)} if files else {}
+    text = json.dumps({**ledger.receipt(number), **digests}, indent=1, ensure_ascii=False)
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         remove_left(output)  # of the process that left the receipt, and may have died before this
         sync(path)
@@ -307,8 +307,8 @@ def folder_beside(path: Path) -> Iterator[Path]:
     """Create a locked temporary folder beside a file, and remove those of dead processes."""
     remove_left(path)
     while True:
-        made = tempfile.TemporaryDirectory(prefix=_prefix_of(path), dir=path.parent, ignore_cleanup_errors=True)
-        with made as name, ExitStack() as stack:
+        temporary = tempfile.TemporaryDirectory(prefix=_prefix_of(path), dir=path.parent, ignore_cleanup_errors=True)
+        with temporary as name, ExitStack() as stack:
             folder = Path(name)
             with suppress(FileNotFoundError):  # another process removed it before it was locked
                 handle = os.open(folder, os.O_RDONLY)
@@ -367,9 +367,9 @@ def check_answered(votes: Votes, first: int = 0) -> None:
     empty = [] if absent is None else (first + np.flatnonzero(absent == votes.voters)).tolist()
     if empty:
         several = ", ".join(map(str, empty[:_SHOWN])) + (f" and {len(empty) - _SHOWN} more" * (len(empty) > _SHOWN))
-        found = checks.Text(f"none for {'query' if len(empty) == 1 else 'queries'} {several}")
+        problem = checks.Text(f"none for {'query' if len(empty) == 1 else 'queries'} {several}")
         pronoun = "it out, it is" if len(empty) == 1 else "them out, they are"
-        checks.fail("votes", found, "there for each query", f"leave {pronoun} neither answered nor paid")
+        checks.fail("votes", problem, "there for each query", f"leave {pronoun} neither answered nor paid")
 
 
 def check_by_query(aggregator: Aggregator) -> None:

@@ -140,11 +140,6 @@ class Survey:
     def rows(self) -> int:
         return sum(file.queries for file in self.files)
 
-    @property
-    def label_names(self) -> tuple[object, ...]:
-        classes = self.schema.how.names
-        return classes and (*classes, str(ABSTAIN) if isinstance(classes[0], str) else ABSTAIN)
-
     def output_of(self, file: VotesFile) -> Path:
         return self.target if self.is_single else self.target / Path(file.path).relative_to(self.root)
 
@@ -228,9 +223,8 @@ def survey(
             checks.fail("the name of a Parquet file", checks.Text(ascii(path)), "in UTF-8", "rename the file")
     schema = _schema_of(Path(paths[0]), aggregator, dict(reading))
     files = tuple(_each(_inspect, [(path, schema) for path in paths], jobs, line, "checking votes"))
-    found = Survey(aggregator, folder, target, is_single, schema, files)
-    _check_files(found)
-    return found
+    _check_files(files, _label_names(schema))
+    return Survey(aggregator, folder, target, is_single, schema, files)
 
 
 def _plan_path(target: Path) -> Path:
@@ -244,6 +238,11 @@ def _schema_of(path: Path, aggregator: Untyped, reading: dict[str, Any]) -> Parq
         checks.instance(str, normalize=reading["normalize"], advice="a function cannot be written into the plan")
     how = VoteFormat(aggregator.voters.K, classes, **reading)
     return schema_of(path, how, columns=None if columns is None else tuple(columns), keep=tuple(keep))
+
+
+def _label_names(schema: ParquetSchema) -> tuple[object, ...]:
+    classes = schema.how.names
+    return classes and (*classes, str(ABSTAIN) if isinstance(classes[0], str) else ABSTAIN)
 
 
 def _inspect(path: str, schema: ParquetSchema) -> VotesFile:
@@ -260,12 +259,12 @@ def _inspect(path: str, schema: ParquetSchema) -> VotesFile:
     return VotesFile(path, rows, digest, types, name_of(schema.how.normalize))
 
 
-def _check_files(found: Survey) -> None:
-    if not found.rows:
+def _check_files(files: tuple[VotesFile, ...], names: tuple[object, ...]) -> None:
+    if not any(file.queries for file in files):
         checks.fail("votes", checks.Text("no rows"), "at least one query", "there is nothing to write")
-    kind, longest = label_type(found.label_names), max(map(len, map(str, found.label_names)), default=LONGEST_NAME)
-    size, first = 4 * longest if kind is None else kind.itemsize, found.files[0]
-    for file in found.files:
+    kind, longest = label_type(names), max((len(str(name)) for name in names), default=LONGEST_NAME)
+    size, first = 4 * longest if kind is None else kind.itemsize, files[0]
+    for file in files:
         if file.types != first.types:
             other = checks.Text(f"{file.path!r} with other types than {first.path!r}")
             checks.fail("partitions", other, "of the same columns and types", "write them alike")
@@ -349,7 +348,7 @@ class _Run:
 
     def release(self, file: VotesFile) -> Labels:
         """Draw the labels of the surveyed votes, in the smallest type that holds them."""
-        path, kind = Path(file.path), label_type(self.survey.label_names)
+        path, kind = Path(file.path), label_type(_label_names(self.survey.schema))
         before = path.stat()  # before the digest is compared, to detect a file that is replaced meanwhile
         is_same = digest_of(path) == file.sha256
         batches = vote_batches(path, self.survey.schema) if is_same else iter(())
@@ -371,9 +370,9 @@ def _refuse_change(path: Path) -> None:
 
 
 class PartitionDestination(FileDestination):
-    def __init__(self, found: Survey, file: VotesFile) -> None:
-        super().__init__(found.output_of(file), has_receipt=found.is_single)  # a folder gets one at the end
-        self._source, self._schema, self._names = Path(file.path), found.schema, found.label_names
+    def __init__(self, release: Survey, file: VotesFile) -> None:
+        super().__init__(release.output_of(file), has_receipt=release.is_single)  # a folder gets one at the end
+        self._source, self._schema, self._names = Path(file.path), release.schema, _label_names(release.schema)
 
     @contextmanager
     def prepare(self, votes: Untyped = None) -> Iterator[None]:

@@ -51,8 +51,8 @@ class Questions:
         self._words = {"labels": ClassLookup(how.names, how.missing), "counts": Words()}
         # labels without their id could be an id and counts; with two classes these do not add up to K
         if how.layout == "auto" and not how.is_open and (K == C or (ids and K == C + 1 > 3)):
-            found = checks.Text(f"auto, with {K} voters and {C} classes")
-            checks.fail("--layout", found, "labels or counts", "a line of votes looks like either")
+            problem = checks.Text(f"auto, with {K} voters and {C} classes")
+            checks.fail("--layout", problem, "labels or counts", "a line of votes looks like either")
         widths = {"answers": K} if how.is_open else {"labels": K, "counts": C}
         self._formats = {width: kind for kind, width in widths.items() if how.layout in {"auto", kind} or how.is_open}
         self._buffer, self._ended, self._number = bytearray(), False, 0
@@ -141,8 +141,8 @@ def _json_fields(line: int, text: str, how: VoteFormat) -> list[str]:
     try:
         row = json.loads(text, parse_int=str, parse_float=str, parse_constant=_json_constant)
     except (ValueError, RecursionError) as error:
-        said = str(error) if isinstance(error, ValueError) else "too deep a nest"
-        raise ValueError(f"line {line} is no JSON ({said}): {advice}") from error
+        reason = str(error) if isinstance(error, ValueError) else "too deep a nest"
+        raise ValueError(f"line {line} is no JSON ({reason}): {advice}") from error
     if not isinstance(row, list):
         raise ValueError(f"line {line} is no JSON array: {advice}")  # noqa: TRY004 (bad input)
     return [_json_field(f"line {line}, field {place}", vote, how) for place, vote in enumerate(row, 1)]
@@ -284,8 +284,8 @@ def _torn(sink: int, end: int, lines: list[bytes]) -> int:
                 return size
     if not tail.endswith(b"\n"):
         torn = tail.rpartition(b"\n")[2].decode(errors="replace")[:_SHOWN]
-        found = f"the output ends in {torn!r}, a line without its end, and no answer that waits begins so"
-        raise ValueError(f"{found}: end that line, or delete it; nothing was paid")
+        problem = f"the output ends in {torn!r}, a line without its end, and no answer that waits begins so"
+        raise ValueError(f"{problem}: end that line, or delete it; nothing was paid")
     return 0
 
 
