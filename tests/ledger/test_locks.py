@@ -29,29 +29,6 @@ from darrm.verify.files import ledger_files
 
 QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.001", 0))
 
-# debits while a thread of the same process opens the file by other means, all the time
-DEBITS = """
-    import sys, threading
-    from pathlib import Path
-    from darrm.ledger.ledger import PrivacyLedger
-    from darrm.loss.privacy_cost import PrivacyCost
-    from darrm.privacy import PrivacyParams
-    from darrm.verify.audit import audit
-    path, debits, means = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    ended = threading.Event()
-    def other() -> None:
-        while not ended.is_set():
-            audit([path]) if means == "audit" else path.open("rb").close()
-    thread = threading.Thread(target=other)
-    thread.start()
-    ledger, paid = PrivacyLedger(path), 0
-    try:
-        for _ in range(debits):
-            paid += ledger.debit(PrivacyCost("majority of 11", guarantee=PrivacyParams("0.001", 0))) > 0
-    finally:
-        ended.set()
-        print(paid)
-"""
 ONE_DEBIT = """
     import sys
     from darrm.ledger.ledger import PrivacyLedger
@@ -72,25 +49,6 @@ def path(tmp_path: Path) -> Path:
 def started(script: str, *words: object) -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", textwrap.dedent(script), *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.mark.parametrize(
-    ("debits", "means"),
-    [
-        (20, "audit"),
-        pytest.param(1000, "audit", marks=pytest.mark.slow),
-        pytest.param(1000, "open", marks=pytest.mark.slow),
-    ],
-)
-def test_every_debit_that_returned_is_in_the_ledger(debits: int, means: str, path: Path) -> None:
-    """POSIX locks of a process end when it closes any handle of the file: 361 debits returned, and 360 were there."""
-    running = [started(DEBITS, path, debits, how) for how in (means, "open")]
-    said = [process.communicate() for process in running]
-    assert [errors for _, errors in said] == ["", ""]
-    assert [int(paid) for paid, _ in said] == [debits, debits]
-    ledger = PrivacyLedger(path)
-    ledger.check()
-    assert ledger.accountant().queries == 2 * debits
 
 
 def test_a_file_that_is_opened_and_closed_lets_nobody_in(path: Path) -> None:
