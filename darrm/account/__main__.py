@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,19 @@ from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.account.bounds import MODELS_BOUNDS
 from darrm.aggregator import Released, load_release
 from darrm.commands.command import command, run_command
-from darrm.commands.options import COUNTS, EXACT, FILE, Integer, Output, argument, option, output_options, parsed_by
+from darrm.commands.options import (
+    COUNTS,
+    EXACT,
+    FILE,
+    Integer,
+    Output,
+    argument,
+    as_one,
+    collect,
+    option,
+    output_options,
+    parsed_by,
+)
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.report import ledger_json, ledger_text, plot_ledger
 from darrm.ledger.sqlite import check_kept, ledger_name
@@ -49,6 +61,33 @@ LEDGER, TABLE = "A ledger", "A table"  # sections of the help
 BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", *MODELS_BOUNDS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableQueries:
+    """Future queries with a table."""
+
+    table: Path | None
+    queries: list[int] | None
+    delta: str | None
+    models: bool
+    overlap: int | None
+
+
+_of_table = partial(option, section=TABLE)
+_TABLE = [
+    _of_table("--table", type=FILE, metavar="T.json", help="bound the cost of queries with a table or a plan"),
+    _of_table("--queries", type=COUNTS, metavar="Q,Q,…", help="numbers of queries, like 20,50,100"),
+    _of_table("--delta", type=EXACT, metavar="REAL", help="total δ of the queries"),
+    _of_table("--models", is_flag=True, help="each voter is a model, trained once, that answers all queries"),
+    _of_table(
+        "--overlap",
+        type=Integer(1),
+        metavar="INT",
+        help="largest number of models that one person's data can influence (default: that of the table)",
+    ),
+]
+table_options = as_one(_TABLE, lambda typed: {"future": collect(TableQueries, typed), **typed})
+
+
 @command(
     "account",
     about="Report the privacy loss of a ledger, or compare every bound on the total loss of queries with a table.",
@@ -74,17 +113,7 @@ BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", *MODELS_BOU
     help="list all entries and what waits, and print the digest",
 )
 @option("--digest", is_flag=True, section=LEDGER, help="print only the digest: the line that an audit compares later")
-@option("--table", type=FILE, metavar="T.json", section=TABLE, help="bound the cost of queries with a table or a plan")
-@option("--queries", type=COUNTS, metavar="Q,Q,…", section=TABLE, help="numbers of queries, like 20,50,100")
-@option("--delta", type=EXACT, metavar="REAL", section=TABLE, help="total δ of the queries")
-@option("--models", is_flag=True, section=TABLE, help="each voter is a model, trained once, that answers all queries")
-@option(
-    "--overlap",
-    type=Integer(1),
-    metavar="INT",
-    section=TABLE,
-    help="largest number of models that one person's data can influence (default: that of the table)",
-)
+@table_options
 @output_options(plot="draw ε over queries; of a ledger what its total allows others to guess and to believe")
 def account(
     *,
@@ -92,31 +121,24 @@ def account(
     ledger: Path | str | None,
     log: bool,
     digest: bool,
-    table: Path | None,
-    queries: list[int] | None,
-    delta: str | None,
-    models: bool,
-    overlap: int | None,
+    future: TableQueries,
     output: Output,
 ) -> None:
     """Report on a ledger or a table."""
     if path is not None and ledger is not None:
         raise ValueError(f"The ledger is named twice, as {str(path)!r} and by --ledger: name it once.")
     ledger = ledger if path is None else path
-    if (ledger is None) is (table is None):
+    if (ledger is None) is (future.table is None):
         raise ValueError("give either --ledger, for the privacy loss so far, or --table with --queries and --delta")
-    of_table = {"--queries": queries, "--delta": delta, "--models": models or None, "--overlap": overlap}
-    if table is not None:
+    if ledger is None:
         if log or digest:
             raise ValueError("--log and --digest are about a ledger: leave them out with --table")
-        if queries is None or delta is None:
-            raise ValueError("--table needs --queries and --delta, like --queries 20,50,100 --delta 1e-2")
-        _report_table(table, queries, delta, models=models, overlap=overlap, output=output)
+        _report_table(future, output)
         return
-    typed = [name for name, value in of_table.items() if value is not None]
-    if typed:
-        raise ValueError(f"{typed[0]} is about a table: leave it out with --ledger: its budget has a δ")
-    _report_ledger(ledger or "", log=log, digest=digest, output=output)
+    for name, value in vars(future).items():
+        if value:
+            raise ValueError(f"--{name} is about a table: leave it out with --ledger: its budget has a δ")
+    _report_ledger(ledger, log=log, digest=digest, output=output)
 
 
 def _report_ledger(name: Path | str, *, log: bool, digest: bool, output: Output) -> None:
@@ -136,25 +158,23 @@ def _report_ledger(name: Path | str, *, log: bool, digest: bool, output: Output)
     output.print(text=partial(str, text), document=document.copy)
 
 
-def _report_table(
-    table: Path, queries: list[int], delta: str, *, models: bool, overlap: int | None, output: Output
-) -> None:
-    total_delta = float(delta)
-    if not 0.0 < total_delta < 1.0:
-        checks.fail("--delta", delta, "in (0, 1)")
+def _report_table(future: TableQueries, output: Output) -> None:
+    if future.table is None or future.queries is None or future.delta is None:
+        raise ValueError("--table needs --queries and --delta, like --queries 20,50,100 --delta 1e-2")
+    queries, delta = future.queries, float(future.delta)
+    if not 0.0 < delta < 1.0:
+        checks.fail("--delta", future.delta, "in (0, 1)")
     with output.status_line() as line:
         line.show("proving the table again")
-        charge, voters = _charge(load_release(table), models=models, overlap=overlap)
+        charge, voters = _charge(load_release(future.table), models=future.models, overlap=future.overlap)
         results = {}
         for count in queries:
             line.show(f"bounds for {count:,} queries")
-            results[count] = _spent(charge, count, total_delta, voters)
+            results[count] = _spent(charge, count, delta, voters)
         if output.plot is not None:
-            plot_bounds(output.plot, charge, max(queries), total_delta, voters, line.show)
+            plot_bounds(output.plot, charge, max(queries), delta, voters, line.show)
     rows = {str(queries): spent.to_json() for queries, spent in results.items()}
-    output.print(
-        text=partial(table_text, charge, results, total_delta), document={"delta": total_delta, "queries": rows}.copy
-    )
+    output.print(text=partial(table_text, charge, results, delta), document={"delta": delta, "queries": rows}.copy)
 
 
 def _charge(aggregator: Released, *, models: bool, overlap: int | None) -> tuple[PrivacyCost, Voters]:
