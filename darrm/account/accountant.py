@@ -170,8 +170,8 @@ class PrivacyAccountant:
         checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost(queries)")
         if charge.reached is not None and self._voters is not None and charge.reached < self._voters.reached:
             raise ValueError(
-                f"{charge.what} is private where a person reaches at most {charge.reached} of the voters, and of these "
-                f"voters a person reaches {self._voters.reached}: charge a release for that overlap"
+                f"{charge.what} is private if a person reaches at most {charge.reached} of the voters, and here a "
+                f"person reaches {self._voters.reached}: charge a release for that overlap"
             )
         proved = charge.voters
         if proved is not None and self._voters is not None and not proved.cover(self._voters):

@@ -198,7 +198,7 @@ class Transaction:
         self.put_state(State(0, "").computed(budget.entry_hash, []))
 
     def take_over(self, old: "Transaction", moved: str) -> None:
-        """Fill a new ledger with the rows of an old one, and close that; ``moved`` is where it had moved before."""
+        """Fill a new ledger with the rows of an old one, and close that; ``moved`` is its new place, or empty."""
         if old.state.moved_to != moved:
             raise LedgerError(old.path, f"it is closed, its budget moved to {old.state.moved_to} already")
         old.account()

@@ -219,7 +219,7 @@ def release_debited(
     output: str | os.PathLike[str] | None = None,
     line: StatusLine | None = None,
 ) -> Labels:
-    """Release (Q,) labels, names of classes, for votes on Q queries; one debit precedes them. Never predictable draws.
+    """Release (Q,) labels, names of classes, for votes on Q queries, after one debit.
 
     ``output`` is a new .npy, .csv or .parquet file for the labels and the ids of the votes.
 
@@ -268,7 +268,7 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str] |
 
 
 def check_new_labels(path: Path) -> None:
-    """Raise `ValueError` unless ``path`` is new; remove what killed processes left beside it."""
+    """Raise `ValueError` unless ``path`` is new; remove temporary folders of killed processes."""
     remove_left(Path(os.path.realpath(path)))  # also where another process has published the labels
     check_new(path)
 
@@ -304,7 +304,7 @@ def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mappi
 
 @contextmanager
 def folder_beside(path: Path) -> Iterator[Path]:
-    """Create a locked temporary folder beside a file, and remove those of dead processes."""
+    """Create a locked temporary folder next to a file, and remove those of dead processes."""
     remove_left(path)
     while True:
         temporary = tempfile.TemporaryDirectory(prefix=_prefix_of(path), dir=path.parent, ignore_cleanup_errors=True)
@@ -313,7 +313,7 @@ def folder_beside(path: Path) -> Iterator[Path]:
             with suppress(FileNotFoundError):  # another process removed it before it was locked
                 handle = os.open(folder, os.O_RDONLY)
                 stack.callback(os.close, handle)
-                with suppress(OSError):  # without locks nobody removes it, and a killed process leaves it
+                with suppress(OSError):  # without locks, a killed process leaves it
                     fcntl.flock(handle, fcntl.LOCK_EX)
             if folder.is_dir():
                 yield folder

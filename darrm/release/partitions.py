@@ -1,7 +1,7 @@
-"""Release the labels of Parquet files: each file (a *partition*) is a delivery of its own, with its own debit.
+"""Release the labels of Parquet files, with one delivery and one debit for each file (*partition*).
 
 1. *Survey.* Count each file's rows, check its votes, take its SHA-256. Bad votes and too small a budget raise here.
-2. *Plan.* Write the survey to ``.NAME.release.json`` beside the output, for its owner only: digests of votes allow
+2. *Plan.* Write the survey to ``.NAME.release.json`` next to the output, for its owner only: digests of votes allow
    guesses of votes.
 3. *Deliver.* `darrm.release.delivery.deliver` publishes a file of labels with each file's name.
 4. *Finish.* Write a receipt of the last entry, with the SHA-256 of each file. Remove the plan.
@@ -107,7 +107,7 @@ def release_partitions(
     line: StatusLine | None = None,
     **reading: Unpack[Reading],
 ) -> ReleasedPartitions:
-    """Release one label for each row of Parquet files, in bounded memory, with one debit for each file.
+    """Release one label for each row of Parquet files, in bounded memory, with one debit a file.
 
     After an interruption, or a `DeliveryError`, the same call continues: files that are paid for are published, not
     drawn again. `ValueError`, `BudgetExceededError` and `LedgerError` debit nothing.
