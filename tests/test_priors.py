@@ -104,9 +104,6 @@ def test_recorded_votes_are_known_by_their_digest() -> None:
 
 
 def test_text_is_read_back(tmp_path: Path) -> None:
-    for concentration in (1.0, 0.5, 1 / 3):
-        assert parse(Dirichlet(concentration).text, 10) == Dirichlet(concentration)
-    assert parse("dirichlet", 3) == Dirichlet()
     path = tmp_path / "seen.npy"
     np.save(path, SEEN.counts)
     prior = parse(f"votes:{path}", 3)

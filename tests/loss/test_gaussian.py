@@ -16,6 +16,7 @@ def test_table_4_of_the_paper() -> None:
     assert round(renyi_sigma(FASHION).value, 2) == 22.46
     # the λ printed there is not the minimizer: with it the same formula gives much more noise
     assert math.sqrt(34.31 / (0.2676 - math.log(1 / 0.0003) / 33.31)) > 37.0
+    assert round(analytic_sigma(MNIST).value, 2) == 12.90
 
 
 def test_the_grid_is_that_of_the_paper() -> None:
@@ -46,12 +47,6 @@ def test_the_analytic_sigma_is_the_least(epsilon: float, delta: float, sensitivi
     assert exact_delta(sigma) <= delta
     assert exact_delta(sigma * (1 - 1e-8)) > delta
     assert gaussian_delta(epsilon, sigma, sensitivity) == pytest.approx(float(exact_delta(sigma)), rel=1e-9)
-
-
-def test_the_tight_sigma_is_smaller_than_the_papers() -> None:
-    for target in (MNIST, FASHION):
-        assert analytic_sigma(target).value < 0.65 * renyi_sigma(target).value
-    assert analytic_sigma(MNIST).value == pytest.approx(12.90, abs=0.005)
 
 
 @pytest.mark.parametrize(
