@@ -3,12 +3,4 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "binomial",
-    "bisection",
-    "exact_sampling",
-    "integer_noise",
-    "special",
-]
-
 Array = NDArray[np.float64]

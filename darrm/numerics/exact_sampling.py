@@ -21,7 +21,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +32,9 @@ from darrm.util import checks
 _LARGEST_INT64 = 2**54
 _LARGEST_NUMERATOR = 2**62
 Integers = NDArray[Any]  # of 64 bits, or Python's own where these would not do
+UniformBelow = Callable[[Integers], Integers]  # for each n of an array, a whole number uniform on 0 … n − 1
 _REACH = 64  # scales; draws beyond them go through unbounded whole numbers
 _LARGEST_SCALE = 2**50
-
-
-class UniformBelow(Protocol):
-    """A source of randomness: for each n of an array, a whole number uniform on 0 … n − 1."""
-
-    def __call__(self, limits: Integers) -> Integers:
-        """Draw one number below each limit."""
 
 
 def system_uniform_below(limits: Integers) -> Integers:
