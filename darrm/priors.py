@@ -373,8 +373,8 @@ class RecordedVotes(Prior):
         return f"votes:{self.name}"
 
     def __str__(self) -> str:
-        found = self.votes
-        return f"the {found.queries:,} questions that {found.voters:,} voters were asked (SHA-256 {self.digest[:16]}…)"
+        queries, voters = self.votes.queries, self.votes.voters
+        return f"the {queries:,} questions that {voters:,} voters were asked (SHA-256 {self.digest[:16]}…)"
 
     def log_probabilities(self, counts: Counts) -> Array:
         """Compute the log of the share of a histogram's partition, over as many histograms as it has."""

@@ -173,12 +173,12 @@ class PrivacyParams:
                 checks.fail("epsilon", epsilon, "a finite number of at least 0 where delta is not 0")
         else:
             exact_epsilon = exact_number("epsilon", epsilon)
-        for name, given, exact, most, allowed in (
+        for name, number, exact, most, allowed in (
             ("epsilon", epsilon, exact_epsilon, math.inf, "a finite number of at least 0"),
             ("delta", delta, exact_delta, 1, "in [0, 1)"),
         ):
             if exact is not None and not (exact == 0 or SMALLEST_NUMBER <= exact < most):
-                shown = float(given) if isinstance(given, Fraction) else given
+                shown = float(number) if isinstance(number, Fraction) else number
                 tiny = ", and 1e-323 or more if it is not 0" if 0 < exact < SMALLEST_NUMBER else ""
                 swapped = name == "delta" and exact >= 1 and exact_epsilon is not None and 0 <= exact_epsilon < 1
                 checks.fail(name, shown, f"{allowed}{tiny}", "are epsilon and delta swapped?" if swapped else "")

@@ -153,8 +153,8 @@ class Voters:
 
     def _check_per_voter(self, per_voter: tuple[PrivacyParams, ...]) -> None:
         if len(per_voter) != self.K or self.each != _satisfied_by_all(per_voter):
-            found, allowed = len(per_voter), f"what each of K = {self.K} voters satisfies"
-            checks.fail("per_voter", found, allowed, "say Voters.of(per_voter)")
+            allowed = f"what each of K = {self.K} voters satisfies"
+            checks.fail("per_voter", len(per_voter), allowed, "say Voters.of(per_voter)")
         for each in per_voter:
             if each.is_private and each.exact_epsilon <= 0:
                 checks.fail("epsilon of a voter", 0, "positive", "voters with epsilon = 0 carry no information")

@@ -125,8 +125,7 @@ class GridComposition:
                 window = self._window(tilt, bottom, levels)
                 if window is not None:
                     losses, masses, rounding = window
-                    found = _smallest(losses, masses, room * (1.0 - 4.0 * _NEGLIGIBLE - rounding))
-                    smallest = min(smallest, found)
+                    smallest = min(smallest, _smallest(losses, masses, room * (1.0 - 4.0 * _NEGLIGIBLE - rounding)))
                     answered = True
                 # losses that wrap around from above end below ε and do not count
                 if self.step * (last - 2**levels) <= min(best, smallest) < math.inf:

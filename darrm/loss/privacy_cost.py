@@ -50,17 +50,12 @@ class PrivacyCost:
     count
         The number of queries, at least 1.
     data_dependent
-        Whether the cost was computed from private data: `PrivacyAccountant.add` needs ``consent``, and a ledger keeps
-        it only after publication.
+        Whether the cost was computed from private data: `PrivacyAccountant.add` needs ``consent``, `PRIVATE_TOTAL` or,
+        if published, `ESTIMATED_TOTAL`. A ledger keeps it only after publication.
     failure_probability
-        The largest probability that a figure published with noise is too small, 1 if unknown; None for unpublished
-        ones, which are private data.
-    consent
-        To a data-dependent cost: `PRIVATE_TOTAL`, or `ESTIMATED_TOTAL` if published.
-    voters
-        The voters of the proof; None if unknown, or for all voters and an overlap of ``reached``.
-    reached
-        The largest number of voters that a person may influence, as in ``voters``; None if unknown.
+        The largest probability that a published figure is too small, 1 if unknown; None for unpublished ones.
+    voters, reached
+        The voters of the proof, and how many of them a person may influence; None if unknown.
     for_plain_voters
         The same query for non-private voters, for each overlap: the basis of several answers of private models.
     sample
@@ -72,17 +67,11 @@ class PrivacyCost:
     table
         The digest of the proven table or of a mechanism's file, or empty.
     sampling
-        The subsampling of a person's examples, as in ``voters``, if voters resample them for each query: other
-        neighbors, never added to other costs. ``Subsampling.of(1)`` is for adding or removing a person, None for
-        changed answers.
+        The subsampling of a person's examples, as in ``voters``: other neighbors, never added to other costs.
+        ``Subsampling.of(1)`` is for adding or removing a person, None for changed answers.
     vanishing
-        A bound on the probability that a label is a string that only one of two neighboring data sets contains
-        (`darrm.noisy_max.noisy_maximum`), taken from δ; the other descriptions cover the rest.
-
-    Raises
-    ------
-    ValueError
-        If no description is given, or a number or ``for_plain_voters`` is invalid.
+        A bound on the probability of a string that only one of two neighboring data sets contains, taken from δ
+        (`darrm.noisy_max.noisy_maximum`); the other descriptions cover the rest.
 
     Examples
     --------
@@ -171,10 +160,10 @@ class PrivacyCost:
     @property
     def least_delta(self) -> float:
         """The smallest δ with a bound for one query, without ``vanishing``."""
-        known = [] if self.renyi is None else [0.0]
-        known += [] if self.guarantee is None else [self.guarantee.delta]
-        known += [] if self.profile is None else [self.profile.deltas[-1]]
-        return min(*known, 1.0 - 2.0**-53)
+        deltas = [] if self.renyi is None else [0.0]
+        deltas += [] if self.guarantee is None else [self.guarantee.delta]
+        deltas += [] if self.profile is None else [self.profile.deltas[-1]]
+        return min(*deltas, 1.0 - 2.0**-53)
 
     @property
     def promise(self) -> tuple[bool, int]:
@@ -185,8 +174,8 @@ class PrivacyCost:
         """Return the cost for non-private voters and an overlap; None if unknown."""
         of_any_voters = self.voters is None or self.voters.are_non_private
         is_for_votes = of_any_voters and not self.non_composable and self.sampling is None
-        known = ((self,) if is_for_votes else ()) + self.for_plain_voters
-        fitting = [charge for charge in known if charge.reached is not None and charge.reached >= overlap]
+        costs = ((self,) if is_for_votes else ()) + self.for_plain_voters
+        fitting = [cost for cost in costs if cost.reached is not None and cost.reached >= overlap]
         if not fitting:
             return None
         closest = min(fitting, key=attrgetter("reached"))
@@ -261,14 +250,14 @@ class PrivacyCost:
         )
 
     def __repr__(self) -> str:
-        known = [
+        descriptions = [
             f"{name}={value!r}" if name == "guarantee" else f"{name}=…"
             for name, value in (("guarantee", self.guarantee), ("renyi", self.renyi), ("profile", self.profile))
             if value is not None
         ]
         models = ", non_composable=True" if self.non_composable else ""
         models = models if self.models is None else f", voters={self.models}"
-        return f"PrivacyCost(what={self.what!r}, {', '.join(known)}, count={self.count}{models})"
+        return f"PrivacyCost(what={self.what!r}, {', '.join(descriptions)}, count={self.count}{models})"
 
 
 def neighbors_of(sampling: Subsampling | None) -> str:

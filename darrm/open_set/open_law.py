@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.numerics import Array
 from darrm.numerics.exact_sampling import UniformBelow
-from darrm.plurality.plurality_law import ONE
+from darrm.plurality.plurality_law import ONE, whole_numbers
 from darrm.priors import Prior, checked, strings_of
 from darrm.problem import OPEN, classes_in_words, is_open
 from darrm.util import checks
@@ -50,11 +50,7 @@ class OpenLaw:
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, most=MOST_OPEN_VOTERS, K=self.K)
-        given = np.asarray(self.weights)
-        if given.shape != (self.K + 1, self.K + 1) or given.dtype.kind not in "iu":
-            found = checks.Text(f"{given.dtype} {given.shape}")
-            checks.fail("weights", found, f"whole numbers of shape {(self.K + 1, self.K + 1)}")
-        weights = np.array(given, dtype=np.int64)
+        weights = whole_numbers(self.weights, (self.K + 1, self.K + 1))
         if np.any(weights[~places(self.K)]) or weights.min() < 0 or weights.max() > ONE:
             checks.fail("weights", checks.Text("others"), f"0 … {ONE}, and 0 where n = 0 or n + m > K")
         most = int(largest_total(weights, impossible=_IMPOSSIBLE))
@@ -183,23 +179,20 @@ def of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
     >>> of_classes([[9, 0, 9]], 10)
     Votes(1 queries to 3 voters, classes 0, 1, 2, 3, 4, …; from labels)
     """
-    if isinstance(votes, Votes):
-        given = votes
-    elif is_open(classes):
-        given = Votes.of_answers(votes)
+    if is_open(classes):
+        advice = "read them with classes='open' (--classes open), Votes.of_answers in Python"
+        asked, votes = "open answers", votes if isinstance(votes, Votes) else Votes.of_answers(votes)
     else:
-        given = Votes.of_labels(votes, classes=classes)
-        if given.voters == classes > 2:
-            advice = "labels and counts look alike: use Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
-            checks.fail("votes", checks.Text(f"{classes} columns for {classes} classes"), "Votes", advice)
-    if len(given.classes) != classes:
-        number = checks.Text(f"about {classes_in_words(len(given.classes) or OPEN)}")
-        asked = "open answers" if is_open(classes) else f"C = {classes} classes"
-        advice = (
-            "read them with classes='open' (--classes open), Votes.of_answers in Python" if is_open(classes) else ""
-        )
-        checks.fail("votes", number, f"about {asked}", advice)
-    return given
+        advice, asked = "", f"C = {classes} classes"
+        if not isinstance(votes, Votes):
+            votes = Votes.of_labels(votes, classes=classes)
+            if votes.voters == classes > 2:
+                advice = "labels and counts look alike: use Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
+                checks.fail("votes", checks.Text(f"{classes} columns for {classes} classes"), "Votes", advice)
+    if len(votes.classes) != classes:
+        other = checks.Text(f"about {classes_in_words(len(votes.classes) or OPEN)}")
+        checks.fail("votes", other, f"about {asked}", advice)
+    return votes
 
 
 def columns_of(

@@ -240,8 +240,8 @@ def share_allowed(kept: float, without: float, problem: Problem, spare: float = 
 def check_law(problem: Problem, law: OpenLaw) -> None:
     check_voters(problem)
     if (law.K, law.classes) != (problem.voters.K, problem.classes):
-        found = f"{law.K} open answers"
-        checks.fail("law", checks.Text(found), f"about {problem.voters.K} votes, {classes_in_words(problem.classes)}")
+        answers = checks.Text(f"{law.K} open answers")
+        checks.fail("law", answers, f"about {problem.voters.K} votes, {classes_in_words(problem.classes)}")
 
 
 def check_voters(problem: Problem) -> None:

@@ -92,8 +92,8 @@ class _OpenOracle:
         broken += [(row, 1.0) for row in full]
         share = min(share_allowed(most[0], most[1], self.problem), 1.0 / max(1.0, largest))
         feasible = np.column_stack([share * point[::2], 1.0 - share * point[::2]]).ravel()
-        found = _sparse(broken, there)
-        return Separation(found, found.limits, feasible, True, range(len(broken)))
+        matrix = _sparse(broken, there)
+        return Separation(matrix, matrix.limits, feasible, True, range(len(broken)))
 
 
 def _sparse(rows: list[tuple[Coefficients, float]], there: NDArray[np.bool_]) -> SparseRows:

@@ -228,21 +228,21 @@ def multipliers_from_json(data: Json, problem: Problem) -> tuple[Multiplier, ...
 
 def _pairs_from_json(data: Json, problem: Problem) -> tuple[PairMultipliers, ...]:
     pairs, partitions = pairs_of(problem), partitions_of(problem.voters.K, problem.classes)
-    known = set(zip(pairs.first, pairs.second, strict=True))
-    if not isinstance(data, list) or len(data) > len(known):
-        checks.fail("multipliers", type(data).__name__, f"a list of at most {len(known)} pairs of neighbors")
-    found = []
+    neighbors = set(zip(pairs.first, pairs.second, strict=True))
+    if not isinstance(data, list) or len(data) > len(neighbors):
+        checks.fail("multipliers", type(data).__name__, f"a list of at most {len(neighbors)} pairs of neighbors")
+    multipliers = []
     for place, aligned, weights in data:
         if type(place) is not int or any(type(votes) is not int for votes in aligned):
             checks.fail("multipliers", [place, aligned], "about whole numbers")
-        if (place, tuple(aligned)) not in known:
+        if (place, tuple(aligned)) not in neighbors:
             checks.fail("multipliers", [place, aligned], "of neighbors of a partition, aligned to it")
         if len(weights) != len(partitions.terms(place, tuple(aligned))):
             checks.fail("multipliers", weights, "a number for each term of the pair")
         for weight in weights:
             checks.non_negative(multiplier=weight)
-        found.append(PairMultipliers(place, tuple(aligned), tuple(map(float, weights))))
-    return tuple(found)
+        multipliers.append(PairMultipliers(place, tuple(aligned), tuple(map(float, weights))))
+    return tuple(multipliers)
 
 
 def relative_error(problem: Problem) -> float:

@@ -84,10 +84,10 @@ class VotersInTurn:
         one, two, three = (np.take_along_axis(to, chosen, axis=1) for chosen in (still, first, second))
         moved = up[two, place] + down[three, place]
         moves = moved > worst[one, place]
-        said = np.where(moves, moved, worst[one, place])
+        cost = np.where(moves, moved, worst[one, place])
         more = upper[most][:, None] - self.ratio * lower[least][:, None]
-        said = (1.0 - self.delta) * said + self.delta * more
-        return said, upper[most], lower[least], (moves, one, two, three, most, least)
+        cost = (1.0 - self.delta) * cost + self.delta * more
+        return cost, upper[most], lower[least], (moves, one, two, three, most, least)
 
     def _attained(self, choices: list[tuple[NDArray[np.int64], ...]], size: int) -> Array:
         both, p_only, q_only = np.zeros((1, 2 * self.K + 1)), np.zeros(1), np.zeros(1)
@@ -97,11 +97,11 @@ class VotersInTurn:
             p_next, q_next = np.zeros(len(votes.states)), np.zeros(len(votes.states))
             np.add.at(p_next, most, p_only + self.delta * both.sum(axis=1))
             np.add.at(q_next, least, q_only + self.delta * (both * self.ratio).sum(axis=1))
-            said = (1.0 - self.delta) * both
-            place = np.broadcast_to(np.arange(both.shape[1]), said.shape)
-            np.add.at(following, (one[~moves], place[~moves]), said[~moves])
-            np.add.at(following, (two[moves], np.minimum(place[moves] + 1, 2 * self.K)), self.hi * said[moves])
-            np.add.at(following, (three[moves], np.maximum(place[moves] - 1, 0)), self.lo * said[moves])
+            mass = (1.0 - self.delta) * both
+            place = np.broadcast_to(np.arange(both.shape[1]), mass.shape)
+            np.add.at(following, (one[~moves], place[~moves]), mass[~moves])
+            np.add.at(following, (two[moves], np.minimum(place[moves] + 1, 2 * self.K)), self.hi * mass[moves])
+            np.add.at(following, (three[moves], np.maximum(place[moves] - 1, 0)), self.lo * mass[moves])
             both, p_only, q_only = following, p_next, q_next
         weights = (both * (1.0 - self.ratio)).sum(axis=1) + p_only - q_only
         entries = [np.bincount(column, weights, minlength=size) for column in self.groups.T]

@@ -68,10 +68,10 @@ class Pairs:
 class Partitions:
     """The partitions of K votes into C parts, zeros included, the largest first; made by `partitions_of`.
 
-    >>> found = partitions_of(3, 3)
-    >>> found.parts
+    >>> listed = partitions_of(3, 3)
+    >>> listed.parts
     ((3, 0, 0), (2, 1, 0), (1, 1, 1))
-    >>> found.votes.tolist(), found.sizes.tolist()
+    >>> listed.votes.tolist(), listed.sizes.tolist()
     ([3, 0, 2, 1, 0, 1], [1, 2, 1, 1, 1, 3])
     """
 
@@ -317,7 +317,7 @@ def neighbors(part: Histogram, reached: int, advice: str = _ADVICE) -> list[Hist
     >>> neighbors((2, 1, 0), 1)
     [(1, 2, 0), (1, 1, 1), (3, 0, 0), (2, 0, 1)]
     """
-    found = {part: None}
+    histograms = {part: None}
     frontier = [part]
     for _ in range(reached):
         reachable = dict[Histogram, None]()
@@ -337,12 +337,12 @@ def neighbors(part: Histogram, reached: int, advice: str = _ADVICE) -> list[Hist
                         moved[giver] -= 1
                         moved[taker] += 1
                         reachable[_aligned(part, moved)] = None
-        frontier = [counts for counts in reachable if counts not in found]
-        found |= dict.fromkeys(frontier)
-        if len(found) > MOST_PAIRS:
-            checks.fail("the number of neighbors of a histogram", len(found), f"at most {MOST_PAIRS:,}", advice)
-    del found[part]
-    return list(found)
+        frontier = [counts for counts in reachable if counts not in histograms]
+        histograms |= dict.fromkeys(frontier)
+        if len(histograms) > MOST_PAIRS:
+            checks.fail("the number of neighbors of a histogram", len(histograms), f"at most {MOST_PAIRS:,}", advice)
+    del histograms[part]
+    return list(histograms)
 
 
 def _aligned(part: Histogram, counts: list[int]) -> Histogram:

@@ -47,14 +47,7 @@ class PluralityLaw:
 
     def __post_init__(self) -> None:
         groups = self.partitions.sizes.size
-        given = np.asarray(self.weights)
-        if given.shape != (groups,) or given.dtype.kind not in "iu":
-            checks.fail(
-                "weights",
-                checks.Text(f"{given.dtype} {given.shape}"),
-                f"{groups} whole numbers, one for each group",
-            )
-        weights = np.array(given, dtype=np.int64)
+        weights = whole_numbers(self.weights, (groups,))
         sums = np.add.reduceat(weights.astype(object), self.partitions.starts)
         if weights.min() < 0 or any(total != ONE for total in sums):
             place = next((place for place, total in enumerate(sums) if total != ONE), 0)
@@ -132,14 +125,22 @@ class PluralityLaw:
         partitions = partitions_of(K, classes)
         if len(weights) != len(partitions.parts):
             checks.fail("weights", checks.Text(f"{len(weights)} partitions"), f"of {len(partitions.parts)} partitions")
-        for place, (given, part) in enumerate(zip(weights, partitions.parts, strict=True)):
-            if not isinstance(given, list) or len(given) != len(set(part)):
+        for place, (row, part) in enumerate(zip(weights, partitions.parts, strict=True)):
+            if not isinstance(row, list) or len(row) != len(set(part)):
                 checks.fail(
-                    f"weights of partition {place}", given, f"{len(set(part))} numbers, one for each of its groups"
+                    f"weights of partition {place}", row, f"{len(set(part))} numbers, one for each of its groups"
                 )
-            for weight in given:
+            for weight in row:
                 checks.integer_at_least(0, most=ONE, **{f"a weight of partition {place}": weight})
-        return cls(K, classes, np.array([weight for given in weights for weight in given], dtype=np.int64))
+        return cls(K, classes, np.array([weight for row in weights for weight in row], dtype=np.int64))
+
+
+def whole_numbers(weights: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Copy whole numbers; `ValueError` for other numbers or another shape."""
+    array = np.asarray(weights)
+    if array.shape != shape or array.dtype.kind not in "iu":
+        checks.fail("weights", checks.Text(f"{array.dtype} {array.shape}"), f"whole numbers of shape {shape}")
+    return np.array(array, dtype=np.int64)
 
 
 def random_law(K: int, classes: int) -> PluralityLaw:

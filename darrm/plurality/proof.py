@@ -132,8 +132,8 @@ def prove(problem: Problem, law: PluralityLaw, scale: float = 1.0) -> Certificat
     or of multisets of voters.
     """
     if (law.K, law.classes) != (problem.voters.K, problem.classes):
-        found = f"{law.K} votes for {law.classes} classes"
-        checks.fail("law", found, f"about {problem.voters.K} votes for {problem.classes} classes")
+        votes = f"{law.K} votes for {law.classes} classes"
+        checks.fail("law", votes, f"about {problem.voters.K} votes for {problem.classes} classes")
     target = problem.target
     worst, rows, method = bound_excess(problem, law)
     if worst > target.exact_delta:
