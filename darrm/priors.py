@@ -169,7 +169,7 @@ class Dirichlet(_BuiltIn):
         levels, a = np.arange(K // 2 + 1, K + 1), self.concentration
         sides = 1.0 - 2.0 * betainc(levels + a, K - levels + a, 0.5)
         if not np.all(sides > 0.0):
-            advice = "so large a concentration is p = 1/2 to all digits: every noise function has error 0"
+            advice = "so large a concentration means p = 1/2: every noise function has error 0"
             checks.fail("the prior", self.text, "one of a smaller concentration", advice)
         if a == 1.0:
             return np.asarray(2.0 * sides / (K + 1), dtype=np.float64)

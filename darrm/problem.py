@@ -143,9 +143,8 @@ class Voters:
         sampling = Subsampling.of(sampled)
         object.__setattr__(self, "sampled", sampling)
         if self.each.is_private or self.per_voter is not None or self.models:
-            what = "voters that draw their examples anew for every question (sampled) are not private themselves"
-            say = 'say Voters(K, PrivacyParams("inf"), overlap=1, sampled=rate)'
-            raise ValueError(f"{what}, and no models: {say}")
+            advice = 'say Voters(K, PrivacyParams("inf"), overlap=1, sampled=rate)'
+            raise ValueError(f"voters that resample examples are not private themselves, and no models: {advice}")
         records = min(self.K, sampling.records)
         if self.reached < records:
             advice = "each record of a person may reach another voter"

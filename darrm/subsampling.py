@@ -106,9 +106,7 @@ class Subsampling:
         PrivacyParams(epsilon=1.25633992670075907323155692, delta=2.5e-7)
         """
         if target.exact_epsilon > LARGEST_EXPONENT:
-            checks.fail(
-                "the epsilon of a question", target.epsilon, f"at most {LARGEST_EXPONENT}", "it protects nobody"
-            )
+            checks.fail("the epsilon of a question", target.epsilon, f"at most {LARGEST_EXPONENT}")
         epsilon, delta = target.exact_epsilon, min(target.exact_delta / self.rate, _LARGEST_DELTA)
         magnitude = max(0, -math.floor(math.log10(epsilon))) if epsilon else 0
         with localcontext(Context(prec=_PRECISION + 2 * magnitude)):
@@ -119,13 +117,12 @@ class Subsampling:
         return PrivacyParams(Fraction(Context(prec=_DIGITS, rounding=ROUND_FLOOR).plus(whole)), delta)
 
     def __str__(self) -> str:
-        rate = decimal_text(self.rate) if self.records == 1 else f"{float(self.rate):.6g}"
-        drawn = (
-            f"; {self.records} records each, drawn with {decimal_text(self.record_rate)}" if self.records > 1 else ""
-        )
-        return (
-            f"a person is among the examples of a question with probability {rate}{drawn}; neighbors {self.neighbors}"
-        )
+        rate, records = decimal_text(self.rate), ""
+        if self.records > 1:
+            rate = f"{float(self.rate):.6g}"
+            records = f"; {self.records} records each, drawn with {decimal_text(self.record_rate)}"
+        included = f"a person is among the examples of a question with probability {rate}{records}"
+        return f"{included}; neighbors {self.neighbors}"
 
     def to_json(self) -> dict[str, Json]:
         """Write plain data."""
