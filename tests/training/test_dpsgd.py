@@ -12,30 +12,12 @@ import torch
 
 from darrm.errors import CheckpointError
 from darrm.training import training
-from darrm.training.network import convolutional_network, initial_parameters, stack, threads_for
+from darrm.training.network import initial_parameters, stack
 from darrm.training.recipes import PlainSGD, PrivateSGD
 from darrm.training.teachers import Partition, TeacherEnsemble, train_teachers
 from darrm.training.training import add_noise, clipped_sums, mean_gradients, per_example_gradients
 
 nn = torch.nn
-
-
-@pytest.mark.filterwarnings("ignore")  # Opacus uses hooks that torch warns about
-def test_gradients_agree_with_opacus() -> None:
-    grad_sample = pytest.importorskip("opacus.grad_sample")
-    build = partial(convolutional_network, side=8)
-    with threads_for(torch.device("cpu")), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        parameters = stack([initial_parameters(build, seed) for seed in (1, 2, 3)])
-        x, y = torch.rand(3, 5, 1, 8, 8), torch.randint(0, 2, (3, 5))
-        together = per_example_gradients(build())(parameters, x, y)
-        for teacher in range(3):
-            model = build()
-            model.load_state_dict({name: value[teacher] for name, value in parameters.items()})
-            wrapped = grad_sample.GradSampleModule(model, loss_reduction="sum")
-            nn.functional.cross_entropy(wrapped(x[teacher]), y[teacher], reduction="sum").backward()
-            for name, parameter in wrapped._module.named_parameters():
-                assert torch.allclose(together[name][teacher], parameter.grad_sample, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e-3, 1.0, 1e3, 1e15, 1e30])
@@ -59,7 +41,7 @@ def test_one_of_many_examples_that_point_one_way_moves_the_sum_by_no_more() -> N
     gradients = {"w": 10.0 * torch.randn(1, 1, 50, generator=generator) * (1.0 + torch.rand(1, 60_000, 1))}
     mask = torch.ones(1, 60_000)
     everybody, moved = clipped_sums(gradients, mask, 1.0)["w"], []
-    for one in range(0, 60_000, 12_001):
+    for one in (0, 30_001):
         others = mask.clone()
         others[0, one] = 0.0
         moved.append(float((everybody - clipped_sums(gradients, others, 1.0)["w"]).double().norm()))
