@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -136,12 +137,18 @@ class Augmentation:
         """
         draws = (words >> np.uint64(64 - _BITS)).astype(np.float64) * 2.0 ** (1 - _BITS) - 1.0  # in [−1, 1)
         draws = draws.reshape(-1, WORDS)
-        height, width = shape[-2:]
-        scale = 2.0 * self.shift / np.array([width, height])
         linear = np.eye(2) + self.distortion * draws[:, :4].reshape(-1, 2, 2)
         if self.mirror:
             linear[:, 0] *= np.where(draws[:, 6] < 0.0, -1.0, 1.0)[:, np.newaxis]
-        return np.concatenate([linear, (scale * draws[:, 4:6])[:, :, np.newaxis]], axis=2).astype(np.float32)
+        maps = affine_maps(torch.as_tensor(linear), torch.as_tensor(self.shift * draws[:, 4:6]), shape)
+        return np.asarray(maps.float().numpy())
+
+
+def affine_maps(linear: Tensor, shifts: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Assemble n maps [A, t], (n, 2, 3), from (n, 2, 2) matrices and (n, 2) shifts in pixels."""
+    height, width = shape[-2:]
+    shifts = 2.0 * shifts / shifts.new_tensor([width, height])  # the image is 2 wide and 2 high
+    return torch.cat([linear, shifts[:, :, None]], dim=2)
 
 
 def distorted(images: Tensor, maps: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ from darrm.training.network import (
     network_digest,
     threads_for,
 )
-from darrm.training.recipes import distorted
+from darrm.training.recipes import affine_maps, distorted
 from darrm.training.training import digest_of, load_tensors, save_tensors
 from darrm.util import checks
 from darrm.util.progress import bar
@@ -93,8 +93,7 @@ class Perturbation:
         maps = rotation @ shear @ torch.diag_embed(torch.exp(_uniform(self.scale, count, 2, generator=generator)))
         if self.flip:
             maps[:, 0] *= 1.0 - 2.0 * torch.randint(2, (count, 1), generator=generator)
-        pixels = torch.tensor([2.0 / x.shape[-1], 2.0 / x.shape[-2]])  # the image is 2 wide and 2 high
-        return torch.cat([maps, (pixels * _uniform(self.shift, count, 2, generator=generator))[:, :, None]], dim=2)
+        return affine_maps(maps, _uniform(self.shift, count, 2, generator=generator), x.shape)
 
 
 def _uniform(limit: float, *shape: int, generator: Generator) -> Tensor:
