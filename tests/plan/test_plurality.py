@@ -1,7 +1,6 @@
 """Plans for more than two classes: what they cost, what they are right about, and what would help."""
 
 import json
-import shlex
 from functools import partial
 from itertools import permutations
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm.account.__main__ import main as account
 from darrm.account.accountant import PrivacyAccountant
 from darrm.aggregator import load_release
 from darrm.commands.command_line import run
@@ -26,10 +24,9 @@ from darrm.priors import Dirichlet, Point, RecordedVotes
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.release import release_debited
-from darrm.release.__main__ import main as release
 from darrm.table.release import charge_of
 from darrm.votes import Votes
-from tests.doors import refused, validated
+from tests.doors import refused
 from tests.planned import calibrated, share
 
 PLAIN = PrivacyParams("inf")
@@ -161,30 +158,6 @@ class TestCommands:
         monkeypatch.chdir(tmp_path)
         without_noise(monkeypatch)
         share(monkeypatch)
-
-    @pytest.mark.slow
-    def test_plan_release_ledger_as_it_is_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(partial(main, [*FLAGS, "--format", "json"])) == 0
-        said = validated(capsys.readouterr().out, "plan_report")
-        first, second = (shlex.split(line)[2:] for line in said["commands"])
-        assert run(partial(main, first)) == 0
-        assert "--table plan.json" in capsys.readouterr().out
-        names = ("ant", "bee", "cat", "dog")
-        rows = np.array(names)[np.random.default_rng(1).integers(0, 4, (12, 30))]
-        Path("VOTES.csv").write_text("\n".join(map(",".join, rows)) + "\n")
-        assert run(partial(release, [*second, "--classes", "ant,bee,cat"])) == 2
-        assert "4 different labels, or their number" in capsys.readouterr().err
-        assert run(partial(release, [*second, "--classes", ",".join(names)])) == 0
-        assert set(Path("LABELS.csv").read_text().split()) <= set(names)
-        capsys.readouterr()
-        assert run(partial(account, ["--ledger", "LEDGER.sqlite", "--format", "json"])) == 0
-        ledger = json.loads(capsys.readouterr().out)
-        winner = next(row["spent"] for row in said["mechanisms"] if row["mechanism"] == said["best"])
-        assert ledger["spent"]["epsilon"] == pytest.approx(winner["epsilon"], rel=1e-9)
-        bounded = ["--table", "plan.json", "--queries", "12", "--format", "json"]
-        assert run(partial(account, [*bounded, "--delta", "1e-5"])) == 0
-        asked = json.loads(capsys.readouterr().out)
-        assert asked["queries"]["12"]["epsilon"] == pytest.approx(winner["epsilon"], rel=1e-9)
 
     def test_recorded_votes_decide(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.setattr("darrm.plan.planner.MECHANISMS", SELECTED)
