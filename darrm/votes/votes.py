@@ -45,6 +45,7 @@ from darrm.votes.vote_arrays import (
     GONE,
     LAYOUTS,
     MOST_DENSE,
+    MOST_VOTERS,
     ROWS_AT_ONCE,
     Classes,
     ClassLookup,
