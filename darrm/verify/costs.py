@@ -130,7 +130,7 @@ def _renyi(table: Table, voters: Voters, order: float) -> Between | None:
         return None
     if drawn is None or drawn.is_directed:
         return mechanisms.renyi_of_laws(*laws, order, 1.0 if drawn is None else float(drawn.rate))
-    return mechanisms.of_convexity(mechanisms.renyi_of_laws(*laws, order), drawn, order)
+    return mechanisms.bound_by_convexity(mechanisms.renyi_of_laws(*laws, order), drawn, order)
 
 
 def _label_laws(table: Table, voters: Voters) -> tuple[Iterator[Laws], int] | None:

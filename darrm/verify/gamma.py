@@ -125,7 +125,7 @@ def worst_costs(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] |
     (0.10517091807564763, 0.10517091807564763)
     """
     ratios = [exponential(epsilon) for epsilon in epsilons]
-    return _Chains(gamma).worst(ratios) if len(gamma.kinds) == 1 else _enumerated(gamma, ratios)
+    return _Chains(gamma).worst(ratios) if len(gamma.kinds) == 1 else _enumerate(gamma, ratios)
 
 
 def divergences(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
@@ -306,7 +306,7 @@ def placements(
             ]
 
 
-def _enumerated(gamma: Gamma, ratios: Sequence[Enclosure]) -> list[Enclosure] | None:
+def _enumerate(gamma: Gamma, ratios: Sequence[Enclosure]) -> list[Enclosure] | None:
     if (listed := _expectations(gamma)) is None:
         return None
     factors, worst = [units(ratio.lower) for ratio in ratios], list[Enclosure]()

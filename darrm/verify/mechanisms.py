@@ -79,7 +79,7 @@ def certain_deltas(
 ) -> list[Enclosure] | None:
     """Enclose δ for each ε, for a person who certainly takes part."""
     drawn = mechanism.voters.sampled is not None  # otherwise votes may be missing, and bits are of all K of them
-    if drawn and (bits := bits_of(mechanism)) is not None:
+    if drawn and (bits := two_class_laws(mechanism)) is not None:
         deltas = [_largest_delta(*pairs_of_bits(bits, mechanism.voters.reached), epsilon) for epsilon in epsilons]
         pure = Fraction(repr(mechanism.parameters[0])) if mechanism.kind in _PURE else math.inf
         none = Enclosure(Fraction(0), Fraction(0))
@@ -113,7 +113,7 @@ def decimal_ball(parameter: float) -> arb:
 
 
 @lru_cache(maxsize=16)
-def bits_of(mechanism: Mechanism) -> Array | None:
+def two_class_laws(mechanism: Mechanism) -> Array | None:
     """Compute Pr[0] and Pr[1] for each number of ones, (K + 1, 2), of two classes."""
     if not mechanism.has_two_classes:
         return None
@@ -159,7 +159,7 @@ def _certain_renyi(mechanism: Mechanism, order: float, enough: float) -> Between
         bounds.append(Between(0.0, order * (mechanism.reached / mechanism.parameters[0]) ** 2 * (1.0 + 1e-12)))
     if mechanism.reached <= 8:  # of one person, in a chain of single moves
         try:
-            bounds.append(_of_moves(mechanism, mechanism.reached, order, enough))
+            bounds.append(_renyi_of_moves(mechanism, mechanism.reached, order, enough))
         except TooWideError:
             bounds *= mechanism.reached > 1
     return Between(max(one.low for one in bounds), min(one.high for one in bounds)) if bounds else None
@@ -169,7 +169,7 @@ def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough:
     rate = float(sampling.rate)
     pure, bounds = pure_epsilon(own_epsilon(mechanism), sampling), list[Between]()
     low = 0.0  # for two classes the upper bound alone
-    if (bits := bits_of(mechanism)) is not None:
+    if (bits := two_class_laws(mechanism)) is not None:
         without, gain = pairs_of_bits(bits, mechanism.voters.reached)
         known = np.all(without > 0.0, axis=1)  # others are too rare for floats
         divergence = _largest_renyi(without[known], gain[known], rate, order)
@@ -185,13 +185,13 @@ def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough:
             lead, weights = mechanism.voters.K, log_weights(mechanism)
             bounds.append(renyi_of_label(weights, order, lead=lead, enough=enough, rate=rate))
     elif (certain := _certain_renyi(mechanism, order, 0.0)) is not None:
-        bounds.append(of_convexity(certain, sampling, order))
+        bounds.append(bound_by_convexity(certain, sampling, order))
     if not mechanism.has_two_classes:
         low = max((one.low for one in bounds), default=0.0)
     return Between(low, min(one.high for one in bounds)) if bounds else None
 
 
-def _of_moves(mechanism: Mechanism, moved: int, order: float, enough: float = 0.0) -> Between:
+def _renyi_of_moves(mechanism: Mechanism, moved: int, order: float, enough: float = 0.0) -> Between:
     if moved == 1:
         pure = own_epsilon(mechanism) / mechanism.reached
         own = renyi_of_label(log_weights(mechanism), order, lead=mechanism.voters.K, enough=enough)
@@ -200,7 +200,8 @@ def _of_moves(mechanism: Mechanism, moved: int, order: float, enough: float = 0.
     for factor in _AROUND if enough else _AROUND[:1]:
         p = 1.0 + factor * (order - 1.0) / order * second / (moved - second)
         orders = p * order, p / (p - 1.0) * (order - 1.0 / p)
-        first, last = (_of_moves(mechanism, *one).high for one in zip((moved - second, second), orders, strict=True))
+        first = _renyi_of_moves(mechanism, moved - second, orders[0]).high
+        last = _renyi_of_moves(mechanism, second, orders[1]).high
         high = min(high, ((order - 1.0 / p) / (order - 1.0) * first + last) * (1.0 + 1e-12))
         if high <= enough:
             break
@@ -354,7 +355,7 @@ def renyi_of_laws(pairs: Iterable[Laws], unit: int, order: float, rate: float = 
     return Between(max(one.low for one in bounds), max(one.high for one in bounds))
 
 
-def of_convexity(certain: Between, sampling: Sampling, order: float) -> Between:
+def bound_by_convexity(certain: Between, sampling: Sampling, order: float) -> Between:
     if (order - 1.0) * certain.high > _MOST_LOSS:
         return Between(0.0, certain.high)
     grown = float(sampling.rate) * math.expm1((order - 1.0) * certain.high)

@@ -119,7 +119,7 @@ def exact(name: str, classes: int = 3) -> Cost:
     return cost_of(mechanism_of(name, classes))
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", ["ExponentialMechanism", "PermuteAndFlip"])  # noise: test_noisy_labels
 def test_no_pair_of_histograms_costs_more(name: str) -> None:
     checked = exact(name)
     pairs = neighbors(9, 3)[::7]

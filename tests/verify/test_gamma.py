@@ -64,7 +64,7 @@ def test_the_chains_are_all_multisets(data: st.DataObject) -> None:
     numbers = gamma_of(problem, NoiseFunction(problem.voters.K, values))
     epsilons = [problem.target.exact_epsilon, Fraction(0), Fraction(2)]
     few = worst_costs(numbers, epsilons)
-    everything = own._enumerated(numbers, [exponential(epsilon) for epsilon in epsilons])
+    everything = own._enumerate(numbers, [exponential(epsilon) for epsilon in epsilons])
     assert few is not None
     assert everything is not None
     for one, other in zip(few, everything, strict=True):
@@ -81,7 +81,7 @@ def test_a_dip_needs_voters_that_move_in_part() -> None:
     found = worst_of(numbers, Fraction(1, 3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(own, "MOST_WORK", 10**12)
-        every = own._enumerated(numbers, [exponential(Fraction(1, 3))])
+        every = own._enumerate(numbers, [exponential(Fraction(1, 3))])
     assert every is not None
     assert every[0].lower <= found.upper
     assert found.lower <= every[0].upper

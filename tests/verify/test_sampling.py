@@ -116,7 +116,7 @@ MECHANISMS = [GNMax(1.1), LNMax(0.9), ExponentialMechanism(2.0), PermuteAndFlip(
 def test_a_bit_costs_what_mpmath_says(mechanism: GNMax | LNMax, sampling: Subsampling) -> None:
     released, order, epsilon = NoisyMaximum(mechanism, voters(4, sampling), 2), 3.0, Fraction(1, 50)
     exact, q = cost_of(released), mpmath.mpf(1) / 5
-    bits = mechanisms.bits_of(mechanism_of(released))
+    bits = mechanisms.two_class_laws(mechanism_of(released))
     assert bits is not None
     with mpmath.workdps(40):
         laws = bit_of_noise(released)
@@ -189,10 +189,10 @@ def test_convexity_bounds_a_divergence() -> None:
     own = cost_of(NoisyMaximum(GNMax(1.0), voters(4, COIN), 2)).renyi(4.0)
     assert own is not None
     assert certain is not None
-    bound = mechanisms.of_convexity(certain, read_sampling(COIN.to_json()), 4.0)
+    bound = mechanisms.bound_by_convexity(certain, read_sampling(COIN.to_json()), 4.0)
     assert own.high < bound.high < certain.high
     assert bound.high >= math.log1p(0.2 * math.expm1(3.0 * certain.high)) / 3.0
-    assert mechanisms.of_convexity(Between(0.0, 900.0), read_sampling(COIN.to_json()), 4.0).high == 900.0
+    assert mechanisms.bound_by_convexity(Between(0.0, 900.0), read_sampling(COIN.to_json()), 4.0).high == 900.0
 
 
 STEEP = [
@@ -221,7 +221,7 @@ def test_a_total_is_that_of_both_directions() -> None:
     """One voter, of whom a person is one record: forty answers are bits of two known probabilities."""
     mechanism = NoisyMaximum(LNMax(1.0), voters(1, COIN), 2)
     charge, delta = mechanism.privacy_cost(40), Fraction(1, 1000)
-    bits = mechanisms.bits_of(mechanism_of(mechanism))
+    bits = mechanisms.two_class_laws(mechanism_of(mechanism))
     assert bits is not None
     p, q = (Fraction(float(one)) for one in bits[:, 1])
     mixed = (4 * q + p) / 5
