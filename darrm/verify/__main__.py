@@ -37,17 +37,11 @@ Exit status: 0 if nothing is false, 1 if a claim is, 2 if a file cannot be read 
 @click.option("--all", "every", is_flag=True, help="Print every check.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="What is printed.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option(
-    "--digest", "--head", "digests", multiple=True, metavar="FILE|TEXT", help="A ledger digest that was copied earlier."
-)
-@click.option(
-    "--public-key", "keys", multiple=True, metavar="FILE", help="Key of whoever signed the ledger, from them."
-)
+@click.option("--digest", "digests", multiple=True, metavar="FILE|TEXT", help="A digest of a ledger, copied earlier.")
+@click.option("--public-key", "keys", multiple=True, metavar="FILE", help="Key of the ledger's signer, from them.")
 @click.option("--voters", metavar="FILE.csv", help="Lines of name,epsilon,delta: how the table counts each voter.")
-@click.option("--classes", metavar="A,B,...", help="The labels that stand for 0, 1 and so on.")
-@click.option(
-    "--attack", type=click.IntRange(1, 10**9), metavar="INT", help="Draw so many labels, to refute the claim."
-)
+@click.option("--classes", metavar="A,B,...", help="The names of labels 0, 1 and so on.")
+@click.option("--attack", type=click.IntRange(1, 10**9), metavar="INT", help="Labels to draw, to refute the claims.")
 @click.option("--force", is_flag=True, help="Overwrite the page if it exists.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but JSON and errors.")
 def command(
@@ -111,7 +105,7 @@ def _digest(text: str) -> LedgerDigest:
 
 def _check_page(page: Path, given: Sequence[str], *, force: bool) -> None:
     if any(os.path.realpath(page) == os.path.realpath(path) for path in given):
-        raise ValueError(f"--report {str(page)!r} would overwrite what is verified: name another file")
+        raise ValueError(f"--report {str(page)!r} would overwrite a verified file: name another file")
     if not page.parent.is_dir():
         raise ValueError(f"the folder {str(page.parent)!r} of --report does not exist: create it first")
     if page.exists() and not (force and page.is_file()):

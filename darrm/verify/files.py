@@ -272,7 +272,7 @@ def _of_npy(content: bytes | mmap) -> LabelsFile:
     if dtype.kind in "bU" and labels.size:  # not every pattern of bits is a boolean, or Unicode
         most, raw = (1, "u1") if dtype.kind == "b" else (sys.maxunicode, f"{dtype.str[0]}u4")
         if int(labels.view(raw).max()) > most:
-            raise ValueError("it holds what is no boolean, or no character: it is damaged")
+            raise ValueError("its bits are no booleans, or no characters: it is damaged")
     return LabelsFile.of(labels)
 
 
@@ -402,7 +402,7 @@ def check_regular(path: Path, most_bytes: int) -> None:
     """Raise `ValueError` for a large file, or one that is not regular: a pipe would block."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise ValueError(f"{str(path)!r} is no regular file: copy what it holds into a file first")
+        raise ValueError(f"{str(path)!r} is no regular file: copy its content into a file first")
     if status.st_size > most_bytes:
         raise ValueError(f"{str(path)!r} holds {status.st_size:,} bytes, more than the {most_bytes:,} that are read")
 
@@ -446,9 +446,9 @@ def _of_folder(folder: Path, seen: set[str]) -> Iterator[Piece]:
 
 def _why_not(path: Path, folder: Path) -> str:
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
-        return "it is a link that leaves the folder: give what it leads to by its name"
+        return "it is a link that leaves the folder: name its target"
     if path.is_symlink() and not path.is_file():
-        return "it is a link to a folder, or to nothing: give what it leads to by its name"
+        return "it is a link to a folder, or to nothing: name its target"
     return "" if path.is_file() or path.is_dir() else "it is no regular file"
 
 

@@ -330,10 +330,8 @@ def slightly_more(data: dict[str, Any]) -> None:
 
 
 LIES_IN_A_TABLE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "no noise": (lambda data: data.update(gamma=[1.0, 1.0]), "one label is (0.3, 1.5e-05)-DP"),
     "a relative 1e-11 too much": (slightly_more, "one label is (0.3, 1.5e-05)-DP"),
     "its error": (less_error, "the expected error is"),
-    "a bound above its error": (lambda data: data["optimality"].update(bound=0.9), "no private γ has a smaller"),
     "a prior from 0.9 to 0.6": (
         lambda data: data["optimality"].update(prior={"kind": "uniform", "low": "0.9", "high": "0.6"}),
         "0.9 to 0.6",
