@@ -40,25 +40,11 @@ class Aggregator(Protocol):
         ...
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release one label for each query.
+        """Release one label for each of Q queries: (Q,) names of classes, 0 … C − 1 unless the votes name them.
 
-        Parameters
-        ----------
-        votes
-            The votes on Q queries.
-        rng
-            None draws from the operating system. A generator is for experiments only: its draws are predictable and
-            not exact, so they have no privacy guarantee.
-
-        Returns
-        -------
-        labels
-            (Q,) names of classes: 0 … C − 1 unless the votes name them.
-
-        Raises
-        ------
-        ValueError
-            If the aggregator does not accept the votes; nothing is drawn.
+        ``rng`` None draws from the operating system. A generator is for experiments only: its draws are predictable and
+        not exact, so they have no privacy guarantee. `ValueError` if the aggregator does not accept the votes; nothing
+        is drawn.
         """
         ...
 
@@ -66,12 +52,8 @@ class Aggregator(Protocol):
 def load_release(path: str | os.PathLike[str]) -> Released:
     """Read an aggregator from a file: a table, which is proved again, a mechanism, or a propose-test-release run.
 
-    Raises
-    ------
-    TableError
-        If the file does not hold a valid aggregator; ``field`` names the wrong field.
-    OSError
-        If the file cannot be read.
+    `TableError` if the file does not hold a valid aggregator (``field`` names the wrong field), `OSError` if it cannot
+    be read.
     """
     return release_of(read_document(path))
 

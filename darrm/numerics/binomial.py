@@ -1,17 +1,14 @@
 """Numbers of ones: binomial and hypergeometric laws, and sums of independent Bernoulli variables.
 
-Binomial and hypergeometric probabilities are ratios of neighbors, walking away from the mode: every value is a product
-of exact ratios relative to the largest one, so the relative error of a value d steps from the mode is about 4·d·2⁻⁵³,
-where differences of log-gamma functions would lose 1e-11 at n = 20,000.
+Binomial and hypergeometric probabilities are products of ratios of neighbors, from the mode on: the relative error of a
+value d steps from the mode is about 4·d·2⁻⁵³. Differences of log-gamma functions would lose 1e-11 at n = 20,000.
 
-`smooth` is the one step from which every expectation of this project is built: if T(s) = E[g(s + X)], then
-(1 − p)·T(s) + p·T(s + 1) = E[g(s + X + Bernoulli(p))]. Starting from T_0 = g and stepping with one p gives
-T_j(s) = E[g(s + Bin(j, p))] for all s at once, in one vector operation a level: a Pascal triangle.
+`smooth` is the step of every expectation: if T(s) = E[g(s + X)], then (1 − p)·T(s) + p·T(s + 1) =
+E[g(s + X + Bernoulli(p))]. From T_0 = g, j steps give T_j(s) = E[g(s + Bin(j, p))] for all s: a Pascal triangle.
 
-Rounding: a step takes a convex combination of numbers of absolute value at most M. Two products and one sum, each
-with relative error 2⁻⁵³, give an absolute error of at most 2.01·2⁻⁵³·M; replacing p by a float p̂ with
-|p − p̂| ≤ 2⁻⁵³ and 1 − p by the float nearest to 1 − p̂ adds at most 2·2⁻⁵³·M. A step averages the errors it inherits,
-so j steps are off by at most j·`STEP_ERROR`·M.
+Rounding: with numbers of absolute value at most M, two products and one sum of relative error 2⁻⁵³ have an absolute
+error of at most 2.01·2⁻⁵³·M. A float p̂ with |p − p̂| ≤ 2⁻⁵³, and the float nearest to 1 − p̂, add at most 2·2⁻⁵³·M. A
+step averages the errors of its inputs, so j steps are off by at most j·`STEP_ERROR`·M.
 """
 
 import numpy as np

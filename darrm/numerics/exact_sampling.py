@@ -1,19 +1,17 @@
 """Exact draws: discrete Laplace and Gaussian integers [CKS20, Algorithms 1 to 3], and coins, without rounding.
 
 Floating-point noise leaks: the set of values of ``count + scale * normal()`` depends on the count. These draws use
-whole numbers only, and their only random step is "uniform below n", made from bits by rejection. Many values are drawn
-at once, in 64 bits where every intermediate fits, else in Python's unbounded integers.
+whole numbers only, in 64 bits where every intermediate fits, and one random step: "uniform below n", by rejection.
 
 **Coins.** A coin of probability p = 0.b₁b₂b₃… (binary) shows heads if and only if a uniform U = 0.u₁u₂u₃… is below p.
 The first byte decides all coins but one in 256; after a tie words of 64 bits are compared. *Proof that Pr[heads] = p.*
 The first byte or word that differs decides U < p, and later words change nothing. If all digits of p agree with those
 of U, then U ≥ p: tails. Hence Pr[heads] = Pr[U < p] = p for every p with finitely many digits, so for every float. ∎
 
-**Timing.** A tie alone has probability 1/256 for any p, but the pair (label, tie) reveals more about p than the label.
-So words are drawn for a fixed number of coins: at least as many as n coins tie with probability 1 − 2⁻⁶⁴. By
-*Bernstein's inequality* n coins have n/256 + t or more ties with probability at most exp(−t²/(2·(n/256 + t/3))). The
-number of bytes and of calls then depends only on n and the longest p, except with probability 2⁻⁶⁴ for a block of
-coins, and 2⁻⁷² for each.
+**Timing.** The pair (label, tie) reveals more about p than the label. So words are drawn for a fixed number of coins:
+n coins have n/256 + t or more ties with probability at most exp(−t²/(2·(n/256 + t/3))) (*Bernstein's inequality*), here
+2⁻⁶⁴. The number of bytes and of calls then depends only on n and the longest p, except with probability 2⁻⁶⁴ for a block
+of coins and 2⁻⁷² for each coin.
 """
 
 import math
