@@ -10,8 +10,8 @@ of U, then U ≥ p: tails. Hence Pr[heads] = Pr[U < p] = p for every p with fini
 
 **Timing.** The pair (label, tie) reveals more about p than the label. So words are drawn for a fixed number of coins:
 n coins have n/256 + t or more ties with probability at most exp(−t²/(2·(n/256 + t/3))) (*Bernstein's inequality*), here
-2⁻⁶⁴. The number of bytes and of calls then depends only on n and the longest p, except with probability 2⁻⁶⁴ for a block
-of coins and 2⁻⁷² for each coin.
+2⁻⁶⁴. The number of bytes and of calls then depends only on n and the longest p, except with probability 2⁻⁶⁴ for a
+block of coins and 2⁻⁷² for each coin.
 """
 
 import math
