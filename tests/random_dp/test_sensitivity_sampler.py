@@ -252,7 +252,7 @@ def test_coverage_is_as_promised_at_every_operating_point(law: str, point: dict[
     assert likely(inside, repeats, 1 - size.gamma)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("law", LAWS)
 def test_exchangeable_coverage_is_exact(law: str) -> None:

@@ -127,32 +127,6 @@ def test_sampling_is_the_largest_that_fits(epsilon: str) -> None:
     assert steps == 5 or privacy_of(recipe(12.0, 5 / (steps - 1), steps - 1), 1e-4).epsilon > target.epsilon
 
 
-@pytest.mark.parametrize("kind", ["line", "cubic", "step", "unknown below"])
-def test_the_search_ends_just_beyond_the_zero_of_any_falling_excess(kind: str) -> None:
-    rng = np.random.default_rng(5)
-    least, most = -2.0, 14.0
-    for _ in range(300):
-        zero, unknown, slope = rng.uniform(-3.0, 15.0), rng.uniform(-3.0, 15.0), rng.uniform(0.05, 20.0)
-        looks = 0
-
-        def excess(place: float, zero: float = zero, unknown: float = unknown, slope: float = slope) -> float:
-            nonlocal looks
-            looks += 1
-            if kind == "unknown below" and place < unknown:
-                return math.inf
-            below = zero - place
-            return {"cubic": slope * below**3, "step": math.copysign(1.0, below)}.get(kind, slope * below)
-
-        found = calibration._last_fitting(excess, rng.uniform(-4.0, 16.0), least, most)
-        first = max(zero, unknown if kind == "unknown below" else least, least)
-        assert looks < 50
-        if first > most:
-            assert found is None
-        else:
-            assert found is not None
-            assert first <= found + 1e-12 <= first + 1.01e-3
-
-
 @pytest.mark.slow  # the doctest asks the same of another setting
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 30.0])
 def test_noise_is_the_smallest_that_fits(epsilon: float) -> None:

@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,25 +138,6 @@ def test_the_student_is_the_average() -> None:
         for each in (recipe, StudentRecipe(steps=2, learning_rate=0.1, weight=0.0))
     )
     assert np.abs(one - two).max() > 0.05  # it stays within a thousandth of the first step
-
-
-def digits_network() -> Any:
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-
-
-@pytest.mark.slow
-def test_changed_copies_of_labeled_images_raise_accuracy_on_moved_digits() -> None:
-    digits = pytest.importorskip("sklearn.datasets").load_digits()
-    x, y = (digits.images[:, None] / 16.0).astype(np.float32), digits.target
-    moved = Perturbation(shift=1.0).applied(torch.tensor(x[1000:]), torch.Generator().manual_seed(2)).numpy()
-    plain = StudentRecipe(steps=150, learning_rate=1e-2, batch=32, weight=0.0)
-    scores = [
-        (
-            train_student(x[:80], y[:80], x[:0], recipe=one, build=digits_network, seed=1).predict(moved) == y[1000:]
-        ).mean()
-        for one in (plain, replace(plain, change=Perturbation(shift=1.0)))
-    ]
-    assert scores[0] + 0.04 < scores[1]
 
 
 def test_scores_are_probabilities_and_agree_with_the_answers() -> None:
