@@ -139,24 +139,21 @@ def load(
 
 
 def _check_size(path: Path) -> None:
-    files: list[str] = []
-
-    def note_file(node: dict[str, Untyped]) -> None:
-        files.extend([node["file"]] if node.get("file") is not None else [])
-
+    named: list[str | None] = []  # one for each reference to a file of the archive
     with ZipFile(path) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
         if any(entry.compress_type != ZIP_STORED for entry in entries.values()):
             raise TableError("file", "it is compressed, unlike estimators: it may unpack to more than the memory")
-        json.loads(archive.read("schema.json"), object_hook=note_file)
+        json.loads(archive.read("schema.json"), object_hook=lambda node: named.append(node.get("file")))
+        files = [name for name in named if name is not None]
         sizes = {name: entry.file_size for name, entry in entries.items()}
         for name in set(files):
             if name.endswith(".npz"):  # a sparse matrix
                 with ZipFile(BytesIO(archive.read(name))) as parts:
-                    held = parts.infolist()
-                if any(part.compress_type not in {ZIP_STORED, ZIP_DEFLATED} for part in held):
+                    arrays = parts.infolist()
+                if any(array.compress_type not in {ZIP_STORED, ZIP_DEFLATED} for array in arrays):
                     raise TableError("file", f"{name!r} is compressed in an unusual format")
-                sizes[name] = sum(part.file_size for part in held)
+                sizes[name] = sum(array.file_size for array in arrays)
     unfolded = sum(sizes[name] for name in files)
     if unfolded > SPACE + UNFOLDED * path.stat().st_size:
         raise TableError("file", f"{path.stat().st_size:,} bytes would unpack to {unfolded:,}: it is no estimator")
@@ -165,32 +162,29 @@ def _check_size(path: Path) -> None:
 def _check_indices(document: Untyped, *, trees: bool) -> None:
     left, seen = [document], {id(document): document}
     while left:
-        held = left.pop()
-        if issparse(held) and hasattr(held, "check_format"):
-            held.check_format(full_check=True)
-        if trees and isinstance(held, BaseDecisionTree) and hasattr(held, "tree_"):
-            _check_tree(held)
-        if trees and isinstance(held, GradientBoostingClassifier | GradientBoostingRegressor):
+        item = left.pop()
+        if issparse(item) and hasattr(item, "check_format"):
+            item.check_format(full_check=True)
+        if trees and isinstance(item, BaseDecisionTree) and hasattr(item, "tree_") and not _is_within_bounds(item):
+            raise TableError("tree", "its nodes are out of bounds: the file is damaged, or made to crash its reader")
+        if trees and isinstance(item, GradientBoostingClassifier | GradientBoostingRegressor):
             advice = f"if you trust the maker of the file, pass trusted=[{_TREE!r}]"
             raise TableError("teachers", f"gradient boosting reads its trees unchecked: {advice}")
-        inner = held.ravel().tolist() if isinstance(held, np.ndarray) and held.dtype.hasobject else []
-        for part in (*inner, *gc.get_referents(held)):  # referents of any type
+        inner = item.ravel().tolist() if isinstance(item, np.ndarray) and item.dtype.hasobject else []
+        for part in (*inner, *gc.get_referents(item)):  # referents of any type
             if not isinstance(part, type | ModuleType | FunctionType | BuiltinFunctionType) and id(part) not in seen:
                 seen[id(part)] = part
                 left.append(part)
 
 
-def _check_tree(model: Untyped) -> None:
+def _is_within_bounds(model: Untyped) -> bool:
     tree, features = model.tree_, model.n_features_in_
-    inner, fine = np.empty(0, dtype=np.int64), tree.node_count >= 1 and tree.n_features == features
-    if fine:
-        inner = np.flatnonzero(tree.children_left != TREE_LEAF)
-        used = tree.feature[inner]
-        fine = bool(np.all((used >= 0) & (used < features)))
-    for children in (tree.children_left, tree.children_right) if fine else ():
-        fine = fine and bool(np.all((children[inner] > inner) & (children[inner] < tree.node_count)))  # no circle
-    if not fine:
-        raise TableError("tree", "its nodes are out of bounds: the file is damaged, or made to crash its reader")
+    if tree.node_count < 1 or tree.n_features != features:
+        return False
+    inner = np.flatnonzero(tree.children_left != TREE_LEAF)
+    used, children = tree.feature[inner], np.stack([tree.children_left, tree.children_right])[:, inner]
+    follows = (children > inner) & (children < tree.node_count)  # so there is no circle
+    return bool(np.all((used >= 0) & (used < features)) and np.all(follows))
 
 
 def _forget_places(model: Untyped) -> None:
@@ -211,11 +205,12 @@ def _read(document: Untyped, ledger: str | PathLike[str] | None) -> Ensemble:
         if name not in _INPUTS:
             raise TableError("inputs", f"{name!r} is unknown")
         setattr(estimator, name, value)
-    _check_types(vars(estimator), classes_=np.ndarray, _grouped=bool, _named=bool, _unseeded=bool)
+    kinds: dict[str, type] = {"classes_": np.ndarray, "_grouped": bool, "_named": bool, "_unseeded": bool}
     if reader_of(getattr(estimator, estimator.teacher_parameter)) is None:  # texts have no columns
-        _check_types(vars(estimator), n_features_in_=int)
+        kinds["n_features_in_"] = int
     if getattr(estimator, "_overlap", None) is not None:
-        _check_types(vars(estimator), _overlap=int)
+        kinds["_overlap"] = int
+    _check_types(vars(estimator), **kinds)
     read_state = _read_student if isinstance(estimator, PATEClassifier) else _read_vote
     for model in read_state(estimator, document["state"]):
         _forget_places(model)
@@ -265,27 +260,23 @@ def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> list[Untyped]:
     if release is None and vote.plan_.aggregator is not None:
         raise TableError("release", "it is missing: without noise these answers are not within the budget")
     if release is not None:
-        kept = {name: state[name] for name in ("name", "curve", "settings")}
-        vote.plan_ = replace(vote.plan_, **kept)
+        vote.plan_ = replace(vote.plan_, name=state["name"], curve=state["curve"], settings=state["settings"])
         if state["own"]:
             vote.aggregator = aggregator
     vote._spending = _read_handle(vote, state["ledger"])
     return list(vote.teachers_)
 
 
-def _read_handle(vote: Untyped, kept: Untyped) -> LedgerHandle:
-    if kept is not None:
-        _check_types(kept, path=str, seen=int, identity=str, owner=str)
+def _read_handle(vote: Untyped, stored: Untyped) -> LedgerHandle:
+    if stored is not None:
+        _check_types(stored, path=str, seen=int, identity=str, owner=str)
         if vote.ledger is not None:
-            return LedgerHandle(**{**kept, "path": str(vote.ledger)})
+            return LedgerHandle(**{**stored, "path": str(vote.ledger)})
         if vote.plan_.aggregator is not None:
-            raise LedgerError(
-                kept["path"][:200] or "in a database",
-                "it pays for the answers, and paths in a file are not used: call load(FILE, ledger=LEDGER)",
-            )
-    workload = vote.plan_.workload
-    cost = cost_of_models(workload.voters)
-    handle = open_ledger(None, workload.total, cost)
+            advice = "it pays for the answers, and paths in a file are not used: call load(FILE, ledger=LEDGER)"
+            raise LedgerError(stored["path"][:200] or "in a database", advice)
+    cost = cost_of_models(vote.plan_.workload.voters)
+    handle = open_ledger(None, vote.plan_.workload.total, cost)
     handle.ledger.debit(cost)
     return handle
 

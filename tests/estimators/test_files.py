@@ -150,14 +150,6 @@ def test_files_are_of_their_owner_alone(tmp_path: Path) -> None:
     assert [*modes, stat.S_IMODE((tmp_path / "vote.skops").stat().st_mode)] == [0o600, 0o600]
 
 
-def test_what_no_file_holds_is_said_in_one_line(tmp_path: Path) -> None:
-    models = PrivateModelsVotingClassifier(GaussianNB(), 2, epsilon_each=1).fit(X, y)
-    models.teachers_[0].lines = (line for line in "ab")
-    with pytest.raises(ValueError, match=r"cannot be kept in a file .*generator.*: remove generators"):
-        save(models, tmp_path / "models.skops")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("form", ["pickle", "skops"])
 def test_a_teacher_that_was_fitted_before_is_not_in_the_student_s_file(form: str, tmp_path: Path) -> None:
     secret = X + 0.123456
@@ -183,6 +175,11 @@ def test_models_without_noise_are_saved_without_a_ledger(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_saved_says_why(tmp_path: Path) -> None:
+    models = PrivateModelsVotingClassifier(GaussianNB(), 2, epsilon_each=1).fit(X, y)
+    models.teachers_[0].lines = (line for line in "ab")
+    with pytest.raises(ValueError, match=r"cannot be kept in a file .*generator.*: remove generators"):
+        save(models, tmp_path / "vote.skops")
+    assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="without its ledger could spend the budget again"):
         save(vote(tmp_path, ledger=None), tmp_path / "vote.skops")
     with pytest.raises(ValueError, match="NoisyMaximum"):
@@ -358,17 +355,6 @@ def test_a_damaged_file_ends_in_one_error(files: int, damage: Any, content: byte
     assert len(messages) > files / 3
 
 
-def peak(path: Path) -> int:
-    """Return how much memory a refusal takes."""
-    tracemalloc.start()
-    try:
-        with pytest.raises(TableError):
-            load(path, ledger=path.with_name("ledger"))
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 def array(count: int) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, np.zeros(count))
@@ -406,11 +392,14 @@ def test_a_small_file_takes_little_memory(name: str, content: bytes, tmp_path: P
     path = tmp_path / "bomb.skops"
     path.write_bytes(bomb(name, content))
     assert path.stat().st_size < 2**21
-    if name == "a false length":  # numpy asks for memory, and touches none of it
-        with pytest.raises(TableError, match="damaged"):
+    tracemalloc.start()
+    try:
+        with pytest.raises(TableError):
             load(path, ledger=tmp_path / "ledger")
-    else:
-        assert peak(path) < MEMORY
+        # of a false length numpy asks for memory, and touches none of it
+        assert name == "a false length" or tracemalloc.get_traced_memory()[1] < MEMORY
+    finally:
+        tracemalloc.stop()
 
 
 def tree_with(field: str, node: int, value: int) -> Any:
@@ -430,20 +419,20 @@ def with_models(*models: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("field", "node", "value"),
+    ("wrap", "field", "node", "value"),
     [
-        ("left_child", 0, 10**8),  # out of memory
-        ("right_child", 0, 10**8),
-        ("left_child", 0, 0),  # without end
-        ("right_child", 2, 1),
-        ("left_child", 0, -7),
-        ("right_child", 0, -1),
-        ("feature", 0, 10**6),
-        ("feature", 0, -3),
-        ("feature", 2, 4),
+        ("tree", "left_child", 0, 10**8),  # out of memory
+        ("tree", "right_child", 0, 10**8),
+        ("tree", "left_child", 0, 0),  # without end
+        ("tree", "right_child", 2, 1),
+        ("tree", "left_child", 0, -7),
+        ("tree", "right_child", 0, -1),
+        ("tree", "feature", 0, 10**6),
+        ("tree", "feature", 0, -3),
+        ("tree", "feature", 2, 4),
+        *((wrap, "left_child", 0, 0) for wrap in ("pipeline", "forest", "bagging")),
     ],
 )
-@pytest.mark.parametrize("wrap", ["tree", "pipeline", "forest", "bagging"])
 def test_trees_that_lead_out_of_their_nodes_are_refused(
     wrap: str, field: str, node: int, value: int, tmp_path: Path
 ) -> None:
