@@ -269,20 +269,20 @@ def reader_of(estimator: Untyped) -> Untyped:
 
 
 def texts_of(X: Untyped, reader: Untyped) -> NDArray[np.object_]:
-    found, advice = "", f"the teacher begins with {type(reader).__name__}"
+    allowed, advice = "a list of texts, one for each sample", f"the teacher begins with {type(reader).__name__}"
+    if isinstance(X, str):
+        checks.fail("X", checks.Text("one text"), allowed, "put it into a list")
     try:
         texts = np.asarray(X, dtype=object)
     except ValueError:  # lists of unequal tables
         texts = np.empty((len(X), 0), dtype=object)
-    wrong = next((number for number, text in enumerate(texts) if not isinstance(text, str)), None) if texts.ndim else 0
-    if isinstance(X, str):
-        found, advice = "one text", "put it into a list"
-    elif texts.ndim != 1:
-        found = f"a {type(X).__name__} of shape {getattr(X, 'shape', texts.shape)}"
-    elif wrong is not None:  # the value may be private
-        found, advice = f"{type(texts[wrong]).__name__} as number {wrong}", f"{advice}; write missing texts as ''"
-    if found:
-        checks.fail("X", checks.Text(found), "a list of texts, one for each sample", advice)
+    if texts.ndim != 1:
+        shape = getattr(X, "shape", texts.shape)
+        checks.fail("X", checks.Text(f"a {type(X).__name__} of shape {shape}"), allowed, advice)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):  # the value may be private
+            wrong = checks.Text(f"{type(text).__name__} as number {number}")
+            checks.fail("X", wrong, allowed, f"{advice}; write missing texts as ''")
     if not len(texts):
         checks.fail("X", checks.Text("0 sample(s)"), "at least one text")
     return texts
@@ -308,16 +308,16 @@ def make_private_pipeline(*steps: Untyped) -> Untyped:
     *first, last = steps or (None,)
     if not isinstance(last, Ensemble) or not last.seeded:
         advice = "steps in front of models that are private themselves must be private, too, and a part of the models"
-        found = checks.Text(type(last).__name__)
-        checks.fail("the last step", found, "a PrivateVotingClassifier or a PATEClassifier", advice)
+        allowed = "a PrivateVotingClassifier or a PATEClassifier"
+        checks.fail("the last step", checks.Text(type(last).__name__), allowed, advice)
     if isinstance(getattr(last, "student", None), str):
         advice = "images are no input for steps; put the steps into the teacher, as a pipeline"
         checks.fail("student", last.student, "a classifier behind these steps, or None", advice)
-    made = clone(last)
-    for name in (made.teacher_parameter, "student"):
-        if getattr(made, name, None) is not None:
-            made.set_params(**{name: make_pipeline(*map(clone, first), getattr(made, name))})
-    return made
+    private = clone(last)
+    for name in (private.teacher_parameter, "student"):
+        if getattr(private, name, None) is not None:
+            private.set_params(**{name: make_pipeline(*map(clone, first), getattr(private, name))})
+    return private
 
 
 def assign(persons: list[Untyped], teachers: int, key: bytes) -> NDArray[np.int64]:

@@ -26,7 +26,6 @@ import math
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -230,25 +229,20 @@ class Writer:
                 "the step of the last word that is held", last, f"{paid}, as paid for, or the one before", advice
             )
         left = 0 if words and words[-1].word in stop else most - len(words)
-        draw = partial(self._next, teachers, public)
-        return self._write(draw, tuple(prompt), words, range(last + 1, last + 1 + left), stop)
+        context = (*prompt, *(word.word for word in words))
+        return self._write((teachers, public), context, range(last + 1, last + 1 + left), stop)
 
     def _write(
-        self,
-        draw: Callable[[Context, int], Word],
-        prompt: Context,
-        words: list[Word],
-        steps: range,
-        stop: Container[int],
+        self, models: tuple[Teachers, PublicModel], context: Context, steps: range, stop: Container[int]
     ) -> Iterator[Word]:
         for step in steps:
             if not self._answers.fit(step):
                 break
             try:
-                word = draw((*prompt, *(word.word for word in words)), step)
+                word = self._next(*models, context, step)
             except BudgetExceededError:  # of the check
                 break
-            words.append(word)
+            context = (*context, word.word)
             yield word
             if word.word in stop:
                 break
