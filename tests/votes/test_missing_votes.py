@@ -35,7 +35,7 @@ from darrm.problem import Problem, Voters, Workload
 from darrm.table.release import Release
 from darrm.table.table import certify
 from darrm.verify import __main__ as verify
-from darrm.votes import Votes, counts_of
+from darrm.votes import ROWS_AT_ONCE, Votes, counts_of
 from darrm.votes import votes as votes_module
 from tests.doors import one_error, releasing, validated
 from tests.planned import accuracy_of
@@ -213,7 +213,7 @@ def test_a_file_says_what_the_array_says(
 
 def test_missing_votes_of_many_rows() -> None:  # more than one block, and more voters than a byte counts
     generator = np.random.default_rng(5)
-    for shape in ((votes_module.ROWS_AT_ONCE + 7, 3), (4, 700)):
+    for shape in ((ROWS_AT_ONCE + 7, 3), (4, 700)):
         labels = generator.choice([0.0, 1.0, NAN], shape)
         votes = Votes.of_labels(labels, missing="coin")
         assert votes.missing is not None
