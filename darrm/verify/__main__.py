@@ -37,7 +37,9 @@ Exit status: 0 if nothing is false, 1 if a claim is, 2 if a file cannot be read 
 @click.option("--all", "every", is_flag=True, help="Print every check.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="What is printed.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--digest", "digests", multiple=True, metavar="FILE|TEXT", help="A digest of a ledger, copied earlier.")
+@click.option(
+    "--digest", "--head", "digests", multiple=True, metavar="FILE|TEXT", help="A digest of a ledger, copied earlier."
+)
 @click.option("--public-key", "keys", multiple=True, metavar="FILE", help="Key of the ledger's signer, from them.")
 @click.option("--voters", metavar="FILE.csv", help="Lines of name,epsilon,delta: how the table counts each voter.")
 @click.option("--classes", metavar="A,B,...", help="The names of labels 0, 1 and so on.")
