@@ -160,6 +160,11 @@ class Analysis:
         return self.best.order
 
     @property
+    def renyi(self) -> float:
+        """The data-dependent Rényi cost at the best order: private."""
+        return self.curve.bound_at(self.order)
+
+    @property
     def queries(self) -> int:
         """Number of queries (public)."""
         return int(self.probabilities.size)
@@ -176,10 +181,8 @@ class Analysis:
 
     @property
     def check_share(self) -> float:
-        """The share of the checks in the Rényi cost at the best order, in [0, 1]."""
-        order = self.order
-        total = self.curve.bound_at(order)
-        return self.cost.checks.bound_at(order) / total if total else 0.0
+        """The share of the checks in `renyi`, in [0, 1]."""
+        return self.cost.checks.bound_at(self.order) / self.renyi if self.renyi else 0.0
 
     @property
     def data_independent_epsilon(self) -> float:
