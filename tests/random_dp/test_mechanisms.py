@@ -271,7 +271,7 @@ def test_the_posterior_is_private_for_any_prior(sensitivity: float, monkeypatch:
 def test_the_posterior_law() -> None:
     # chi-square with 2 degrees of freedom: 37 at a false-alarm rate of 1e-8
     mechanism, rng = Posterior(ONE, ("a", "b", "c"), prior=(3, 1, 2)), np.random.default_rng(4)
-    chosen = [mechanism.release([-1.0, 0.0, -0.5], 1.0, rng=rng) for _ in range(1500)]
+    chosen = [mechanism.release([-1.0, 0.0, -0.5], 1.0, rng=rng) for _ in range(600)]
     ideal = np.array([3.0, 1.0, 2.0]) * np.exp(np.array([-1.0, 0.0, -0.5]) / 2)
     assert chi_square(np.array([chosen.count(name) for name in "abc"]), ideal / ideal.sum()) < 37
     assert "posterior sample" in mechanism.describe_noise(0.0, None)

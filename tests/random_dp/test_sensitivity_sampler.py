@@ -131,10 +131,10 @@ def test_a_random_position_sees_what_the_last_one_cannot() -> None:
         return float(data[0])
 
     assert (SensitivitySampler(first_record, exponential, "l1").measure(4, 200, seed=2) == 0).all()
-    moved = SensitivitySampler(first_record, exponential, "l1", position="random").measure(4, 2000, seed=2)
+    moved = SensitivitySampler(first_record, exponential, "l1", position="random").measure(4, 600, seed=2)
     share = int(np.count_nonzero(moved))
-    assert likely(share, 2000, 0.25)
-    assert likely(2000 - share, 2000, 0.75)
+    assert likely(share, 600, 0.25)
+    assert likely(600 - share, 600, 0.75)
 
 
 def test_a_function_that_changes_its_argument_is_harmless() -> None:
