@@ -104,13 +104,11 @@ def _fill(
     """Fill the template; without a budget of answers, the cost of the models is the claim."""
     grouped, names = model._grouped, [str(name) for name in model.classes_.tolist()]
     cost = {"epsilon": at_most(spent.epsilon), "delta": at_most(spent.delta)}
-    claims = {
-        "format": FORMAT,
-        "guarantee": cost if budget is None else budget.to_json(),
-        "spent": cost if budget is not None and spent.queries else None,
-        "ledger_digest": digest or None if budget is not None else None,
-    }
-    given = budget or spent
+    claims = {"format": FORMAT, "guarantee": cost, "spent": None, "ledger_digest": None}
+    if budget is not None:
+        paid = cost if spent.queries else None
+        claims |= {"guarantee": budget.to_json(), "spent": paid, "ledger_digest": digest or None}
+    total = budget or spent
     neighbors = "the data of one person are replaced by any others"
     # not for a published key and known positions: a row that leaves moves the others (darrm/estimators/ensemble.py)
     if grouped or model._unseeded:
@@ -120,7 +118,7 @@ def _fill(
     return _CARD.format(
         kind=type(model).__name__,
         about=about,
-        guarantee=pair_at_most(given.epsilon, given.delta),
+        guarantee=pair_at_most(total.epsilon, total.delta),
         released=released,
         person="one person is one group, with all rows of it" if grouped else "one row is one person",
         neighbors=neighbors,

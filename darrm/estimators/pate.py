@@ -345,7 +345,7 @@ class PATEClassifier(Ensemble):
     def _learn(self, public: Untyped) -> None:
         known = self.answers_ != ABSTAIN
         present = np.unique(self.answers_[known])
-        student = self._made_student(public, partly=not known.all())
+        student = self._new_student(public, partly=not known.all())
         learns_of_all = isinstance(student, SEMI_SUPERVISED) or getattr(student, "semi_supervised", False)
         everything = learns_of_all if self.semi_supervised == "auto" else self.semi_supervised
         self._codes = bool(everything)
@@ -368,7 +368,7 @@ class PATEClassifier(Ensemble):
         require("torch")
         return require("darrm.estimators.fixmatch").FixMatchClassifier(checkpoint=file, verbose=self.verbose)
 
-    def _made_student(self, public: Untyped, *, partly: bool) -> Untyped:
+    def _new_student(self, public: Untyped, *, partly: bool) -> Untyped:
         seed = self.random_state
         if self.student is None:
             reader = reader_of(self.teacher)
@@ -383,12 +383,12 @@ class PATEClassifier(Ensemble):
         return set_seed(student, int(check_random_state(seed).randint(SEEDS - 1)))
 
     def _report(self, handle: LedgerHandle, mechanism: str) -> None:
-        given = self.answers_[self.answers_ != ABSTAIN]
-        by_class = np.bincount(given, minlength=len(self.classes_)).tolist()
+        labels = self.answers_[self.answers_ != ABSTAIN]
+        by_class = np.bincount(labels, minlength=len(self.classes_)).tolist()
         self.report_ = PATEReport(
             teachers=self.n_teachers,
             inputs=len(self.answers_),
-            answered=len(given),
+            answered=len(labels),
             by_class=tuple(zip(self.classes_.tolist(), by_class, strict=True)),
             mechanism=mechanism,
             spent=handle.ledger.spent,
