@@ -438,3 +438,29 @@ def test_bad_arguments(options: dict[str, Any], word: str) -> None:
         PrivacyLedger.create(":memory:", BUDGET, **options)
     with pytest.raises(ValueError, match="budget_epsilon"):
         PrivacyLedger.create(":memory:", PrivacyParams(0, 0.1))
+
+
+def test_sqlite_reports_a_full_database(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    connect = sqlite3.connect
+
+    def tiny(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
+        connection.execute("PRAGMA max_page_count = 1")  # clamped to the present size
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", tiny)
+    with pytest.raises(LedgerError, match="the disk is full: nothing was debited"):
+        ledger.debit(QUERY, note="x" * 100_000)
+    monkeypatch.undo()
+    assert ledger.entries() == ()
+
+
+def test_truncated(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    for _ in range(20):
+        ledger.debit(QUERY, note="x" * 500)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(LedgerError, match="corrupted"):
+        PrivacyLedger(path)

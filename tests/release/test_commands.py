@@ -145,3 +145,18 @@ def test_a_ledger_that_forgets_is_refused(folder: Path, capsys: pytest.CaptureFi
 def test_names_of_files_that_are_no_text_are_noted() -> None:
     assert printable("v\udcff.npy to labels.npy") == "v\\udcff.npy to labels.npy"
     assert printable("v\n\x1b[2J.npy to labels.npy") == "v\\n\\x1b[2J.npy to labels.npy"
+
+
+def test_labels_are_never_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert releasing(folder, "votes.npy", "--create-budget", "2,1e-3") == 0
+    before = (folder / "labels.npy").read_bytes()
+    assert releasing(folder, "votes.npy") == 2
+    assert "exists already" in capsys.readouterr().err
+    assert (folder / "labels.npy").read_bytes() == before
+    assert len(PrivacyLedger(folder / "l.sqlite").entries()) == 1
+    assert releasing(folder, "votes.npy", "--create-budget", "2,1e-3", output="other.npy") == 2
+    told = capsys.readouterr().err
+    assert "it exists already and paid for 4 labels, perhaps of these very votes" in told
+    assert releasing(folder, "votes.npy", output="labels.txt") == 2
+    assert releasing(folder, "votes.npy", output="no/labels.npy") == 2
+    assert len(PrivacyLedger(folder / "l.sqlite").entries()) == 1

@@ -584,3 +584,17 @@ def test_a_misspelt_keyword_is_refused_before_anything_is_paid(folder: Path) -> 
     with pytest.raises(TypeError, match="unexpected keyword argument 'colums'"):
         release(folder, colums=["v0"])
     assert ledger_in(folder).entries() == ()
+
+
+def test_what_another_program_put_at_the_output_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, theirs = partitions._Run.release, folder / "labels" / NAMES[0]
+
+    def meanwhile(*arguments: Any) -> Any:
+        theirs.write_text("theirs")
+        return draw(*arguments)
+
+    monkeypatch.setattr(partitions._Run, "release", meanwhile)
+    with pytest.raises(ValueError, match=r"a.parquet' exists already: labels are paid for"):
+        release(folder)
+    assert theirs.read_text() == "theirs"
+    assert not ledger_in(folder).entries()

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from darrm.account import __main__ as account
 from darrm.aggregator import load_release
 from darrm.commands.command_line import run
-from darrm.errors import DeliveryError
+from darrm.errors import BudgetExceededError, DeliveryError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
@@ -512,3 +513,88 @@ def test_what_is_sent_ahead_is_paid_for_together_and_what_comes_is_not_waited_fo
     assert sum(counts) == amount + 1
     os.close(reading)
     os.close(writing)
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_budget_but_not_a_stream(folder: Path, ask: Asking) -> None:
+    with started(folder, "--quiet") as mine, started(folder, "--quiet", "--stream", "other") as other:
+        assert one(mine, b"1,1,0\n") == b"1,1\n"
+        assert one(other, b"0,0,1\n") == b"1,0\n"
+        with started(folder, "--quiet") as late:  # takes the stream over
+            assert one(late, b"1,1,1\n") == b"1,1\n"  # what mine was not heard of
+            assert late.stdout is not None
+            assert late.stdout.readline() == b"2,1\n"
+            assert one(mine, b"0,0,0\n") == b""
+            assert mine.wait() == 2
+            assert mine.stderr is not None
+            err = mine.stderr.read()
+            assert one(late, b"0,0,0\n") == b"3,0\n"
+            assert late.communicate() == (b"", b"")
+        assert one(other, b"1,1,1\n") == b"2,1\n"
+        assert other.communicate() == (b"", b"")
+    assert b"another process answers this stream (entry 3 of the ledger)" in err
+    assert err.count(b"\n") == 1
+    outputs = [entry.output for entry in PrivacyLedger(folder / "l.sqlite").entries()]
+    assert outputs == ["-", "-other", "-", "-", "-other"]
+    assert ask.paid() == 5
+
+
+def test_a_budget_that_another_process_empties_in_between(folder: Path) -> None:
+    (folder / "l.sqlite").unlink()
+    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams("0.5", "1e-3"))
+    release, other = stream(folder), stream(folder, "other")
+    release.answer([1, 1, 0])
+    with pytest.raises(BudgetExceededError, match="0 still fit"):
+        list(other.answers([[0, 0, 0]] * 100))
+    assert 1 < other.answered < 99
+    with pytest.raises(BudgetExceededError, match="0 still fit"):
+        release.answer([1, 1, 0])
+    assert (release.answered, stream(folder).waiting()) == (1, [1])
+
+
+ASKER = """
+import os, select, signal, subprocess, sys
+process = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+for question in (b"1,1,0\\n", b"0,0,1\\n"):
+    process.stdin.write(question)
+    process.stdin.flush()
+    select.select([process.stdout], [], [])
+    if question[:1] == b"1" or sys.argv[1] == "read":
+        os.read(process.stdout.fileno(), 100)
+print(process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", ["read", "unread"])
+def test_an_answer_is_kept_where_the_program_that_asks_is_killed(last: str, folder: Path, ask: Asking) -> None:
+    """Its death ends the questions, which is no sign that it has kept the answer."""
+    command = [sys.executable, "-m", "darrm.release", *words(folder)]
+    asker = subprocess.run([sys.executable, "-c", ASKER, last, *command], capture_output=True, check=False)
+    assert asker.returncode == -signal.SIGKILL
+    number = int(asker.stdout)
+    for _ in range(600):  # it ends by itself
+        if not Path(f"/proc/{number}").exists():
+            break
+        time.sleep(0.05)
+    assert ask(b"1,1,0\n0,0,1\n1,1,1\n", "--first", "1")[:2] == (0, "2,0\n3,1\n")
+    assert ask.paid() == 3
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_gone_loses_no_answer(folder: Path, ask: Asking) -> None:
+    with started(folder) as process:
+        assert one(process, b"1,1,0\n") == b"1,1\n"
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stdin is not None
+        process.stdin.write(b"0,1,0\n")
+        process.stdin.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+        assert process.wait() == 3
+    assert b"Broken pipe; answer 2 is paid for and kept in the ledger: start again" in err
+    assert ask.paid() == 2
+    assert ask(b"", "--quiet") == (0, "2,0\n", "")
+    assert ask(b"", "--quiet") == (0, "", "")
