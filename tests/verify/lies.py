@@ -236,7 +236,8 @@ def without_receipts(*changes: Change) -> Change:
     """Change a folder after the receipts are gone."""
 
     def change(folder: Path) -> None:
-        for step in (partial(_without, "*.receipt.json"), *changes):
+        _without("*.receipt.json", folder)
+        for step in changes:
             step(folder)
 
     return change
