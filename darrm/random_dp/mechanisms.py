@@ -42,6 +42,8 @@ from darrm.numerics.exact_sampling import (
 from darrm.privacy import PrivacyPair, PrivacyParams
 from darrm.util import checks
 
+Norm = str | Callable[[NDArray[np.float64]], float]
+
 _ROUNDING_SHARE = Fraction(1, 2**10)  # largest relative increase of the sensitivity by rounding
 _SMALLEST_STEP_EXPONENT = -1000  # multiples of 2^-1000 are floats; smaller sensitivities are rounded up
 _LARGEST_INT64_STEPS = 2.0**62
@@ -99,7 +101,7 @@ class Mechanism(Generic[Released_co]):
     """A mechanism that is (ε, δ)-private on pairs whose values differ by at most the sensitivity, in a norm."""
 
     privacy: PrivacyParams
-    norm: str  # "l1", "l2" or "sup"
+    norm: Norm
     noise: ClassVar[str]  # its name
 
     def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Released_co:
@@ -228,19 +230,15 @@ class Exponential(Mechanism[Candidate]):
 
     def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Candidate:
         """Choose a candidate from all scores, one finite score for each; at Δ = 0, uniformly among the best."""
-        numbers = self._check_scores(value, sensitivity)
+        numbers = check_release(value, sensitivity)
+        if numbers.shape != (len(self.candidates),):
+            checks.fail("value", numbers.shape, f"one score a candidate, shape ({len(self.candidates)},)")
         below = uniform_below(rng)
         if sensitivity == 0:
             best = np.flatnonzero(numbers == np.max(numbers))
             return self.candidates[int(best[int(below(np.array([best.size]))[0])])]
         step = step_for(float(sensitivity), 1)
         return self._choose(numbers, step, self._least_scale(sensitivity, step), np.arange(len(numbers)), below)
-
-    def _check_scores(self, value: ArrayLike, sensitivity: float) -> NDArray[np.float64]:
-        numbers = check_release(value, sensitivity)
-        if numbers.shape != (len(self.candidates),):
-            checks.fail("value", numbers.shape, f"one score a candidate, shape ({len(self.candidates)},)")
-        return numbers
 
     def _least_scale(self, sensitivity: float, step: Fraction) -> int:
         """Return the least t with which exp(q/t) is private."""
@@ -296,7 +294,9 @@ class Posterior(Exponential[Candidate]):
 
     def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Candidate:
         """Draw a candidate from all log-likelihoods, one finite number for each."""
-        numbers = self._check_scores(value, sensitivity)
+        numbers = check_release(value, sensitivity)
+        if numbers.shape != (len(self.candidates),):
+            checks.fail("value", numbers.shape, f"one log-likelihood a candidate, shape ({len(self.candidates)},)")
         step = min(step_for(float(sensitivity), 1), _FINEST) if sensitivity else _FINEST
         scale = max(self._least_scale(sensitivity, step), math.ceil(1 / step))
         weights = np.ones(len(numbers), dtype=np.int64) if self.prior is None else np.asarray(self.prior)

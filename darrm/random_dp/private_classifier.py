@@ -128,6 +128,10 @@ class PrivateClassifier:
         self._check_fitted()
         return np.asarray(self.released.predict(np.asarray(features, dtype=np.float64)))
 
+    def vote(self, features: ArrayLike) -> NDArray[np.int64]:
+        """Predict as votes: 1 for the second class, 0 for the first, shape (Q,)."""
+        return np.asarray(self.predict(features) == self.classes[1], dtype=np.int64)
+
     def _check_fitted(self) -> None:
         if self.released is None:
             checks.fail("the voter", checks.Text("not fitted"), "fitted", "call fit(features, labels) first")

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from darrm.errors import SamplingError
 from darrm.privacy import Number, PrivacyParams
 from darrm.random_dp.guarantee import RandomDP
-from darrm.random_dp.mechanisms import Mechanism, canonical
+from darrm.random_dp.mechanisms import Mechanism, Norm, canonical
 from darrm.random_dp.sample_size import SampleSize, exchangeable_sample_size, sample_size
 from darrm.util import checks
 from darrm.util.extras import require
@@ -84,16 +84,19 @@ def neighbors(draws: Records, position: int) -> tuple[Records, Records]:
     return first, second
 
 
-def norm_of(difference: NDArray[np.float64], norm: str) -> float:
-    """Compute the norm of a difference of any shape, rounded up."""
-    sizes = np.abs(difference).ravel()
-    value = float(np.max(sizes, initial=0.0))
-    if 0.0 < value < math.inf:
-        shares = sizes / value  # so that squares neither overflow nor vanish
-        factor = {"l1": float(np.sum(shares)), "l2": math.sqrt(float(np.sum(shares * shares))), "sup": 1.0}[norm]
-        value = math.nextafter(factor * value * (1.0 + (sizes.size + 4) * 2.0**-51), math.inf)
-    if value == math.inf:
-        checks.fail("the norm of f(D) - f(D')", value, "a finite number")
+def norm_of(difference: NDArray[np.float64], norm: Norm) -> float:
+    """Compute the norm of a difference of any shape, rounded up; a callable's value is not rounded."""
+    if callable(norm):
+        value = float(norm(difference))
+    else:
+        sizes = np.abs(difference).ravel()
+        value = float(np.max(sizes, initial=0.0))
+        if value not in (0.0, math.inf):
+            shares = sizes / value  # so that squares neither overflow nor vanish
+            factor = {"l1": float(np.sum(shares)), "l2": math.sqrt(float(np.sum(shares * shares))), "sup": 1.0}[norm]
+            value = math.nextafter(factor * value * (1.0 + (sizes.size + 4) * 2.0**-51), math.inf)
+    if not 0.0 <= value < math.inf:
+        checks.fail("the norm of f(D) - f(D')", value, "a finite number of at least 0")
     return value
 
 
@@ -109,10 +112,11 @@ class SampledSensitivity:
     size: SampleSize  # (m, k, ρ, γ) of the run
     records: int  # n, of each data set
     distribution: str  # a name of the distribution of one record
-    norm: str  # of the differences
+    norm: Norm  # of the differences
     position: str  # of the record that differs between neighbors: "last" or "random"
     shape: tuple[int, ...]  # of the function's value
     seed: int  # of the run; (seed, index) replays a draw
+    largest: float  # of the m sampled sensitivities
 
     def guarantee(self, privacy: PrivacyParams, noise: str) -> RandomDP:
         """Return the guarantee of a mechanism with this sensitivity."""
@@ -129,20 +133,25 @@ class SampledSensitivity:
             )
 
     def __str__(self) -> str:
+        name = self.norm if isinstance(self.norm, str) else getattr(self.norm, "__name__", "callable")
         return (
-            f"sensitivity {self.value:.6g} in the {self.norm} norm, rank {self.size.k} of {self.size.m} sampled pairs "
-            f"of {self.records} records from {self.distribution} (gamma = {self.size.gamma:.6g})"
+            f"sensitivity {self.value:.6g} in the {name} norm, rank {self.size.k} of {self.size.m} sampled pairs of "
+            f"{self.records} records from {self.distribution} (gamma = {self.size.gamma:.6g})"
         )
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Execution settings; they do not change the result."""
+    """Execution settings; they do not change the result.
+
+    ``report`` gets all sensitivities so far, after every batch; stopping early at a favorable number invalidates γ.
+    """
 
     jobs: int | None = 1  # worker processes; None takes the configuration of ``joblib.parallel_config``
     backend: str | None = None  # of joblib ("loky", "threading", "dask", "ray", …); None takes the configured one
     batch_size: int = 32  # draws per task
     progress: bool = False  # whether to show a bar on standard error
+    report: Callable[[NDArray[np.float64]], None] | None = None
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, batch_size=self.batch_size)
@@ -169,7 +178,7 @@ class SensitivitySampler:
     sampler
         ``sampler(rng, count)`` returns ``count`` independent records: an array, a list, or a tuple of columns.
     norm
-        "l1", "l2" or "sup", of f(D) − f(D′).
+        "l1", "l2", "sup", or a callable on f(D) − f(D′).
     distribution
         Name of the sampler's distribution, part of every guarantee; by default the sampler's name, if it has one.
     position
@@ -185,7 +194,7 @@ class SensitivitySampler:
 
     function: Function
     sampler: RecordSampler
-    norm: str
+    norm: Norm
     _: KW_ONLY
     distribution: str = ""
     position: str = "last"
@@ -194,7 +203,10 @@ class SensitivitySampler:
         for name in ("function", "sampler"):
             if not callable(getattr(self, name)):
                 checks.fail(name, getattr(self, name), "callable")
-        checks.one_of(NORMS, norm=self.norm)
+        if not callable(self.norm):
+            checks.one_of(
+                NORMS, norm=self.norm, advice="or give a callable that takes the difference and returns its norm"
+            )
         checks.one_of(("last", "random"), position=self.position)
         if not self.distribution:
             name = getattr(self.sampler, "__qualname__", "") or "<anonymous>"
@@ -230,6 +242,7 @@ class SensitivitySampler:
             position=self.position,
             shape=shape,
             seed=int(seed),
+            largest=float(np.max(values)),
         )
 
     def measure(
@@ -285,6 +298,8 @@ class SensitivitySampler:
                         raise SamplingError(reason, seed=int(seed), index=done)
                     done += 1
                 advance(len(batch))
+                if execution.report is not None:
+                    execution.report(values[:done].copy())
         return values, shape or ()
 
 

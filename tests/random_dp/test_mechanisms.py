@@ -318,7 +318,7 @@ def test_bernstein_restriction_and_noise() -> None:
         (lambda: Posterior(ONE, (1, 2), prior=(1, 0)), "prior of candidate 1 must be"),
         (lambda: Posterior(ONE, (1, 2), prior=(1,)), "one weight a candidate"),
         (lambda: Posterior(ONE, (1, 2), prior=(1, 10**6)), "one weight a candidate"),
-        (lambda: Posterior(ONE, (1, 2)).release([1.0], 1.0), "one score a candidate"),
+        (lambda: Posterior(ONE, (1, 2)).release([1.0], 1.0), "one log-likelihood a candidate"),
         (lambda: Bernstein(BOTH, size=3), "delta must be 0"),
         (lambda: Bernstein(ONE, size=0), "size must be"),
         (lambda: Bernstein(ONE, size=3, order=0), "order must be"),

@@ -29,6 +29,7 @@ from darrm.random_dp.sensitivity_sampler import (
     finite_floats,
     neighbors,
     norm_of,
+    order_statistic_of,
     respond,
     sample_then_respond,
 )
@@ -56,6 +57,7 @@ def test_the_estimate_is_the_order_statistic_of_the_measurements() -> None:
     found = MEAN.estimate(20, gamma=0.2, m=150, seed=5)
     values = MEAN.measure(20, 150, seed=5)
     assert found.value == np.sort(values)[found.size.k - 1]
+    assert found.largest == values.max()
     assert (found.records, found.norm, found.shape, found.seed) == (20, "l1", (), 5)
     assert "rank" in str(found)
 
@@ -103,6 +105,19 @@ def test_seeds_and_few_records() -> None:
     assert all(MEAN.estimate(records, gamma=0.3, seed=4).value > 0 for records in (1, 2))
     assert MEAN.estimate(5, gamma=0.5).seed != MEAN.estimate(5, gamma=0.5).seed
     assert (MEAN.measure(5, 9, seed=1) != MEAN.measure(5, 9, seed=2)).all()
+
+
+def test_a_running_estimate_can_be_read_but_not_changed() -> None:
+    reports: list[np.ndarray] = []
+
+    def spoil(values: np.ndarray) -> None:
+        reports.append(values.copy())
+        values[:] = 0.0
+
+    found = MEAN.estimate(5, gamma=0.3, m=100, seed=1, execution=Execution(batch_size=30, report=spoil))
+    assert [report.size for report in reports] == [30, 60, 90, 100]
+    assert all((report == reports[-1][: report.size]).all() for report in reports)
+    assert (order_statistic_of(reports[-1], found.size.k), reports[-1].max()) == (found.value, found.largest)
 
 
 def test_a_progress_bar_on_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,10 +218,7 @@ def test_names_of_distributions() -> None:
     [
         (lambda: SensitivitySampler(None, exponential, "l1"), "function must be callable"),  # type: ignore[arg-type]
         (lambda: SensitivitySampler(np.mean, 3, "l1"), "sampler must be callable"),  # type: ignore[arg-type]
-        *(
-            (lambda norm=norm: SensitivitySampler(np.mean, exponential, norm), "norm must be one of")
-            for norm in ("L1", len)
-        ),
+        (lambda: SensitivitySampler(np.mean, exponential, "l3"), "norm must be one of l1, l2, sup"),
         (lambda: SensitivitySampler(np.mean, exponential, "l1", position="first"), "position must be"),
         (lambda: Execution(jobs=0), "jobs must be"),
         (lambda: Execution(batch_size=0), "batch_size must be"),
@@ -311,6 +323,16 @@ def test_norms_at_the_limits() -> None:
         with pytest.raises(ValueError, match="finite"):
             norm_of(np.array([math.inf]), name)
     assert norm_of(np.full(4, 1e200), "l2") == pytest.approx(2e200)
+
+
+def test_a_callable_norm() -> None:
+    assert norm_of(np.array([3.0, -1.0]), lambda d: float(d[0])) == 3.0
+    with pytest.raises(ValueError, match="at least 0"):
+        norm_of(np.array([-3.0]), lambda d: float(d[0]))
+    with pytest.raises(ValueError, match="nan"):
+        norm_of(np.array([-3.0]), lambda _: math.nan)
+    with pytest.raises(ValueError, match="norm must be one of l1, l2, sup"):
+        SensitivitySampler(np.mean, np.random.Generator.random, "L1")
 
 
 @pytest.mark.parametrize("bad", [math.nan, [1.0, math.inf], "text", [[1], [2, 3]], 1j, None])
