@@ -615,3 +615,26 @@ def test_the_student_s_steps_learn_from_public_inputs() -> None:
 def test_a_pipeline_is_no_way_around_the_noise_of_private_models(steps: Any, line: str) -> None:
     with pytest.raises(ValueError, match=line):
         make_private_pipeline(*steps)
+
+
+@slow
+def test_teachers_without_rows_vote_for_a_class_that_no_data_decide() -> None:
+    made = vote(KNeighborsClassifier(1)).fit(X, y, groups=["one person"] * len(X))
+    kinds = [type(teacher).__name__ for teacher in made.teachers_]
+    assert (kinds.count("KNeighborsClassifier"), kinds.count("DummyClassifier")) == (1, 59)
+
+
+def test_steps_whose_output_is_set_hand_data_frames_to_teachers(monkeypatch: pytest.MonkeyPatch) -> None:
+    pandas = pytest.importorskip("pandas")
+    seen: list[type] = []
+    learn = DecisionTreeClassifier.fit
+
+    def noted(tree: Any, inputs: Any, labels: Any, *rest: Any, **more: Any) -> Any:
+        seen.append(type(inputs))
+        return learn(tree, inputs, labels, *rest, **more)
+
+    monkeypatch.setattr(DecisionTreeClassifier, "fit", noted)
+    scaler = StandardScaler().set_output(transform="pandas")
+    made = make_private_pipeline(scaler, vote(DecisionTreeClassifier(), 5, epsilon=20, max_queries=5))
+    made.fit(X, y).predict(X[:5])
+    assert seen == [pandas.DataFrame] * 5

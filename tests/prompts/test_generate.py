@@ -1,6 +1,7 @@
 """Texts by private votes: whose word it is, what is paid for it, what a broken text gets back, what is refused."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from darrm.account.accountant import DELTA_RESERVE, PrivacyAccountant
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import PrivacyCost
+from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, analyze
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.privacy import PrivacyParams
@@ -267,3 +270,22 @@ def test_the_noise_of_a_budget_is_the_least_that_it_pays_for(share: float) -> No
         noise_for(total, words=10, answers=11)
     with pytest.raises(ValueError, match="total must be a budget for"):
         noise_for(PrivacyParams("1e-9", 0), words=10, answers=1)
+
+
+def test_a_course_costs_no_more_than_its_charges() -> None:
+    """All data sets of three teachers, two words and two steps, with the votes of the second chosen by the first."""
+    voters, sigma, threshold, order = 3, 2.0, 2.0, 4.0
+    mechanism = ConfidentGNMax(threshold, sigma, sigma)
+    counts = np.array([[voters - ones, ones] for ones in range(voters + 1)])
+    passes = np.exp(mechanism.check.log_probabilities(counts.max(axis=1))[0])
+    wins = winning_probabilities(DiscreteGaussian(sigma), counts)
+    step = np.column_stack([1.0 - passes, passes[:, None] * wins])  # (votes, outcome): public word, teachers' 0, 1
+    assert step.sum(axis=1) == pytest.approx(np.ones(voters + 1))
+    most = 2.0 * mechanism.check.guarantee.bound_at(order) + 2.0 * mechanism.answer.guarantee.bound_at(order)
+    near = [(n, m) for n, m in itertools.product(range(voters + 1), repeat=2) if abs(n - m) <= 1]
+    worst = 0.0
+    for (n, m), *later in itertools.product(near, repeat=4):
+        here = np.concatenate([step[n, i] * step[a] for i, (a, _) in enumerate(later)])
+        there = np.concatenate([step[m, i] * step[b] for i, (_, b) in enumerate(later)])
+        worst = max(worst, math.log(float((here**order * there ** (1.0 - order)).sum())) / (order - 1.0))
+    assert 0.4 * most < worst <= most  # an answer is not paid for where the check fails

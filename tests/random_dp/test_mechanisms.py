@@ -343,3 +343,11 @@ def test_the_seeded_source_handles_large_numbers() -> None:
     draws = below(limits)
     assert all(0 <= draw < 2**100 for draw in draws)
     assert abs(float(np.mean(draws.astype(float))) / 2.0**99 - 1) < 6 / math.sqrt(3 * 200)
+
+
+@pytest.mark.statistical
+def test_the_operating_system_draws_the_same_law() -> None:
+    draws = Laplace(ONE).release(np.zeros(20_000), 20_000.0)
+    # E|x| = b, with a standard deviation of b/√n: 6 deviations
+    assert abs(np.mean(np.abs(draws)) / 20_000.0 - 1) < 6 / math.sqrt(20_000) + 2**-9
+    assert abs(np.mean(draws) / 20_000.0) < 6 * math.sqrt(2 / 20_000)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from darrm.training.network import convolutional_network, threads_for
+
 pytest.importorskip("torch")
 import torch
 
@@ -214,3 +216,21 @@ def test_a_full_memory_is_one_line_that_says_what_to_do(recipe: Any, monkeypatch
     monkeypatch.setattr(nn.Linear, "forward", full)
     with pytest.raises(MemoryError, match="a smaller batch="):
         ensemble.votes(X)
+
+
+@pytest.mark.filterwarnings("ignore")  # Opacus uses hooks that torch warns about
+def test_gradients_agree_with_opacus() -> None:
+    grad_sample = pytest.importorskip("opacus.grad_sample")
+    build = partial(convolutional_network, side=8)
+    with threads_for(torch.device("cpu")), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        parameters = stack([initial_parameters(build, seed) for seed in (1, 2, 3)])
+        x, y = torch.rand(3, 5, 1, 8, 8), torch.randint(0, 2, (3, 5))
+        together = per_example_gradients(build())(parameters, x, y)
+        for teacher in range(3):
+            model = build()
+            model.load_state_dict({name: value[teacher] for name, value in parameters.items()})
+            wrapped = grad_sample.GradSampleModule(model, loss_reduction="sum")
+            nn.functional.cross_entropy(wrapped(x[teacher]), y[teacher], reduction="sum").backward()
+            for name, parameter in wrapped._module.named_parameters():
+                assert torch.allclose(together[name][teacher], parameter.grad_sample, rtol=0, atol=1e-6)
