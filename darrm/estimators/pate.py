@@ -214,12 +214,7 @@ class PATEClassifier(Ensemble):
     def _label(self, X: Untyped, y: Untyped, X_public: Untyped, groups: Untyped) -> Untyped:
         inputs, labels = self._data(X, y)
         student = self._student()
-        if student is not None:
-            check_classifier("student", student)
-            if reader_of(self.teacher) is not None and reader_of(student) is None:
-                allowed = "a pipeline that begins with what reads texts, as the teacher does"
-                advice = "None takes the teachers' first step, and a logistic regression"
-                checks.fail("student", student, allowed, advice)
+        self._check_student(student)
         count = self._teacher_count(_num_samples(inputs))
         persons = persons_of(_num_samples(inputs), groups)
         public, held = self._public(inputs, persons, X_public)
@@ -367,6 +362,15 @@ class PATEClassifier(Ensemble):
         file = None if self.ledger is None or is_url(self.ledger) else f"{self.ledger}.student"
         require("torch")
         return require("darrm.estimators.fixmatch").FixMatchClassifier(checkpoint=file, verbose=self.verbose)
+
+    def _check_student(self, student: Untyped) -> None:
+        if student is None:
+            return
+        check_classifier("student", student)
+        if reader_of(self.teacher) is not None and reader_of(student) is None:
+            allowed = "a pipeline that begins with what reads texts, as the teacher does"
+            advice = "None takes the teachers' first step, and a logistic regression"
+            checks.fail("student", student, allowed, advice)
 
     def _new_student(self, public: Untyped, *, partly: bool) -> Untyped:
         seed = self.random_state

@@ -201,10 +201,8 @@ def deliver(
             destination.hand_over(ledger, number, labels)
             if destination.cursor is None:
                 ledger.forget_labels(number)
-    except DeliveryError:
-        raise
     except BaseException as error:
-        if number:
+        if number and not isinstance(error, DeliveryError):
             ledger.raise_if_paid(error, after=number - 1)
         raise
     return labels

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,16 @@ from darrm.commands.options import (
     Integer,
     Output,
     argument,
+    as_one,
     classes_option,
+    collect,
     option,
     output_options,
 )
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.sqlite import is_url
 from darrm.problem import is_open
-from darrm.serve.client import ServeClient
+from darrm.serve.client import ServeClient, is_loopback
 from darrm.serve.clients import Client, add_client, read_clients
 from darrm.serve.questions import VoteSchema
 from darrm.serve.worker import AnswerWorker, Deployment
@@ -65,6 +68,47 @@ an answered id keeps its label.
 """
 
 
+@dataclass(frozen=True)
+class Listening:
+    """Where the server listens, and what encrypts."""
+
+    host: str
+    port: int
+    tls_certificate: Path | None
+    tls_key: Path | None
+    behind_proxy: bool
+
+    def check(self) -> None:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("--tls-certificate and --tls-key come together: give both or neither")
+        if not (is_loopback(self.host) or self.tls_certificate is not None or self.behind_proxy):
+            advice = "give --tls-certificate and --tls-key, or --behind-proxy if a proxy encrypts"
+            checks.fail("--host", self.host, "this machine (127.0.0.1) without TLS", advice)
+        if self.port > 65535:
+            checks.fail("--port", self.port, "an integer from 1 to 65535")
+
+    def __str__(self) -> str:
+        return f"http{'s' * (self.tls_key is not None)}://{self.host}:{self.port}"
+
+
+_LISTENING = (
+    option(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        section=NETWORK,
+        help="address to listen on (default 127.0.0.1: this machine only)",
+    ),
+    option("--port", type=Integer(1), default="8765", section=NETWORK, help="the port (default 8765)"),
+    option("--tls-certificate", type=FILE, section=NETWORK, help="a certificate in PEM"),
+    option("--tls-key", type=FILE, section=NETWORK, help="its key"),
+    option(
+        "--behind-proxy", is_flag=True, section=NETWORK, help="a proxy encrypts: listen beyond this machine without TLS"
+    ),
+)
+listening_options = as_one(_LISTENING, lambda typed: {"listening": collect(Listening, typed), **typed})
+
+
 @command(
     "start",
     about="Answer questions that come in over the network, each paid for from one ledger.",
@@ -86,43 +130,23 @@ an answered id keeps its label.
     "them (coin), or open-set answers do not count them (blank); a question without any vote always expires",
 )
 @option("--report", default="", metavar="URL", help="address of the auditor's report, for the page")
-@option(
-    "--host",
-    default="127.0.0.1",
-    metavar="ADDRESS",
-    section=NETWORK,
-    help="address to listen on (default 127.0.0.1: this machine only)",
-)
-@option("--port", type=Integer(1), default="8765", section=NETWORK, help="the port (default 8765)")
-@option("--tls-certificate", type=FILE, section=NETWORK, help="a certificate in PEM")
-@option("--tls-key", type=FILE, section=NETWORK, help="its key")
-@option(
-    "--behind-proxy", is_flag=True, section=NETWORK, help="a proxy encrypts: listen beyond this machine without TLS"
-)
+@listening_options
 @option("--body", type=Integer(1), default="1048576", section=NETWORK, help="bytes of a request (default 2^20)")
 @output_options()
 def start(
     *,
     clients: Path,
     report: str,
-    host: str,
-    port: int,
-    tls_certificate: Path | None,
-    tls_key: Path | None,
-    behind_proxy: bool,
+    listening: Listening,
     body: int,
     output: Output,
     **deployed: Any,
 ) -> None:
     for package in ("starlette", "uvicorn", "pydantic"):
         require(package)
-    from darrm.serve.app import Service, allow_connections, check_address, configured, listen  # noqa: PLC0415 (the extra's)
+    from darrm.serve.app import Service, allow_connections, configured, listen  # noqa: PLC0415 (the extra's)
 
-    if (tls_certificate is None) != (tls_key is None):
-        raise ValueError("--tls-certificate and --tls-key come together: give both or neither")
-    check_address(host, certificate=tls_certificate, behind_proxy=behind_proxy)
-    if port > 65535:
-        checks.fail("--port", port, "an integer from 1 to 65535")
+    listening.check()
     deployment = deployment_of(**deployed)
     if any(client.voter > deployment.ballot.voters for client in read_clients(clients)):
         checks.fail("--clients", str(clients), f"of voters up to {deployment.ballot.voters}, as the table has")
@@ -131,9 +155,9 @@ def start(
     worker = AnswerWorker(deployment, output.note)
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn passes it on: the worker is closed first
-        server = configured(Service(worker, clients, body, report).app, tls_certificate, tls_key)
-        with listen(host, port) as listener:
-            output.note(f"listening on http{'s' * (tls_key is not None)}://{host}:{port}")
+        server = configured(Service(worker, clients, body, report).app, listening.tls_certificate, listening.tls_key)
+        with listen(listening.host, listening.port) as listener:
+            output.note(f"listening on {listening}")
             server.run([listener])
     except SystemExit as error:
         if error.code:

@@ -31,12 +31,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from darrm.errors import DarrmError
 from darrm.serve import requests
-from darrm.serve.client import is_loopback
 from darrm.serve.clients import Client, authenticate, read_clients, read_version
 from darrm.serve.questions import WAITING, Questions, RefusedError, Row
 from darrm.serve.requests import NOTHING, Endpoint, Filter, Question, Vote, Wait
 from darrm.serve.worker import AnswerWorker
-from darrm.util import checks
 from darrm.util.files import Json, parse_json
 
 BODY_SECONDS = 20.0  # until a body has arrived
@@ -393,12 +391,6 @@ def allow_connections() -> None:
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def check_address(host: str, *, certificate: Path | None, behind_proxy: bool) -> None:
-    if not (is_loopback(host) or certificate is not None or behind_proxy):
-        advice = "give --tls-certificate and --tls-key, or --behind-proxy if a proxy encrypts"
-        checks.fail("--host", host, "this machine (127.0.0.1) without TLS", advice)
 
 
 def listen(host: str, port: int) -> socket.socket:
