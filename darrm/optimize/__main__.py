@@ -1,7 +1,8 @@
 """Command line: find the best private noise function or plurality, with its proof."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import click
@@ -19,7 +20,9 @@ from darrm.commands.options import (
     Real,
     Value,
     VoterOptions,
+    as_one,
     classes_option,
+    collect,
     option,
     output_options,
     prior_option,
@@ -31,6 +34,7 @@ from darrm.majority.kernels import advice
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.report import GammaReport, fitted, report_of, rows_data, rows_document, rows_text
 from darrm.optimize.request import OBJECTIVES, SOLVERS, least_error, prior_to_optimize
+from darrm.priors import Prior
 from darrm.privacy import PrivacyParams, at_least, at_most
 from darrm.problem import Problem, Voters, is_law_a_gamma
 from darrm.table.optimality import SHAPES
@@ -59,6 +63,121 @@ slowly. Choose --shape monotone where each γ(l) must make sense by itself; it
 costs a few percent of expected error."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is released: the privacy of a label, the classes, and votes that may be missing."""
+
+    m: list[str] | None
+    delta: str | None
+    target: PrivacyParams | None
+    classes: int
+    missing: int | None
+
+    def problems(self, voters: Voters) -> list[Problem]:
+        return [self._problem(voters, m) for m in self.m or (None,)]
+
+    def _problem(self, voters: Voters, m: str | None) -> Problem:
+        if self.target is not None:
+            if m is not None or self.delta is not None:
+                name = "--delta" if m is None else "--m"
+                raise ValueError(f"{name} and --target both set the privacy of the release: give one of them")
+            return Problem(voters, self.target, self.classes)
+        if not voters.each.is_private:
+            which = "--non-private needs" if voters.are_non_private else "a mix with non-private voters needs"
+            raise ValueError(f"{which} --target EPS,DELTA: an allowance --m is about private voters")
+        return Problem.from_allowance(voters, "3" if m is None else m, self.delta, self.classes)
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is optimized, and how."""
+
+    objective: str
+    draws: int | None
+    shape: str | None
+    solver: str
+    time_limit: float
+    gap: float
+
+    def solve(self, problem: Problem, prior: Prior | None, report: Callable[[Progress], None]) -> Table:
+        return optimize_table(
+            problem,
+            prior=prior,
+            shape=self.shape,
+            objective=self.objective,
+            solver=self.solver,
+            draws=self.draws,
+            options=SolveOptions(gap=self.gap, time_limit=self.time_limit),
+            report=report,
+        )
+
+
+_ASKED = (
+    option(
+        "--m",
+        type=EXACTS,
+        metavar="REAL[,REAL…]",
+        section=RELEASED,
+        help="allowance of private voters, from 1 to K (default 3); several print a row each",
+    ),
+    option("--delta", type=EXACT, section=RELEASED, help="δ of the release (default 1 - (1 - Δ)^m)"),
+    option(
+        "--target",
+        type=Value("eps,delta", partial(privacy_pair, example="0.5,1e-5")),
+        metavar=PAIR,
+        section=RELEASED,
+        help="(ε, δ) of the release, instead of --m and --delta",
+    ),
+    classes_option(CLASS_COUNT, "the classes, or their number (default 2)", "2"),
+    option(
+        "--missing",
+        type=Integer(1),
+        section=RELEASED,
+        help="also report the accuracy where up to this many votes are missing",
+    ),
+)
+_SEARCH = (
+    option(
+        "--objective",
+        type=click.Choice(OBJECTIVES),
+        default=OBJECTIVES[0],
+        section=SEARCH,
+        help="expected-error (default) under the prior, over draws unless it is linear; or surrogate: the paper's "
+        "linear one for a prior on both sides of 1/2",
+    ),
+    option(
+        "--draws",
+        type=Integer(2),
+        section=SEARCH,
+        help="draws of a prior on both sides of 1/2 (default 20000, fewer for large K)",
+    ),
+    option(
+        "--shape",
+        type=click.Choice(SHAPES),
+        section=SEARCH,
+        help="free (default), or monotone: γ does not fall as the majority grows (always so where voters differ)",
+    ),
+    option(
+        "--solver",
+        type=click.Choice(SOLVERS),
+        default="production",
+        section=SEARCH,
+        help="reference: the whole linear program in cvxpy",
+    ),
+    time_limit_option("stop the search with the best γ so far (default inf); the proof takes additional time"),
+    option(
+        "--gap",
+        type=Real(),
+        default="1e-9",
+        metavar="RELATIVE",
+        section=SEARCH,
+        help="relative optimality gap to reach (default 1e-9)",
+    ),
+)
+asked_options = as_one(_ASKED, lambda typed: {"asked": collect(Asked, typed), **typed})
+search_options = as_one(_SEARCH, lambda typed: {"search": collect(Search, typed), **typed})
+
+
 @command(
     "optimize",
     about=DESCRIPTION,
@@ -67,118 +186,25 @@ costs a few percent of expected error."""
     examples=EXAMPLES,
 )
 @voters_options(example=True)
-@option(
-    "--m",
-    type=EXACTS,
-    metavar="REAL[,REAL…]",
-    section=RELEASED,
-    help="allowance of private voters, from 1 to K (default 3); several print a row each",
-)
-@option("--delta", type=EXACT, section=RELEASED, help="δ of the release (default 1 - (1 - Δ)^m)")
-@option(
-    "--target",
-    type=Value("eps,delta", partial(privacy_pair, example="0.5,1e-5")),
-    metavar=PAIR,
-    section=RELEASED,
-    help="(ε, δ) of the release, instead of --m and --delta",
-)
-@classes_option(CLASS_COUNT, "the classes, or their number (default 2)", "2")
-@option(
-    "--missing",
-    type=Integer(1),
-    section=RELEASED,
-    help="also report the accuracy where up to this many votes are missing",
-)
+@asked_options
 @prior_option(default="uniform:0.5,1; with more classes dirichlet")
-@option(
-    "--objective",
-    type=click.Choice(OBJECTIVES),
-    default=OBJECTIVES[0],
-    section=SEARCH,
-    help="expected-error (default) under the prior, over draws unless it is linear; or surrogate: the paper's linear "
-    "one for a prior on both sides of 1/2",
-)
-@option(
-    "--draws",
-    type=Integer(2),
-    section=SEARCH,
-    help="draws of a prior on both sides of 1/2 (default 20000, fewer for large K)",
-)
-@option(
-    "--shape",
-    type=click.Choice(SHAPES),
-    section=SEARCH,
-    help="free (default), or monotone: γ does not fall as the majority grows (always so where voters differ)",
-)
-@option(
-    "--solver",
-    type=click.Choice(SOLVERS),
-    default="production",
-    section=SEARCH,
-    help="reference: the whole linear program in cvxpy",
-)
-@time_limit_option("stop the search with the best γ so far (default inf); the proof takes additional time")
-@option(
-    "--gap",
-    type=Real(),
-    default="1e-9",
-    metavar="RELATIVE",
-    section=SEARCH,
-    help="relative optimality gap to reach (default 1e-9)",
-)
+@search_options
 @output_options(
     output="write the table, with its proof",
     plot="draw γ over l",
     everything="γ of every rule, the certificate, and why rules do not apply",
     formats=("text", "json", "csv"),
 )
-def optimize(
-    *,
-    who: VoterOptions,
-    m: list[str] | None,
-    delta: str | None,
-    target: PrivacyParams | None,
-    classes: int,
-    missing: int | None,
-    prior: str | None,
-    objective: str,
-    draws: int | None,
-    shape: str | None,
-    solver: str,
-    time_limit: float,
-    gap: float,
-    output: Output,
-) -> None:
-    if not is_law_a_gamma(classes):
-        _refuse("two classes", {"--plot": output.plot, "--all": output.everything, "--missing": missing})
+def optimize(*, who: VoterOptions, asked: Asked, prior: str | None, search: Search, output: Output) -> None:
+    if not is_law_a_gamma(asked.classes):
+        _refuse("two classes", {"--plot": output.plot, "--all": output.everything, "--missing": asked.missing})
     voters = who.voters()
-    rounded = fitted(voters, classes, quiet=output.quiet)
-    problems = [_problem(rounded, one, delta, target, classes) for one in m or (None,)]
+    problems = asked.problems(fitted(voters, asked.classes, quiet=output.quiet))
     if len(problems) > 1:
-        _refuse("one allowance --m", {"--output": output.path, "--plot": output.plot, "--missing": missing})
-    if missing is not None and missing >= voters.K:
-        checks.fail("--missing", missing, f"below K = {voters.K}", "without a vote there is no majority")
-    belief = None if prior is None else priors.parse(prior, classes)
-    if draws is not None and is_law_a_gamma(classes) and prior_to_optimize(belief, objective).has_closed_form:
-        raise ValueError("--draws is about a prior without linear expected error: leave it out, or say --prior uniform")
-    with output.status_line() as line:
-
-        def show(now: Progress) -> None:
-            line.show(f"round {now.rounds}: {now.rows} rows, gap {abs(now.value - now.bound):.2e}")
-
-        tables = [
-            optimize_table(
-                problem,
-                prior=belief,
-                shape=shape,
-                objective=objective,
-                solver=solver,
-                draws=draws,
-                options=SolveOptions(gap=gap, time_limit=time_limit),
-                report=show,
-            )
-            for problem in problems
-        ]
+        _refuse("one allowance --m", {"--output": output.path, "--plot": output.plot, "--missing": asked.missing})
+    if asked.missing is not None and asked.missing >= voters.K:
+        checks.fail("--missing", asked.missing, f"below K = {voters.K}", "without a vote there is no majority")
+    tables = _solve(problems, None if prior is None else priors.parse(prior, asked.classes), search, output)
     if len(tables) == 1:
         _write_notes(tables[0], voters, output)
         if output.path is not None:
@@ -188,7 +214,19 @@ def optimize(
             text=partial(rows_text, tables), document=partial(rows_document, tables), rows=partial(rows_data, tables)
         )
     else:
-        _print_report(tables[0], missing, who.remark, output)
+        _print_report(tables[0], asked.missing, who.remark, output)
+
+
+def _solve(problems: list[Problem], prior: Prior | None, search: Search, output: Output) -> list[Table]:
+    is_linear = problems[0].has_noise_function and prior_to_optimize(prior, search.objective).has_closed_form
+    if search.draws is not None and is_linear:
+        raise ValueError("--draws is about a prior without linear expected error: leave it out, or say --prior uniform")
+    with output.status_line() as line:
+
+        def show(now: Progress) -> None:
+            line.show(f"round {now.rounds}: {now.rows} rows, gap {abs(now.value - now.bound):.2e}")
+
+        return [search.solve(problem, prior, show) for problem in problems]
 
 
 def _print_report(table: Table, missing: int | None, remark: str, output: Output) -> None:
@@ -224,18 +262,6 @@ def _write_notes(table: Table, voters: Voters, output: Output) -> None:
     if 0.0 < most < optimality.value:
         figures = f"{optimality.value:.4g} was found, and no monotone γ for the true ones is below {at_least(least, 4)}"
         output.note(f"rounding costs at most {at_most(most, 2)} of the expected error: {figures}")
-
-
-def _problem(voters: Voters, m: str | None, delta: str | None, target: PrivacyParams | None, classes: int) -> Problem:
-    if target is not None:
-        if m is not None or delta is not None:
-            name = "--delta" if m is None else "--m"
-            raise ValueError(f"{name} and --target both set the privacy of the release: give one of them")
-        return Problem(voters, target, classes)
-    if not voters.each.is_private:
-        which = "--non-private needs" if voters.are_non_private else "a mix with non-private voters needs"
-        raise ValueError(f"{which} --target EPS,DELTA: an allowance --m is about private voters")
-    return Problem.from_allowance(voters, "3" if m is None else m, delta, classes)
 
 
 if __name__ == "__main__":
