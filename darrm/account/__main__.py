@@ -51,11 +51,11 @@ bounds:
   renyi           Rényi curve of a table that is monotone in the votes
   pld             privacy loss distribution of the profile
 only with --models, or a table for models, whose costs do not add up:
-  private models  answers are post-processing of the models that a person's
-                  data influence
-  subsampling     labels that look at few models cost no more than these
-  plain voters    the release alone, as for non-private voters
-  both ends       models and release together
+  private models      answers are post-processing of the models that a person's
+                      data influence
+  subsampling         labels that look at few models cost no more than these
+  non-private voters  the release alone, as if the voters were not private
+  joint bound         models and release together
 """
 LEDGER, TABLE = "A ledger", "A table"  # sections of the help
 BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", *MODELS_BOUNDS)

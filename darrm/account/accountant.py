@@ -6,9 +6,9 @@ influence at most t models:
 
 * **private models**: the answers are post-processing of these t models;
 * **subsampling**: answers that look at few models each, `darrm.table.release`, are post-processing of these models;
-* **plain voters**: given the other models, every query is about votes that the person changes in at most t places, with
-  fresh randomness for each query; so the queries' costs for non-private voters add up, by every bound;
-* **both ends**: the two together, `darrm.loss.joint_bound`.
+* **non-private voters**: given the other models, every query is about votes that the person changes in at most t
+  places, with fresh randomness for each query; so the queries' costs for non-private voters add up, by every bound;
+* **joint bound**: the two together, `darrm.loss.joint_bound`.
 
 The account or its charges declare the models; without one declaration for all charges no total is reported. Ensembles
 with equal `Voters` count as one, so a second training needs a separate account.
@@ -56,7 +56,7 @@ from darrm.util.files import Document
 # of kinds that are chosen on the way: the share of δ for the queries' own, see `darrm.account.filters`
 DELTA_RESERVE = {"adaptive": HALF, "renyi": Fraction(0)}
 COMPOSITIONS = ("one", "planned", *DELTA_RESERVE)  # of queries that a budget admits, see `darrm.ledger.ledger`
-_WAYS = 4  # bounds on models that depend on the charges: subsampling, plain voters, and both ends in two ways
+_WAYS = 4  # bounds on models that depend on the charges: subsampling, non-private voters, two joint bounds
 SHARED_RANDOMNESS = (
     "answers of trained models share the randomness of their training, so the costs of single queries do not add up: "
     "only models that are declared, the same for all queries, with their overlap, are bounded, at a delta that they or "
@@ -338,7 +338,7 @@ class PrivacyAccountant:
     ) -> Iterator[Bound]:
         """Yield the bounds that apply, cheap ones first; with ``fast`` or a ``target`` only those that may decide.
 
-        With a ``target`` the bound of both ends only shows whether it is within it, without a search.
+        With a ``target`` the joint bound only shows whether it is within it, without a search.
         """
         fast = fast or target is not None
         if self._vanishing and not adaptive:
@@ -401,7 +401,7 @@ class PrivacyAccountant:
             yield not one_by_one and release.admits(target, adaptive=adaptive)
 
     def _releases(self, models: Voters) -> Iterator[tuple[bool, PrivacyAccountant]]:
-        """Account for the queries for plain voters: a person reaches as many of them as models, or one."""
+        """Account for the queries as if to non-private voters: a person reaches as many of them as models, or one."""
         for one_by_one in (False, True) if models.reached > 1 else (False,):
             overlap = 1 if one_by_one else models.reached
             charges = [charge.as_for_plain_voters(overlap) for charge in self.charges]

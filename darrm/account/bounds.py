@@ -149,7 +149,7 @@ def renyi_bound(account: Account, delta: float) -> Bound | None:
     return _finite("renyi", best.epsilon * (1.0 + 1e-12), f"Rényi curves added, best order {best.order:g}{edge}")
 
 
-MODELS_BOUNDS = ("private models", "subsampling", "plain voters", "both ends")
+MODELS_BOUNDS = ("private models", "subsampling", "non-private voters", "joint bound")
 
 
 def models_bound(voters: Voters | None, delta: float) -> Bound | None:
@@ -195,7 +195,7 @@ def plain_bound(voters: Voters, epsilon: float, name: str) -> Bound | None:
         f"as for non-private voters, of which a person's data influence {voters.reached}: the costs of their queries "
         f"add up, by {name}"
     )
-    return _finite("plain voters", epsilon, explanation)
+    return _finite("non-private voters", epsilon, explanation)
 
 
 def both_ends_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | None:
@@ -206,8 +206,8 @@ def both_ends_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | No
     at_once = epsilons[0] <= epsilons[1]
     way = "all at once" if at_once else "one after another"
     count = "the one model" if voters.reached == 1 else f"the {voters.reached} models, exchanged {way},"
-    explanation = f"the release is private as for plain voters, and {count} that a person reaches: together"
-    return _finite("both ends", min(epsilons), explanation)
+    explanation = f"the release is private as for non-private voters, and {count} that a person reaches: together"
+    return _finite("joint bound", min(epsilons), explanation)
 
 
 def guarantees_of(account: Account) -> list[Group] | None:
@@ -275,7 +275,7 @@ def _last_cell(profile: PrivacyProfile, step: float) -> int:
     return math.ceil(profile.epsilons[-1] / step * (1.0 - 1e-12))
 
 
-@lru_cache(maxsize=2)  # both ends of models ask for one account at a dozen δ
+@lru_cache(maxsize=2)  # the two bounds on models ask for one account at a dozen δ
 def _composed(profiles: Profiles, step: float, side: int) -> GridComposition:
     kinds = []
     for profile, count in profiles:

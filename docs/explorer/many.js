@@ -27,7 +27,7 @@ function largestWithin({ total, queries, rate }, costOf, most) {
 /* The ε of laws without a δ of their own. */
 const pureOf = (problem) => largestWithin(problem, (epsilon) => ({ epsilon, delta: 0 }), LIMITS.exponent);
 
-/* What one answer of plain voters may cost; of several, half of δ is for the answers' own. */
+/* What one answer of non-private voters may cost; of several, half of δ is for the answers' own. */
 function targetOfPlain(question) {
   const { total, queries, rate } = question;
   if (queries === 1) return { epsilon: Math.log1p(Math.expm1(total.epsilon) / rate), delta: Math.min(total.delta / rate, 0.5) };

@@ -189,7 +189,7 @@ function placeOf(problem) {
   return ((m - 1) * DATA.epsilons.length + first) * DATA.deltas.length + second;
 }
 
-/* The best release of plain voters, one of whom a person reaches (majority/closed_form.py). */
+/* The best release of non-private voters, one of whom a person reaches (majority/closed_form.py). */
 function closedForm(K, epsilon, delta) {
   const growth = Math.exp(epsilon);
   const nextLie = (above) => Math.max(0, (above - delta) / growth, 1 - delta - growth * (1 - above));

@@ -90,7 +90,7 @@ def _votes(*, quick: bool) -> list[Row]:
 
 
 def _drawn(comparisons: list[Comparison]) -> list[Comparison]:
-    """Keep one budget and three numbers of plain voters, so that a picture can be read."""
+    """Keep one budget and three numbers of non-private voters, so that a picture can be read."""
     return [
         c for c in comparisons if not c.is_plain or (c.workload["epsilon"] == PICTURE_TOTAL and c.workload["K"] != 251)
     ]

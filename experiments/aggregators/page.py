@@ -9,7 +9,7 @@ from experiments.aggregators.settings import name_of
 from experiments.pages import Claim, Row, filled, in_bold, read_json
 
 PARTS = ("two_classes", "more_classes")  # separate pages
-SHOWN_TOTAL = 1.0  # the budget of the pictures and of the rows for plain voters; the JSON files have all
+SHOWN_TOTAL = 1.0  # the budget of the pictures and of the rows for non-private voters; the JSON files have all
 SHOWN_QUERIES, SHOWN_VOTERS = (1, 1000), (50, 250, 5000)  # the rows for more classes
 
 

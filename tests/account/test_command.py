@@ -133,7 +133,7 @@ def test_a_table_for_models_keeps_its_word(folder: Path, capsys: pytest.CaptureF
         found = json.loads(capsys.readouterr().out)["queries"]
         known = cap[overlap]
         assert known is not None
-        assert set(found["9"]["bounds"]) == {"private models", "plain voters", "both ends"}
+        assert set(found["9"]["bounds"]) == {"private models", "non-private voters", "joint bound"}
         assert found["9"]["bounds"]["private models"] == known.epsilon
         assert {"simple", "profile", "private models"} <= set(found["1"]["bounds"])
     assert run(lambda: account.main([*base, "2"])) == 0

@@ -89,7 +89,7 @@ def test_every_bound_holds_for_two_questions(K: int, reached: int, epsilon: str,
     for delta in (0.0, 1e-3, 0.03):
         spent = account.spent(delta)
         assert {bound.name for bound in spent.bounds} <= set(MODELS_BOUNDS)
-        assert "both ends" in {bound.name for bound in spent.bounds}
+        assert "joint bound" in {bound.name for bound in spent.bounds}
         for bound in (*spent.bounds, account.spent(delta, adaptive=True).bounds[0]):
             c = math.exp(bound.epsilon)
             worst = max(float(np.maximum(a - c * b, 0.0).sum()) for P, Q in known for a, b in ((P, Q), (Q, P)))
@@ -105,9 +105,9 @@ def test_both_ends_are_as_small_as_the_models_allow() -> None:
     truth = math.tanh(0.5)  # (1 + γ)/2 = e/(1 + e): the release of one question has ε' = 1
     account = PrivacyAccountant(charges=[charge_of(table_for(voters, [truth]), 1)])
     found = {bound.name: bound.epsilon for bound in account.spent(0.0).bounds}
-    assert found["both ends"] == pytest.approx(2.0 * math.atanh(math.tanh(0.5) ** 2), abs=1e-6)
-    assert found["both ends"] == pytest.approx(0.434, abs=1e-3)
-    assert found["plain voters"] == pytest.approx(1.0, abs=1e-9)
+    assert found["joint bound"] == pytest.approx(2.0 * math.atanh(math.tanh(0.5) ** 2), abs=1e-6)
+    assert found["joint bound"] == pytest.approx(0.434, abs=1e-3)
+    assert found["non-private voters"] == pytest.approx(1.0, abs=1e-9)
     assert found["private models"] == 1.0
 
 
@@ -214,14 +214,14 @@ def test_the_voters_of_a_charge_are_as_private_as_those_of_the_table() -> None:
 
 
 def test_votes_alone_count_for_models_too() -> None:
-    """PATE's aggregators are private for plain voters of whom a person reaches one."""
+    """PATE's aggregators are private for non-private voters of whom a person reaches one."""
     one = replace(MODELS, overlap=1)
     query = GNMax(40.0).privacy_cost(10)
     account = PrivacyAccountant(one, [query])
     alone = PrivacyAccountant(charges=[query]).spent(1e-5)
     found = {bound.name: bound.epsilon for bound in account.spent(1e-5).bounds}
-    assert found["plain voters"] == alone.epsilon
-    assert found["both ends"] < min(alone.epsilon, found["private models"])
+    assert found["non-private voters"] == alone.epsilon
+    assert found["joint bound"] < min(alone.epsilon, found["private models"])
 
 
 def test_kinds_chosen_after_answers_share_delta_between_the_bounds() -> None:
@@ -264,8 +264,8 @@ def test_costs_for_plain_voters_of_another_overlap_are_of_another_kind() -> None
         return PrivacyCost("models", guarantee=PrivacyParams(1), voters=MODELS, for_plain_voters=(plain,))
 
     for pair in itertools.permutations([charge(1), charge(2)]):
-        assert "plain voters" not in {bound.name for bound in PrivacyAccountant(None, pair).spent(1e-3).bounds}
-    assert "plain voters" in {bound.name for bound in PrivacyAccountant(None, [charge(2)]).spent(1e-3).bounds}
+        assert "non-private voters" not in {bound.name for bound in PrivacyAccountant(None, pair).spent(1e-3).bounds}
+    assert "non-private voters" in {bound.name for bound in PrivacyAccountant(None, [charge(2)]).spent(1e-3).bounds}
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,9 @@ FUNCTIONS: dict[str, Callable[[Corner], object]] = {
     "monotone γ": lambda at: optimize_table(_problem(at), shape="monotone", prior=Dirichlet()),
     "γ of draws": lambda at: optimize_table(_problem(at), prior="uniform", draws=50),
     "γ of every row": lambda at: optimize_table(_problem(at), solver="reference") if at[0] < 4 else None,
-    "γ of plain voters": lambda at: optimize_table(Problem(_plain(at[0]), _pair(at))),
+    "γ of non-private voters": lambda at: optimize_table(Problem(_plain(at[0]), _pair(at))),
     "plurality": lambda at: optimize_table(Problem(Voters(min(at[0], 2), _pair(at)), _pair(at), 3)),
-    "plurality of plain voters": lambda at: optimize_table(Problem(_plain(min(at[0], 3)), _pair(at), 3)),
+    "plurality of non-private voters": lambda at: optimize_table(Problem(_plain(min(at[0], 3)), _pair(at), 3)),
     "open answers": lambda at: optimize_table(Problem(_plain(at[0]), _pair(at), OPEN)),
     "certify": lambda at: certify(_problem(at), baselines.truth(_problem(at))),
     "sub-sampling": lambda at: certify(_problem(at), baselines.subsampling(_problem(at))),
@@ -102,7 +102,7 @@ FUNCTIONS: dict[str, Callable[[Corner], object]] = {
     "analysis": lambda at: analyze(Votes.of_counts([[30, 20]] * 3), GNMax(40.0, noise="discrete"), delta=float(at[2])),
 }
 SLOW: dict[str, Callable[[Corner], object]] = {
-    "a plan of plain voters": lambda at: plan(Workload(_plain(50), 20, _pair(at))),
+    "a plan of non-private voters": lambda at: plan(Workload(_plain(50), 20, _pair(at))),
     "a plan of private voters": lambda at: plan(Workload(Voters(at[0], _pair(at)), 20, _pair(at))),
     "a plan of three classes": lambda at: plan(Workload(_plain(20), 20, _pair(at), 3)),
 }

@@ -445,7 +445,7 @@ PYTHON: dict[str, Case] = {
     # problems and workloads
     "m as text": (lambda: Problem.from_allowance(PRIVATE, "two"), "m must be a finite number … 'two'"),
     "m of a list": (lambda: Problem.from_allowance(PRIVATE, [1, 3]), "m must … [1, 3] … give one number"),
-    "m of plain voters": (lambda: Problem.from_allowance(PLAIN, 2), "no allowance m … state the target"),
+    "m of non-private voters": (lambda: Problem.from_allowance(PLAIN, 2), "no allowance m … state the target"),
     "K for voters": (lambda: Problem.from_allowance(5, 2), "voters … got 5 … say Voters(K, each)"),
     "a float for the target": (lambda: Problem(PRIVATE, 0.4), "target … 0.4 … say (0.1, 1e-5)"),
     "target and voters swapped": (lambda: Problem(EACH, PRIVATE), "voters … say Voters(K, each)"),

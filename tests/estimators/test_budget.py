@@ -289,7 +289,7 @@ def test_models_that_promise_too_little_get_noise_and_never_share_a_ledger(tmp_p
         second.predict(X[:5])
     assert first.queries_left_ == 5
     first.predict(X[:5])
-    assert first.privacy_spent_.bound == "both ends"
+    assert first.privacy_spent_.bound == "joint bound"
     assert 0.9 < first.privacy_spent_.epsilon <= 1
     with pytest.raises(ValueError, match="retrained models"):
         first.fit(X, y)

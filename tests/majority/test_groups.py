@@ -351,7 +351,7 @@ def test_some_voters_may_promise_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_models_of_which_some_promise_nothing_have_no_cap() -> None:
-    """Several answers cost what they cost for plain voters: nothing else is proved."""
+    """Several answers cost what they cost for non-private voters: nothing else is proved."""
     models, total = some_plain(models=True), PrivacyParams(1, "1e-4")
     assert models.are_private_models
     assert models_bound(models, 1e-4) is None
@@ -362,7 +362,7 @@ def test_models_of_which_some_promise_nothing_have_no_cap() -> None:
     assert one_by_one.total.epsilon == pytest.approx(0.25, rel=1e-5)
     charge = charge_of(optimize_table(Problem(models, PrivacyParams("0.5", "1e-4"))), 10)
     account = PrivacyAccountant(charges=[charge])
-    assert account.spent(0.5).bound in {"plain voters", "both ends"}
+    assert account.spent(0.5).bound in {"non-private voters", "joint bound"}
     assert math.isinf(account.spent(1e-9).epsilon) or account.spent(1e-9).epsilon > 10 * 0.5
 
 
@@ -401,7 +401,7 @@ def test_labels_of_few_models_have_no_cap_where_one_promises_nothing() -> None:
     charge = charge_of(certify(Problem(models, PrivacyParams(1, "1e-4")), proposal), 3)
     assert charge.sample is not None
     assert charge.sample.voters * charge.count < models.reached
-    assert PrivacyAccountant(charges=[charge]).spent(1e-3).bound in {"plain voters", "both ends"}
+    assert PrivacyAccountant(charges=[charge]).spent(1e-3).bound in {"non-private voters", "joint bound"}
 
 
 def test_rounding_keeps_who_promises_nothing_apart() -> None:

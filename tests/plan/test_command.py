@@ -64,7 +64,7 @@ def printed(found: Plan) -> dict[str, tuple[list[float], str]]:
     text = plan_text(found, everything=True)
     table = {}
     for line in text.partition("  bound\n")[2].splitlines()[: len(found.rows)]:
-        slug, *words = line[2:].removesuffix("both ends").split()
+        slug, *words = line[2:].removesuffix("joint bound").split()
         table[slug] = ([float(word) for word in words if word[0].isdigit()], line[0])
     return table
 

@@ -141,7 +141,7 @@ def test_one_answer_of_private_voters_is_the_optimum_of_one() -> None:
 def test_models_of_three_classes_are_planned_through_both_ends() -> None:
     work = Workload(Voters(5, PrivacyParams("0.5"), overlap=1, models=True), 30, PrivacyParams("0.3", "1e-5"), 3)
     found = plan(work, mechanisms=[named("optimal")])
-    assert found.spent.bound == "both ends"
+    assert found.spent.bound == "joint bound"
     assert found.table.problem.voters == work.voters
 
 

@@ -214,7 +214,7 @@ def test_private_models_are_planned_for_both_ends(tmp_path: Path, overlap: int) 
     assert found.workload == asked
     assert found.table.problem.voters == asked.voters
     assert found.best.accuracy > alone.best.accuracy
-    assert found.spent.bound == "both ends"
+    assert found.spent.bound == "joint bound"
     assert 0.95 * 0.5 < found.spent.epsilon <= 0.5
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", asked.total)
     ledger.debit(found.aggregator.privacy_cost(4))

@@ -107,7 +107,7 @@ def made_majority(folder: Path) -> None:
 
 
 def made_plan(folder: Path) -> None:
-    """A plan of two classes and plain voters, with labels that it released."""
+    """A plan of two classes and non-private voters, with labels that it released."""
     made_of(TWO, "rdp-optimal", Dirichlet()).save(folder / "plan.json")
     _released(folder, TWO, "one")
 
@@ -342,7 +342,7 @@ OF_DIFFERING = {
 OF_MODELS: dict[str, tuple[str, object]] = {
     "a workload of fresh voters": ("plan/workload/models", None),
     "a table for fresh voters": ("problem/models", None),
-    "a workload of plain voters": ("plan/workload/each/epsilon", "inf"),
+    "a workload of non-private voters": ("plan/workload/each/epsilon", "inf"),
     "a number less": ("gamma/0", times(0.99)),
     "a number more": ("gamma/4", times(1.01)),
 }

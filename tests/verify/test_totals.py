@@ -191,8 +191,8 @@ ACCOUNTS = {
 }
 BOUNDS = {
     "private models": "the composition of the models",
-    "plain voters": "the costs for voters without a guarantee",
-    "both ends": "the joint bound of models and release",
+    "non-private voters": "the costs for voters without a guarantee",
+    "joint bound": "the joint bound of models and release",
     "subsampling": "subsampling of the models",
 }
 
@@ -234,7 +234,7 @@ def test_the_joint_bound_of_pure_privacy_has_a_closed_form(each: str, release: s
     charge = PrivacyCost("of models", guarantee=PrivacyParams(9), voters=voters, for_plain_voters=(plain,), count=2)
     account: list[Priced] = [(charge_of(charge), None)]
     x = Fraction(2.0 * math.atanh(math.tanh(float(each) / 2.0) * math.tanh(float(release))))
-    joint = BOUNDS["both ends"]
+    joint = BOUNDS["joint bound"]
     assert proved(account, Fraction(0), x)[joint] == x * totals._TRIED[0]
     assert proved(account, Fraction(0), x * (1 - Fraction(1, 10**8)))[joint] > x
 
