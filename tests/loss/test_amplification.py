@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from darrm import NoiseFunction, PrivacyAccountant, PrivacyParams, Problem, Release, Table, Voters, certify
-from darrm.account.bounds import on_grid
+from darrm.account.bounds import _composed, on_grid
 from darrm.loss.amplification import (
     amplified,
     amplified_profile,
@@ -568,3 +568,14 @@ def test_the_direction_that_costs_more_is_counted() -> None:
         assert reverse > 1.5 * forward
         found = float(np.exp((order - 1.0) * curve.bound_at(order)))
         assert reverse <= found <= reverse * (1.0 + 1e-8)
+
+
+def test_the_direction_that_costs_more_is_the_one_that_counts() -> None:
+    # of wide noise the direction without a person to with him costs 1.017 times the other
+    charge = noisy(GNMax(7.0), 25, 2, Subsampling(Fraction(1, 100)))
+    assert charge.profile is not None
+    spent = PrivacyAccountant(charges=[charge.repeated(1000)]).spent(1e-5)
+    pld = next(bound.epsilon for bound in spent.bounds if bound.name == "pld")
+    sides = [_composed(((charge.profile, 1000),), 1e-4, side).smallest_epsilon(1e-5) for side in (0, 1)]
+    assert sides[1] != sides[0]
+    assert pld >= max(sides) * (1.0 - 1e-9)

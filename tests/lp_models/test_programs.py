@@ -365,3 +365,30 @@ def test_a_time_limit_and_an_interrupt_keep_the_best_so_far() -> None:
     stopped = minimize_with_rows(program, Interrupted(), SolveOptions(), start=beginning_at(Dense.safe))
     assert stopped.status is Status.INTERRUPTED
     assert float(GAINS @ Dense.safe) <= stopped.value <= stopped.bound
+
+
+def test_a_solver_that_gives_up_leaves_a_valid_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = random_program(1)
+    master = Master(program)
+    monkeypatch.setattr(master._highs, "getModelStatus", lambda: None)
+    solution = master.solve()
+    assert solution.status is Status.FAILED
+    assert solution.bound <= truth(program) + 1e-12
+
+
+def test_no_ties_are_left_where_the_gap_closes() -> None:
+    """The extra cost takes part from the first round on."""
+
+    class Content:
+        def separate(self, point: np.ndarray, *, thorough: bool, deadline: float) -> Separation:  # noqa: ARG002
+            return Separation(np.empty((0, point.size)), np.empty(0), point, thorough=True)
+
+    program = LinearProgram(-np.ones(3), np.ones((1, 3)), np.array([1.5]))
+    for first in (0, 2):
+        tie_break = np.full(3, 2e-12)
+        tie_break[first] = 1e-12
+        tie_break[1] = 3e-12
+        result = minimize_with_rows(program, Content(), SolveOptions(), tie_break=tie_break)
+        assert (result.status, result.rounds) == (Status.OPTIMAL, 1)
+        assert result.point[first] == pytest.approx(1.0)
+        assert result.point[1] == pytest.approx(0.0)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise, product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from darrm import priors
+from darrm.account.accountant import PrivacyAccountant
 from darrm.loss.composition import compose_simple
 from darrm.majority import closed_form
 from darrm.majority.closed_form import (
@@ -24,6 +26,7 @@ from darrm.majority.closed_form import (
     best_under_renyi,
     optimize_under_renyi,
 )
+from darrm.majority.corners import corners_of
 from darrm.majority.costs import renyi_divergences
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import NoiseFunction
@@ -32,11 +35,13 @@ from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.report import compare
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.table import certify
+from darrm.table.release import Release
+from darrm.table.table import Table, certify
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.options import SolveOptions
 from lp_models.reference import gamma_program
 from lp_models.row_generation import minimize_with_rows
+from tests.doors import validated
 from tests.optimality import optimality_of
 from tests.oracle import exact_budget, exact_worst_cost, exponential
 from tests.renyi_conic import solve_renyi_with_cvxpy
@@ -332,3 +337,53 @@ def test_a_solve_that_errs_too_much_stops_with_a_bound_that_says_so() -> None:
 def test_what_is_refused(solve: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         solve()
+
+
+def test_a_larger_budget_or_a_smaller_overlap_never_hurts() -> None:
+    values = [
+        optimize_under_renyi(problem_of(9, "0.5", "0.001", 9).voters, priors.Dirichlet(), 4.0, b).value
+        for b in (0.01, 0.1)
+    ]
+    assert values[1] < values[0]
+    by_overlap = [
+        optimize_under_renyi(problem_of(9, "0.5", "0.001", t).voters, priors.Dirichlet(), 4.0, 0.05).value
+        for t in (2, 5, 9)
+    ]
+    assert by_overlap == sorted(by_overlap)
+    assert np.ptp(by_overlap) > 0.01
+
+
+def test_a_table_is_kept_released_and_charged(tmp_path: Path) -> None:
+    table = optimize_table(plain(11, TARGETS[0]))
+    table.save(tmp_path / "t.json")
+    validated(tmp_path / "t.json", "gamma_table")
+    again = Table.load(tmp_path / "t.json")
+    assert again.problem == table.problem
+    assert again.gamma.half.tolist() == table.gamma.half.tolist()
+    aggregator = Release(again)
+    assert aggregator.release(np.ones((3, 11), dtype=int)).shape == (3,)
+    assert float(aggregator.probability_of_one(11)) == pytest.approx(0.887, abs=5e-4)
+    charge = aggregator.privacy_cost(10)
+    accountant = PrivacyAccountant()
+    accountant.add(charge)
+    assert accountant.admits(PrivacyParams(8, "0.01"))
+    with pytest.raises(ValueError, match="epsilon must be a finite number"):
+        accountant.admits(PrivacyParams("inf"))
+    assert charge.profile is not None
+    assert charge.profile.deltas[32] <= 0.0003 + 1e-9
+    # one person moves one vote by one: δ(ε) = max_s h(s+1) − e^ε·h(s), here at ε = 0
+    h = [float(aggregator.probability_of_one(s)) for s in range(12)]
+    assert charge.profile.deltas[0] == pytest.approx(max(np.diff(h)), abs=2e-12)
+
+
+def test_who_is_rarely_drawn_may_be_told_the_truth() -> None:
+    # K = 10, q = 0.004, 1,000 questions, (3, 1e-5) at order 6: from the tie 0, 0.977, 1.000 …
+    budget = (3.0 - math.log1p(-1.0 / 6.0) + (math.log(1e-5) + math.log(6.0)) / 5.0) / 1000.0
+    half = best_under_renyi(10, 6.0, budget, 0.004).half
+    assert half[0] == pytest.approx(0.977, abs=5e-4)
+    assert np.all(half[1:] > 0.9995)
+
+
+def test_the_constants_are_exact() -> None:
+    corners = corners_of(PrivacyParams("inf"))
+    assert (corners.hi, corners.delta) == (1.0, 0.0)

@@ -207,3 +207,14 @@ def test_the_reference_solver_does_not_sample_and_one_draw_is_not_enough() -> No
         optimize_table(problem_of(3, "1"), prior=UNIFORM, solver="reference")
     with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
         optimize_table(problem_of(3, "1"), prior=UNIFORM, draws=1)
+
+
+def test_the_default_objective_is_the_expected_error_itself_for_voters_on_both_sides() -> None:
+    problem = problem_of(11, "3")
+    true, surrogate = (
+        optimize_table(problem, prior="uniform", objective=one) for one in ("expected-error", "surrogate")
+    )
+    default = optimize_table(problem)
+    assert default.gamma.half.tolist() == surrogate.gamma.half.tolist()
+    assert optimality_of(default).prior == priors.Independent(0.5, 1.0)
+    assert true.gamma.expected_error(UNIFORM) < 0.5 * surrogate.gamma.expected_error(UNIFORM)

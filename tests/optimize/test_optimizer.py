@@ -421,3 +421,28 @@ def test_problems_of_any_number_of_classes_are_solved_side_by_side() -> None:
     sweep = [Problem(voters, PrivacyParams(epsilon), classes) for epsilon in (1, 2) for classes in (3, 2)]
     tables = optimize_many(sweep)
     assert [table.problem for table in tables] == sweep
+
+
+@pytest.mark.parametrize(("delta", "uniform", "common"), [("1e-5", 0.0413, 0.0256), ("0", 0.0413, 0.0256)])
+def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float) -> None:
+    problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", delta)), 3)
+    assert optimality_of(optimize_table(problem)).value == pytest.approx(uniform, abs=5e-5)
+    assert optimality_of(optimize_table(problem, prior=priors.Dirichlet())).value == pytest.approx(common, abs=5e-5)
+
+
+def test_disjoint_private_voters_need_no_noise() -> None:
+    problem = Problem.from_allowance(Voters(41, PrivacyParams("0.1", "1e-5"), overlap=1), 1)
+    assert np.all(optimize_table(problem).gamma.half >= 1.0 - 2.0**-40)
+
+
+def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> None:
+    from darrm.optimize.report import compare
+
+    errors = []
+    for m in (1, 2, 3, 4, 5):
+        problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m)
+        table = optimize_table(problem)
+        found = [entry.expected_error for entry in compare(table, priors.Independent(0.5, 1.0)) if entry.expected_error]
+        errors.append(found[0])
+        assert min(found) >= found[0] - 1e-12
+    assert errors == sorted(errors, reverse=True)

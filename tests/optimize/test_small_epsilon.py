@@ -152,3 +152,22 @@ def test_moves_at_first_order_cost_at_least_what_they_cost(voters: int, share: f
     for exact, above in zip(prover._best_moves(level, delta), prover._moved_at_first_order(level, delta), strict=True):
         assert above.upper() >= exact.lower()
         assert float(above - exact) <= 4.0 * (share * voters) ** 2 + 1e-12
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(
+    ("voters", "m"),
+    [
+        (Voters(51, PrivacyParams("1e-6")), 3),
+        (Voters(51, PrivacyParams("5.1e-6")), 2),
+        (Voters(101, PrivacyParams("4.9e-7", "3e-10")), 5),
+        (Voters(3, PrivacyParams("1e-300")), 1),
+        (Voters(3, PrivacyParams("1e-320")), 1),
+    ],
+    ids=str,
+)
+def test_problems_that_had_no_table_have_one(voters: Voters, m: int) -> None:
+    table = optimize_table(Problem.from_allowance(voters, m), prior=Dirichlet())
+    assert table.optimality is not None
+    assert table.certificate.worst_cost <= table.certificate.budget
+    assert table.optimality.value < 0.2

@@ -127,3 +127,39 @@ def test_bad_parameters(arguments: tuple[float, ...], message: str) -> None:
         GnssParameters(*arguments)
     with pytest.raises(ValueError, match="smoothness must be in"):
         printed_cost(14.0, 0.05, 6.0)
+
+
+TABLE_2 = {
+    "MNIST": (2.00, 1e-5, 14.0, 0.0329, 0.0618, 6.23, 2.52, 0.385),
+    "SVHN": (4.96, 1e-6, 7.5, 0.0533, 0.0717, 4.88, 5.45, 0.350),
+    "Adult": (1.68, 1e-5, 15.5, 0.0310, 0.0332, 7.92, 2.09, 0.263),
+    "Glyph": (2.07, 1e-8, 20.5, 0.0205, 0.0128, 11.9, 2.29, 0.152),
+}
+
+
+@pytest.mark.parametrize("name", TABLE_2)
+def test_table_2_from_its_own_columns(name: str) -> None:
+    epsilon, _, order, smoothness, sensitivity, scale, sanitized, noise = TABLE_2[name]
+    total = epsilon + printed_cost(order, smoothness, scale)
+    assert scale * sensitivity == pytest.approx(noise, abs=0.0006)
+    # SVHN's row does not add up in print: 4.96 + 0.5355 is 5.50, not 5.45
+    assert total == pytest.approx(5.495 if name == "SVHN" else sanitized, abs=0.006)
+
+
+def test_table_2_the_fixed_part_of_mnist() -> None:
+    gnss = printed_cost(14.0, 0.0329, 6.23)
+    assert round(gnss, 2) == 0.52
+    # the paper converts with 1/λ here, where its Theorem 5 has 1/(λ−1)
+    assert round(1.18 + gnss - math.log(1e-5) / 14.0, 2) == 2.52
+    assert round(1.18 - math.log(1e-5) / 14.0, 2) == 2.00
+    assert round(1.18 - math.log(1e-5) / 13.0, 2) == 2.07
+
+
+INTERACTIVE = (0.837, 50.0, ((0.009, 0.00278, 26.4), (0.008, 0.00088, 38.7)), 1.00, 0.081)
+
+
+def test_table_2_two_rounds() -> None:
+    epsilon, order, rounds, sanitized, noise = INTERACTIVE
+    total = epsilon + sum(printed_cost(order, smoothness, scale) for smoothness, _, scale in rounds)
+    assert total == pytest.approx(sanitized, abs=0.006)
+    assert math.hypot(*(scale * sensitivity for _, sensitivity, scale in rounds)) == pytest.approx(noise, abs=0.0006)

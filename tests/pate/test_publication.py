@@ -15,8 +15,8 @@ from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.pate import publication
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
-from darrm.pate.gnss import GnssParameters
-from darrm.pate.publication import Sanitized, sanitize, search_parameters
+from darrm.pate.gnss import GnssParameters, rules_of_thumb
+from darrm.pate.publication import Sanitized, expected_publication, sanitize, search_parameters
 from darrm.pate.smooth_sensitivity import ConditionError, SmoothCost, smooth_cost
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.privacy import at_most
@@ -180,3 +180,19 @@ def test_a_figure_on_the_scale_of_votes_is_about_both_directions(released: Analy
     assert figure.privacy_cost(consent=ESTIMATED_TOTAL).failure_probability == pytest.approx(NormalDist().cdf(-2.0))
     assert "direction" not in str(figure)
     assert sanitize(released, PARAMETERS).is_of_one_direction
+
+
+@pytest.mark.slow
+def test_the_search_beats_its_neighbors_and_the_rules_of_thumb(released: Analysis) -> None:
+    found = search_parameters(released, 14.0)
+    best = found.epsilon + 2.0 * found.deviation
+    thumb = rules_of_thumb(2.0, 1e-5)
+    others = [
+        GnssParameters(14.0, thumb.smoothness, thumb.noise_scale),
+        GnssParameters(14.0, found.parameters.smoothness, 1.2 * found.parameters.noise_scale),
+        GnssParameters(14.0, 0.6 * found.parameters.smoothness, found.parameters.noise_scale),
+        GnssParameters(14.0, 1.3 * found.parameters.smoothness, found.parameters.noise_scale),
+    ]
+    for parameters in others:
+        other = expected_publication(released, parameters)
+        assert best <= other.epsilon + 2.0 * other.deviation

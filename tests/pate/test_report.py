@@ -130,3 +130,10 @@ def test_what_cannot_be_published_is_refused_and_the_rest_is_not() -> None:
     many = quiet([[999_000, 1_000, 0], [500_000, 500_000, 0]], ConfidentGNMax(600_000, 100.0, 40.0), 1e-5)
     assert "number of distances" in str(table_2(many).to_json()["refused"])
     assert "sanitized_epsilon" in on_vote_scale(many, PublicationParameters(20.0, 5.0)).to_json()
+
+
+@pytest.mark.slow
+def test_a_table_2_row_that_needs_too_many_distances_says_so_and_leaves_the_rest() -> None:
+    found = quiet([[999_000, 1_000, 0], [500_000, 500_000, 0]], ConfidentGNMax(600_000, 100.0, 40.0), 1e-5)
+    assert "number of distances" in str(table_2(found).to_json()["refused"])
+    assert "sanitized_epsilon" in on_vote_scale(found, PublicationParameters(20.0, 5.0)).to_json()

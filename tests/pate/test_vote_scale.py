@@ -148,3 +148,12 @@ def test_what_has_no_scale_of_votes_is_refused() -> None:
     for bad in ({"order": 1.0, "deviation": 3.0}, {"order": 3.0, "deviation": 0.0}, {"order": 3.0, "deviation": 1e-9}):
         with pytest.raises(ValueError, match=r"order|deviation"):
             PublicationParameters(**bad)
+
+
+def test_a_mark_is_above_all_that_one_vote_makes_of_the_mark_of_a_vote_before() -> None:
+    scale = VoteScale(GaussianMislabelBound(40.0, 20.0), 100)
+    marks, (before, after) = scale.marks, scale.bound.after_one_vote
+    moved = 100 * np.interp(marks / 100, before, after)
+    later = marks[MARKS_A_VOTE:-1]
+    assert later.size > 100
+    assert np.all(later >= moved[: later.size] * (1.0 + 5e-10))  # what is rounded is on the safe side

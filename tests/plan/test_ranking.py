@@ -286,3 +286,24 @@ def test_a_plan_prints_what_the_command_prints_and_no_arrays() -> None:
     assert calibrated(MANY, found.best.slug).settings == found.best.settings
     assert Measure(MANY, found.prior).levels.tolist() == found.measure.levels.tolist()
     assert Search(MANY, found.measure).to_beat == np.inf
+
+
+@pytest.mark.slow
+def test_of_equal_rows_the_first_spends_least() -> None:
+    """Five queries of private voters need no noise: every table answers the majority, at different costs."""
+    work = Workload(Voters(11, PrivacyParams("0.1", "1e-5")), 5, PrivacyParams("3", "1e-3"))
+    found = plan(
+        work, mechanisms=of_slugs("optimal", "permute-and-flip", "subsampling", "randomized-response"), complete=True
+    )
+    equal = [row.spent.epsilon for row in found.rows if row.accuracy > 1 - 1e-9]
+    assert len(equal) == 4
+    assert len(set(equal)) > 1
+    assert equal == sorted(equal)
+    assert "it spends less than" in found.reason
+
+
+@pytest.mark.slow
+def test_a_budget_that_floats_hardly_hold_is_planned_for() -> None:
+    work = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("1e-320", "1e-300"))
+    rows = {row.slug: row for row in plan(work, mechanisms=of_slugs("lnmax-counts", "optimal")).rows}
+    assert rows["lnmax-counts"].accuracy == pytest.approx(0.5, abs=1e-9)

@@ -1,5 +1,6 @@
 """Votes: one parser for labels and counts, and what it refuses."""
 
+import csv
 import gzip
 import math
 import os
@@ -7,6 +8,7 @@ import re
 import tempfile
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, parquet_file, r
 from darrm.votes.labels_file import labels_digest, save_labels
 from darrm.votes.parquet_file import record_batches
 from darrm.votes.reading import load_matrix
+from darrm.votes.vote_arrays import ClassLookup
+from darrm.votes.votes_file import TextTable
 
 NAN, INF = math.nan, math.inf
 
@@ -660,3 +664,60 @@ def test_a_parquet_file_whose_pages_lack_rows_is_refused(tmp_path: Path) -> None
         read_parquet_labels([path])
     with pytest.raises(ValueError, match="lacks 30 of its rows: it is damaged"):
         list(record_batches(path, ["label"]))
+
+
+def is_name(field: str, names: tuple[str, ...]) -> bool:
+    with suppress(ValueError):
+        float(field.replace(",", "."))
+        return False
+    return any(map(str.isalpha, field)) and field not in names
+
+
+def oracle(text: str, names: tuple[str, ...]) -> list | None:
+    """The places in a .csv file, read line by line; None for what must be refused."""
+    matrix: list[list[float]] = []
+    lines = re.split("\r\n|\r|\n", re.sub(r"(\r\n|\r|\n)+\Z", "", text))
+    first = re.sub('"[^"]*"', "", text.split("\n", maxsplit=1)[0])
+    for number, line in enumerate(lines):
+        try:
+            rows = list(csv.reader([line], strict=True, delimiter=";" if ";" in first else ","))
+            fields = [field.strip(" ") for field in rows[0]]
+            if number == 0 and len({*fields}) == len(fields) and all(is_name(field, names) for field in fields):
+                matrix, width = [[]], len(fields)
+                continue
+            row = [float(names.index(re.sub(r"^1e0$", "1", field))) for field in fields]
+        except (ValueError, IndexError, csv.Error):
+            return None
+        if not row or (number and len(fields) != width):
+            return None
+        width = len(fields)
+        matrix.append(row)
+    return [row for row in matrix if row] or None
+
+
+FIELDS = st.sampled_from(
+    ["0", "1", "2", " 1", "C", "D", '"C"', '"1"', "C#", "#", "", "nan", "1e0", "-1", '"', "x", '""']
+)
+
+
+SEPARATORS = st.sampled_from([",", ",", ",", ",", "\n", "\n", "\r\n", "\n\n", "\r", ";", " "])
+
+
+@given(
+    st.lists(st.tuples(FIELDS, SEPARATORS), max_size=12), st.sampled_from([("0", "1"), ("C", "D"), ("1", "C#", "0")])
+)
+@example([("C", ","), ("C", ","), ("C#", "\n"), ("D", ","), ("D", ","), ("D", "\n")], ("C", "D"))
+def test_a_csv_file_is_what_its_lines_say(parts: list[tuple[str, str]], names: tuple[str, ...]) -> None:
+    text = "".join(field + separator for field, separator in parts)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "votes.csv"
+        path.write_bytes(text.encode())
+        expected = oracle(text, names)
+        try:
+            table = TextTable(path)
+            lookup = ClassLookup(names)
+            table.find_header(lookup.words)
+            found = np.concatenate(list(table.blocks(lookup))).tolist()
+        except ValueError as error:
+            found = None if "line" in str(error) or "concatenate" in str(error) else str(error)
+        assert found == expected
