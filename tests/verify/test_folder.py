@@ -35,7 +35,7 @@ from tests.doors import refused
 
 LIMITED = (
     "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)); "
-    "resource.setrlimit(resource.RLIMIT_CPU, (10, 10)); runpy.run_module(sys.argv.pop(1), run_name='__main__')"
+    "resource.setrlimit(resource.RLIMIT_CPU, (120, 120)); runpy.run_module(sys.argv.pop(1), run_name='__main__')"
 )
 TABLE = certify(Problem(Voters(3, PrivacyParams("0.2")), PrivacyParams("0.3")), NoiseFunction(3, [0.3, 0.5]))
 
