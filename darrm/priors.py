@@ -5,11 +5,16 @@ A `Prior` is a law on histograms (n_1, …, n_C) of K votes. It must be public, 
 
 **Two classes.** Voter i answers 1 with probability p_i. The error of γ is ``|½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))|``
 with α the law of the number of ones [D, Definition 2.4]. If no α_l − α_{K−l} changes sign (all p_i ≥ 1/2, or one common
-p [D, Lemma B.11]), the expected error is linear, ½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``: for independent
-p_i of the law Binomial(K, mean), for a common p ~ Beta(a, a) (`Dirichlet`) of a beta-binomial law, and for recorded
-votes w_l = Pr[l ones] + Pr[K − l ones]. Otherwise draws of `Prior.probabilities` give the expected error.
+p [D, Lemma B.11]), the expected error is linear: ½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``.
 
-**A user's prior** inherits from `Prior` (docs/how-to/own-prior.md). A table keeps its name and digest.
+* independent p_i with mean μ give a Binomial(K, μ) number of ones, so only the mean counts;
+* a common p ~ Beta(a, a), `Dirichlet`, gives a beta-binomial one and integrates to the incomplete beta function;
+* votes that are certain given the data, as recorded ones, have w_l = Pr[l ones] + Pr[K − l ones].
+
+Independent p_i on both sides of 1/2 have no such weights: draws of `Prior.probabilities` give the expected error.
+
+**A user's prior** inherits from `Prior` (docs/how-to/own-prior.md, ``tests/contracts/test_priors.py``). A table keeps
+its name and digest.
 """
 
 import hashlib
@@ -37,9 +42,9 @@ _TWO, _LISTED, _OPEN_SET, _ANY = "two classes", "listed classes", "open-set answ
 
 _DIGEST_DRAWS = 100  # draws from a fixed seed, for the digest of a prior without coefficients
 _OTHER = "other"  # the kind of a prior with name and digest in a file
-_OPEN_ONLY = "one on open answers", "say Ewens(1.0), ewens:1"
 _RECORDED, _LIKE = "votes", "like"  # the kinds of texts that name files: recorded votes, and votes for a fit of `Led`
 _FITTED = (-12.0, 12.0)  # logarithms of the fitted numbers
+_COMMON = "common"  # how the paper's readers call `Dirichlet()` of two classes
 
 
 class Prior:
@@ -65,11 +70,11 @@ class Prior:
 
     def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:  # noqa: ARG002 (subclasses use it)
         """Compute log Pr[partition] of open-set answers; `ValueError` if it is unknown."""
-        return checks.fail("the prior", self.text, *_OPEN_ONLY)
+        return checks.fail("the prior", self.text, "one on open answers", "say Ewens(1.0), ewens:1")
 
     def strings(self, K: int) -> Array:  # noqa: ARG002 (subclasses use it)
         """Compute the expected number of strings with n votes and largest other count m, (K + 1, K + 1); or raise."""
-        return checks.fail("the prior", self.text, *_OPEN_ONLY)
+        return checks.fail("the prior", self.text, "one on open answers", "say Ewens(1.0), ewens:1")
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
         """Draw histograms of K votes: (count, C); of open-set answers the counts of partitions, zeros last."""
@@ -81,6 +86,7 @@ class Prior:
 
     def weights(self, K: int) -> Array:
         """Compute w_l ≥ 0 for l = ⌊K/2⌋ + 1 … K, shape (K − ⌊K/2⌋,), or raise `ValueError`."""
+        checks.integer_at_least(1, K=K)
         ones = np.arange(K + 1)
         law = np.exp(self.log_probabilities(np.column_stack([K - ones, ones])))
         return np.asarray((law + law[::-1])[K // 2 + 1 :])
@@ -162,20 +168,24 @@ class Dirichlet(_BuiltIn):
         return np.asarray((one[counts] - gammaln(counts + 1.0)).sum(axis=1) + gammaln(K + 1.0) - all_classes[K])
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        checks.integer_at_least(1, K=K, count=count)
+        checks.integer_at_least(2, classes=classes)
         return np.asarray(rng.multinomial(K, rng.dirichlet(np.full(classes, self.concentration), count)))
 
     def weights(self, K: int) -> Array:
         """Compute 2·Pr[l]·(1 − 2·I_{1/2}(l + a, K − l + a)), Pr beta-binomial, for l > K/2; a = 1: Pr = 1/(K + 1)."""
+        checks.integer_at_least(1, K=K)
         levels, a = np.arange(K // 2 + 1, K + 1), self.concentration
         sides = 1.0 - 2.0 * betainc(levels + a, K - levels + a, 0.5)
         if not np.all(sides > 0.0):
-            advice = "so large a concentration means p = 1/2: every noise function has error 0"
+            advice = "so large a concentration is p = 1/2 to all digits: every noise function has error 0"
             checks.fail("the prior", self.text, "one of a smaller concentration", advice)
         if a == 1.0:
             return np.asarray(2.0 * sides / (K + 1), dtype=np.float64)
         return np.asarray(2.0 * np.exp(self.log_probabilities(np.column_stack([K - levels, levels]))) * sides)
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        checks.integer_at_least(1, K=K, count=count)
         return np.repeat(rng.beta(self.concentration, self.concentration, (count, 1)), K, axis=1)
 
 
@@ -217,13 +227,15 @@ class Led(_BuiltIn):
             leader, others = np.exp(np.clip(logs, *_FITTED)).tolist()
             return float(times @ cls(leader, others).log_probabilities(counts))
 
-        # the best of the eight directions as long as one ascends; else steps of half the length
-        directions = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)])
+        # climb by steps that halve when none of the eight directions ascends
+        ways = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)])
         step, point = 1.0, np.array([1.5, -1.0])  # log leader, log others
+        height = likelihood(point)
         while step > 1e-3:
-            best = max((point + step * direction for direction in directions), key=likelihood)
-            if likelihood(best) > likelihood(point):
-                point = best
+            best = max((point + step * way for way in ways), key=likelihood)
+            reached = likelihood(best)
+            if reached > height:
+                point, height = best, reached
             else:
                 step /= 2.0
         return cls(*(float(f"{number:.3g}") for number in np.exp(np.clip(point, *_FITTED))))
@@ -236,6 +248,8 @@ class Led(_BuiltIn):
         return np.asarray(arranged + rising.sum(axis=1) + logsumexp(led - rising, axis=1) - math.log(C) - whole)
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        checks.integer_at_least(1, K=K, count=count)
+        checks.integer_at_least(2, classes=classes)
         alpha = np.full(classes, self.others)
         alpha[0] += self.leader
         return np.asarray(rng.permuted(rng.multinomial(K, rng.dirichlet(alpha, count)), axis=1))
@@ -276,6 +290,7 @@ class Ewens(_BuiltIn):
 
         L·c_m(L) = θ Σ_{j ≤ m} c_m(L − j). All are relative to c_L(L) = (θ ⋯ (θ + L − 1))/L!, which may overflow.
         """
+        checks.integer_at_least(1, K=K)
         sizes, shares = np.arange(K + 1), np.zeros((K + 1, K + 1))
         whole = np.append(0.0, np.cumsum(np.log(self.theta + sizes[:K]) - np.log1p(sizes[:K])))
         shares[:, 0] = 1.0
@@ -295,6 +310,7 @@ class Ewens(_BuiltIn):
         """Draw the counts of partitions, zeros last: Feller's gaps between heads of coins θ/(θ + i)."""
         if not is_open(classes):
             checks.fail("the prior", self.text, "about open answers", "say Dirichlet() for listed classes")
+        checks.integer_at_least(1, K=K, count=count)
         heads = rng.random((count, K)) < self.theta / (self.theta + np.arange(K))  # the first one always
         row, place = np.nonzero(heads)
         last = np.append(row[1:] != row[:-1], True)
@@ -337,6 +353,7 @@ class Spread(_BuiltIn):
         return np.asarray(np.mean([prior.weights(K) for prior in reference_priors(2).values()], axis=0))
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        checks.integer_at_least(1, K=K, count=count)
         three = [prior.sample(K, classes, -(-count // 3), rng=rng) for prior in reference_priors(classes).values()]
         wide = max(drawn.shape[1] for drawn in three)
         padded = [np.pad(drawn, ((0, 0), (0, wide - drawn.shape[1]))) for drawn in three]
@@ -373,8 +390,8 @@ class RecordedVotes(Prior):
         return f"votes:{self.name}"
 
     def __str__(self) -> str:
-        queries, voters = self.votes.queries, self.votes.voters
-        return f"the {queries:,} questions that {voters:,} voters were asked (SHA-256 {self.digest[:16]}…)"
+        found = self.votes
+        return f"the {found.queries:,} questions that {found.voters:,} voters were asked (SHA-256 {self.digest[:16]}…)"
 
     def log_probabilities(self, counts: Counts) -> Array:
         """Compute the log of the share of a histogram's partition, over as many histograms as it has."""
@@ -390,6 +407,7 @@ class RecordedVotes(Prior):
         return np.asarray(log_shares - log_arrangements(counts))
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        checks.integer_at_least(1, K=K, count=count)
         self.check_classes(classes)
         drawn = self.votes.counts[rng.integers(self.votes.queries, size=count)]
         if self.votes.voters != K:
@@ -418,6 +436,7 @@ class _OfVoters(_BuiltIn):
 
     def weights(self, K: int) -> Array:
         """Compute ``|Bin(K, μ)(l) − Bin(K, μ)(K − l)|`` with the mean μ, for l > K/2."""
+        checks.integer_at_least(1, K=K)
         if not self.has_closed_form:
             advice = "the majority may change sides: only draws give the expected error"
             advice += "; uniform:LOW,HIGH has a linear one with 0.5 <= LOW <= HIGH and HIGH > 0.5"
@@ -461,6 +480,7 @@ class Independent(_OfVoters):
         return 0.5 * (self.low + self.high)
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        checks.integer_at_least(1, K=K, count=count)
         return rng.uniform(self.low, self.high, (count, K))
 
 
@@ -486,6 +506,7 @@ class TwoSided(_OfVoters):
         return f"independent p_i, each 1 − q or q with q uniform on [{', '.join(self._decimals().values())}]"
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        checks.integer_at_least(1, K=K, count=count)
         decided = rng.uniform(self.low, self.high, (count, K))
         return np.where(rng.random((count, K)) < 0.5, 1.0 - decided, decided)
 
@@ -510,6 +531,7 @@ class Point(_OfVoters):
         return self.p
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        checks.integer_at_least(1, K=K, count=count)
         return rng.uniform(self.p, self.p, (count, K))
 
 
@@ -561,7 +583,7 @@ def parse(text: str, classes: int = 2) -> Prior:
         except ValueError:
             votes = Votes.read(arguments, classes=classes, layout="labels")
         return Led.fitted(votes) if kind == _LIKE else RecordedVotes(arguments, votes)
-    if text == "common" and is_law_a_gamma(classes):
+    if text == _COMMON and is_law_a_gamma(classes):
         return Dirichlet()
     prior = _KINDS.get(kind)
     if prior is not None and prior.is_about(classes):
@@ -576,7 +598,7 @@ def parse(text: str, classes: int = 2) -> Prior:
     if is_open(classes):
         return checks.fail("the prior", text, f"{', '.join(allowed)} for open answers", "for example ewens:0.5")
     if is_law_a_gamma(classes):
-        allowed, example, what = [*allowed, "common"], "uniform:0.7,1", ""
+        allowed, example, what = [*allowed, _COMMON], "uniform:0.7,1", ""
     else:
         example, what = "dirichlet:0.5", " for more than two classes"
     words = f"{', '.join(allowed)}, like:FILE or votes:FILE{what}"
