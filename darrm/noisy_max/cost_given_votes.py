@@ -36,6 +36,7 @@ from darrm.noisy_max.noise_law import (
 )
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from darrm.util import checks
 
 _LOG_FAR, _LOG_CUT = -36.0, -66.0  # of a class that counts as far behind; of the noise outside the tables
 WIDEST = 1000.0  # votes of deviation: beyond, a label takes too long
@@ -76,14 +77,21 @@ def exactly_charged(noise: object) -> bool:
 def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> LabelCosts:
     """Compute the cost of each label at its votes, against every neighbor that moves one vote.
 
-    (Q, C) vote counts, (L,) increasing orders above 1, and noise that is `exactly_charged`.
+    (Q, C) vote counts and (L,) increasing orders above 1; `ValueError` if malformed, or the noise is too wide.
 
     >>> costs = label_costs(DiscreteGaussian(40.0), [[240, 10, 0], [150, 60, 40]], [20.0])
     >>> costs.forward[costs.which].round(7).tolist(), costs.reverse[costs.which].round(7).tolist()
     ([[1.92e-05], [0.004695]], [[2.16e-05], [0.0048482]])
     """
+    if not exactly_charged(noise):
+        checks.fail("noise", noise, f"discrete Gaussian or Laplace noise of a deviation up to {WIDEST:g} votes")
     grid = np.asarray(orders, dtype=np.float64)
+    if grid.ndim != 1 or not grid.size or not np.all((grid > 1.0) & np.isfinite(grid)) or np.any(np.diff(grid) <= 0.0):
+        checks.fail("orders", orders, "increasing, each above 1")
     counts = np.asarray(histograms)
+    if counts.ndim != 2 or counts.shape[1] < 2 or not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
+        described = checks.Text(f"shape {counts.shape}, dtype {counts.dtype}")
+        checks.fail("histograms", described, "vote counts, one row a query")
     rows, which = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
     # a class behind by Laplace noise loses at most this many nats at each order, so "far" has to be deeper
     depth = 2.0 * noise.gamma * float(grid[-1]) if isinstance(noise, DiscreteLaplace) else 0.0

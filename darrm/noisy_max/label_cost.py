@@ -45,6 +45,7 @@ from darrm.noisy_max.noise_law import NoiseDifference, log_above, tabulate_log_m
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.privacy import LARGEST_EXPONENT
+from darrm.util import checks
 
 _LARGEST_DEVIATION = 1e4  # votes: beyond, labels cost as much as their counts
 # votes, for noise without a closed form: a profile of wider noise takes seconds, and for its many queries the curve is
@@ -73,6 +74,7 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes
     >>> 0.003204 < float(curve.values[curve.orders == 8.0][0]) < 0.003236
     True
     """
+    checks.integer_at_least(1, moved=moved)
     by_counts = counts_curve(noise, moved)
     if moved > 1:
         half, rest = moved // 2, moved - moved // 2
@@ -214,6 +216,7 @@ def label_profile(noise: IntegerNoise, *, moved: int = 1) -> PrivacyProfile | No
     >>> round(profile.delta_at(0.1), 3), round(profile.epsilon_at(1e-5), 2)
     (0.021, 0.5)
     """
+    checks.integer_at_least(1, moved=moved)
     if noise.deviation > _LARGEST_DEVIATION:
         return None
     if moved > 1:

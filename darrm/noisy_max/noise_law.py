@@ -145,6 +145,7 @@ def gaussian_log_tails(gaps: ArrayLike, sigma: float, noise: str = "continuous")
     >>> np.exp(gaussian_log_tails([0, 1, 2], sigma=1.0)).round(4).tolist()
     [0.5, 0.2398, 0.0786]
     """
+    check_noise(sigma, noise)
     apart = np.asarray(gaps, dtype=np.float64) - (0.5 if noise == "discrete" else 0.0)
     return _round_up(log_ndtr(-apart / (math.sqrt(2.0) * sigma)) + log_tail_factor(sigma, noise))
 
@@ -158,6 +159,8 @@ def laplace_log_tails(gaps: ArrayLike, gamma: float, noise: str = "continuous") 
     >>> np.exp(laplace_log_tails([0, 1], gamma=1.0)).round(4).tolist()
     [0.5, 0.2759]
     """
+    checks.positive(gamma=gamma)
+    checks.one_of(NOISES, noise=noise)
     apart = np.asarray(gaps, dtype=np.float64)
     if noise == "continuous":
         return _round_up(np.log((2.0 + gamma * apart) / 4.0) - gamma * apart)
@@ -169,6 +172,7 @@ def laplace_log_tails(gaps: ArrayLike, gamma: float, noise: str = "continuous") 
 
 def discrete_gaussian_log_survival(points: NDArray[np.int64], sigma: float) -> NDArray[np.float64]:
     """Compute log Pr[X ≥ k], to 1e-12; for wide noise the smaller of it and log Pr[X < k] is an upper bound."""
+    checks.positive(sigma=sigma)
     last = int(np.abs(points).max()) + math.ceil(40.0 * sigma) + 1  # beyond: below e^-800 of the tails inside
     if last > MOST_SUMMED:
         apart = np.where(points >= 1, points, 1 - points) - 0.5

@@ -55,6 +55,7 @@ def exponential_label_curve(epsilon: float, *, rate: float = 1.0) -> RenyiCurve:
     >>> [float(curve.values[at_two][0].round(4)) for curve in (exponential_label_curve(1.0), RenyiCurve.of_pure(1.0))]
     [0.2402, 0.7353]
     """
+    checks.positive(epsilon=epsilon)
     if epsilon < _TINY_EPSILON:
         return RenyiCurve.of_pure(epsilon)
     if rate < 1.0:
@@ -101,6 +102,7 @@ def exponential_label_profile(epsilon: float) -> PrivacyProfile:
     >>> round(exponential_label_profile(1.0).deltas[0], 4), round(float(np.tanh(0.5)), 4)
     (0.2449, 0.4621)
     """
+    checks.positive(epsilon=epsilon)
     if epsilon < _TINY_EPSILON:
         return PrivacyProfile((0.0, epsilon), (epsilon, 0.0))  # above ε/4, the chord of a convex function
     grid = np.linspace(0.0, epsilon, _POINTS)

@@ -126,6 +126,7 @@ def check_publication(
 
 def best_noise_scale(order: float, smoothness: float, sensitivity: float) -> float:
     """Minimize cost + 2·σ·SS over σ: σ = (a/SS)^{1/3} for a cost of a/σ² + constant."""
+    checks.positive(sensitivity=sensitivity)
     return float((order / (2.0 * _room(order, _charged(smoothness))) / sensitivity) ** (1.0 / 3.0))
 
 
@@ -140,6 +141,8 @@ def noisy_value(
     each number has its probability under rounded Definition 22 up to a factor of 1 ± 2⁻³⁹ for |x| < 2⁸·s: a divergence
     of order λ errs by less than 2⁻³⁸·(2λ − 1)/(λ − 1).
     """
+    checks.finite(value=value)
+    checks.non_negative(sensitivity=sensitivity)
     deviation = Fraction(parameters.noise_scale) * Fraction(sensitivity)
     parts = 2 ** (math.ceil(deviation * 10**_DECIMALS * _PARTS) // _STEPS).bit_length()
     below = uniform_below(rng)

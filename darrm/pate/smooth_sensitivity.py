@@ -30,7 +30,7 @@ from scipy.ndimage import maximum_filter1d
 
 from darrm.errors import DarrmError
 from darrm.noisy_max.mechanisms import LNMax
-from darrm.noisy_max.noise_law import gaussian_log_tails, log_tail_factor, sum_of_tails, winner_gaps
+from darrm.noisy_max.noise_law import check_noise, gaussian_log_tails, log_tail_factor, sum_of_tails, winner_gaps
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.numerics.special import log_ndtr, ndtri_exp
@@ -68,6 +68,12 @@ class CostShape:
     order: float
     classes: int
     noise: str = "continuous"
+
+    def __post_init__(self) -> None:
+        check_noise(self.sigma, self.noise)
+        checks.integer_at_least(2, classes=self.classes)
+        if not 1.0 < self.order < math.inf:
+            checks.fail("order", self.order, "a finite number above 1")
 
     @property
     def ceiling(self) -> float:
@@ -210,13 +216,16 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
 
 def count_distances(smoothness: float, voters: int) -> int:
     """Choose the number of distances, from public numbers only."""
+    checks.positive(smoothness=smoothness)
     far = voters * smoothness > _LARGEST_DISTANCE
     return (math.ceil(_LARGEST_DISTANCE / smoothness) if far else voters) + 1
 
 
 def answer_profile(counts: NDArray[np.int64], shape: CostShape, distances: int) -> Array:
     """Bound each answer's local sensitivity within d < D changed votes [P, Algorithm 4]: (Q, C) → (D, Q), private."""
-    queries = len(counts)
+    queries, classes = counts.shape
+    if classes != shape.classes:
+        checks.fail("the number of classes", classes, f"that of the cost, {shape.classes}")
     voters = int(counts[0].sum())
     if shape.never_helps(voters):
         return np.zeros((distances, queries))  # the cost does not depend on the votes
@@ -263,5 +272,6 @@ def check_profile(
 
 def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) -> float:
     """Compute SS_β = max_d e^{−βd}·profile(d), with ``largest`` beyond it."""
+    checks.positive(smoothness=smoothness)
     values = np.append(total_profile, largest)
     return float(np.max(np.exp(-smoothness * np.arange(values.size)) * values))

@@ -27,8 +27,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.noisy_max.mechanisms import GNMax, LNMax
-from darrm.noisy_max.noise_law import gaussian_log_tails, laplace_log_tails, sum_of_tails, winner_gaps
+from darrm.noisy_max.noise_law import check_noise, gaussian_log_tails, laplace_log_tails, sum_of_tails, winner_gaps
 from darrm.numerics import Array
+from darrm.util import checks
 from darrm.votes import counts_of
 
 LOG_HALF = -math.log(2.0)
@@ -38,6 +39,7 @@ _LARGEST_EXPONENT = 700.0  # nats: e^709 is the largest float
 _SMALLEST_LOG_Q = -1e12  # nats: replaces log q = −∞
 _SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
 _LARGEST_SHARE = 1.0 - 2.0**-50  # beyond, 1 − share has no correct digit
+_SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-6, 1e12  # votes, including the √2 of a check: σ² and 1/σ² do not overflow
 _ENTRIES_AT_ONCE = 1 << 15  # (query, order) pairs at a time, which fit the cache
 
 
@@ -49,7 +51,9 @@ def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> 
     >>> log_q([[250, 0], [130, 120]], sigma=40.0).round(4).tolist()
     [-12.2165, -0.8443]
     """
-    gaps = winner_gaps(counts_of(histograms))
+    counts = counts_of(histograms)
+    check_noise(sigma, noise)
+    gaps = winner_gaps(counts)
     return sum_of_tails(gaps, gaussian_log_tails(np.maximum(gaps, 0), sigma, noise))
 
 
@@ -68,8 +72,11 @@ def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Array:
     >>> gaussian_renyi([-40.0, -0.1], sigma=40.0, orders=[2.0, 14.0]).round(6).tolist()
     [[0.0, 0.0], [0.00125, 0.00875]]
     """
-    grid = np.asarray(orders, dtype=np.float64)
-    logs = np.maximum(np.atleast_1d(log_q), _SMALLEST_LOG_Q)  # a larger q only enlarges the bound
+    logs, grid = _check_arguments(log_q, orders)
+    checks.positive(sigma=sigma)
+    if not _SMALLEST_SIGMA <= sigma <= _LARGEST_SIGMA:
+        checks.fail("sigma", sigma, f"in [{_SMALLEST_SIGMA:g}, {_LARGEST_SIGMA:g}] votes")
+    logs = np.maximum(logs, _SMALLEST_LOG_Q)  # a larger q only enlarges the bound
     root = np.sqrt(-logs)
     mu = sigma * root
     slope = 2.0 * root / sigma
@@ -90,7 +97,8 @@ def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> Array:
     >>> laplace_renyi([-20.0, -0.1], gamma=0.05, orders=[5.0]).round(11).tolist()
     [[4.7e-10], [0.025]]
     """
-    logs, grid = np.atleast_1d(log_q), np.asarray(orders, dtype=np.float64)
+    logs, grid = _check_arguments(log_q, orders)
+    checks.positive(gamma=gamma)
     epsilon = 2.0 * gamma
     allowed = logs < -np.logaddexp(0.0, epsilon) - _CONDITION_MARGIN
     rise = _log_ratio(logs, np.where(allowed, epsilon, 0.0))
@@ -109,6 +117,16 @@ def answer_independent(answer: LNMax | GNMax, orders: ArrayLike) -> Array:
     """Bound the cost of both noisy counts for one moved vote, for any votes."""
     grid = np.asarray(orders, dtype=np.float64)
     return laplace_independent(answer.gamma, grid) if isinstance(answer, LNMax) else grid / answer.sigma**2
+
+
+def _check_arguments(log_q: ArrayLike, orders: ArrayLike) -> tuple[Array, Array]:
+    logs = np.atleast_1d(np.asarray(log_q, dtype=np.float64))
+    grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
+    if logs.ndim != 1 or np.any(np.isnan(logs)) or np.any(logs > 0.0):
+        checks.fail("log_q", log_q, "a vector of logarithms of probabilities, each at most 0")
+    if grid.ndim != 1 or grid.size == 0 or not np.all((grid > 1.0) & np.isfinite(grid)):
+        checks.fail("orders", orders, "a vector of finite orders, each above 1")
+    return logs, grid
 
 
 def _theorem_6_applies(logs: Array, mu: Array, sigma: float) -> NDArray[np.bool_]:

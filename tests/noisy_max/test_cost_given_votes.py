@@ -12,7 +12,7 @@ from darrm.noisy_max.cost_given_votes import SmallNoise, label_costs
 from darrm.noisy_max.label_cost import threshold_curve
 from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, others_majorant
 from darrm.noisy_max.noise_law import NoiseDifference
-from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
+from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace
 from tests.noisy_max.oracles import ORDERS, REACH, divergences, histograms, label_laws, neighbors
 
 NOISES: tuple[SmallNoise, ...] = (
@@ -123,6 +123,13 @@ def test_the_highest_orders_need_no_more_memory_than_others() -> None:
 def test_many_tied_classes_get_as_many_nodes_as_they_need() -> None:
     found = label_costs(DiscreteGaussian(8.0), [[1] * 1000], [2.0])
     assert found.missed[0] == pytest.approx(0.999, rel=1e-7)
+
+
+def test_noise_and_orders_that_are_not_known_are_refused() -> None:
+    with pytest.raises(ValueError, match="noise must be discrete Gaussian or Laplace"):
+        label_costs(AsymmetricNoise(4.0, 4.0, 2.0, 2.0), [[3, 1]], [2.0])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="orders"):
+        label_costs(DiscreteGaussian(4.0), [[3, 1]], [2.0, 1.5])
 
 
 def moves(noise: DiscreteGaussian, K: int, C: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -75,3 +75,18 @@ def test_sums_skip_the_winner_and_stop_at_one() -> None:
     gaps = np.array([[-1, 2, 2], [0, 0, -1], [-1, 1, 2]])
     assert np.exp(sum_of_tails(gaps, logs[gaps])) == pytest.approx([2e-300, 1.0, 0.25])
     assert sum_of_tails(gaps, logs[gaps])[0] == pytest.approx(math.log(2e-300), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: gaussian_log_tails(3, 0.4, "discrete"), "sigma must be at least 0.5 for discrete noise"),
+        (lambda: gaussian_log_tails(3, math.nan), "sigma must be a positive finite number"),
+        (lambda: gaussian_log_tails(3, 1.0, "pink"), "noise must be one of continuous, discrete"),
+        (lambda: gaussian_log_tails(3, 1e300), "sigma must be in"),
+        (lambda: laplace_log_tails(3, -1.0), "gamma must be a positive finite number"),
+    ],
+)
+def test_bad_arguments(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]

@@ -158,3 +158,14 @@ def test_the_sensitivity_of_a_run_adds_answers_and_checks() -> None:
             expected = max(math.exp(-2 * smoothness) * profile, math.exp(-3 * smoothness) * largest)
             found = run.sensitivity(np.array(weights), smoothness)
             assert found == pytest.approx(expected * (1 + 1e-6) + 1e-8 * largest, rel=1e-12)  # rounding on top
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(ValueError, match="the number of classes must be that of the cost"):
+        answer_profile(np.array([[3, 1]]), CostShape(2.0, 2.0, 3), 3)
+    with pytest.raises(ValueError, match="smoothness must be"):
+        smooth_sensitivity(np.zeros(1), 0.0, 0.0)
+    with pytest.raises(ValueError, match="order must be"):
+        CostShape(2.0, 1.0, 3)
+    with pytest.raises(ValueError, match="classes must be"):
+        CostShape(2.0, 2.0, 1)

@@ -144,3 +144,20 @@ def test_no_bound_below_zero_and_none_above_proposition_8() -> None:
 def test_theorem_6_never_helps_with_eleven_voters() -> None:
     # [D, Algorithm 6, D.2.1]: with K = 11 and C = 2 the condition never holds, even when all teachers agree
     assert gaussian_renyi(log_q([[11, 0]], 21.46), 21.46, [34.31])[0, 0] == 34.31 / 21.46**2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0.1], 40.0, [2.0]), "log_q must be"),
+        (([math.nan], 40.0, [2.0]), "log_q must be"),
+        (([-1.0], 0.0, [2.0]), "sigma must be"),
+        (([-1.0], math.inf, [2.0]), "sigma must be"),
+        (([-1.0], 40.0, [1.0]), "orders must be"),
+        (([-1.0], 40.0, []), "orders must be"),
+        (([-1.0], 40.0, [math.inf]), "orders must be"),
+    ],
+)
+def test_bad_arguments(arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        gaussian_renyi(*arguments)
