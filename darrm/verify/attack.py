@@ -8,8 +8,9 @@ a(N) the β-quantile of Beta(N, n − N + 1) and a(0) = 0, and P > 1 − a(n −
 β = (1 − confidence)/(number of bounds) all bounds hold at once with the stated confidence. For a lower bound a on P and
 an upper bound b on P', log((a − δ)/b) < ε for any true claim (ε, δ).
 
-**Events** are each label, alone and with whether a second label is the same, and for every claim the set {P > e^ε·P'}.
-The second label is of a near tie on both sides: it costs nothing, and reveals reused random bits.
+**Events.** A second label, of a near tie on both sides, is released with every label: it costs nothing, and reveals
+reused random bits. The events are each label, alone and with whether the second is the same; and for every claim the
+set {P > e^ε·P'}, which the first half of the draws chooses and the second half counts.
 
 **Neighbors.** A γ gets its costliest pair, and that of a majority without noise, which reveals too little noise. Other
 releases get the costliest of many near ties and leads. A private voter is at a corner, a non-private one of the overlap
@@ -24,13 +25,14 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from operator import itemgetter
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv
+from scipy.special import betaincinv, gammaln
 
 from darrm.aggregator import Released, release_of
 from darrm.errors import CertificationError, TableError
@@ -43,7 +45,9 @@ from darrm.noisy_max.mechanisms import NoisyMax
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics import Array
+from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.pate.tested import TestedRun
+from darrm.plurality.partitions import histograms_of
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, is_open
 from darrm.table.release import Release
@@ -58,9 +62,11 @@ MOST_DRAWS = 10**9  # of an attack: minutes
 _SHARES, _SOME_DELTA = (0.5, 0.1), 0.01  # of the total variation: δ for a profile; δ for a curve alone
 _DRAWS_AT_ONCE = 2**14  # labels of one call: few, compared with the labels that one block of random bytes decides
 _LAW_ERROR, _RAREST = 2e-4, 1e-9  # of a probability, at most, for wide noise; one that no draws show
-_MOST_CLASSES, _MOST_HISTOGRAMS = 1_000, 2**19
+_MOST_STEPS = 60  # of Dinkelbach's iteration, which ends after a few
+_MOST_CLASSES = 1_000
 
 Histogram = NDArray[np.int64]  # (C,); several are (n, C)
+Counts = TypeVar("Counts", Histogram, Array)
 Law = Callable[[Histogram], Array]  # votes to the probability of every label: (n, C) → (n, C)
 
 
@@ -76,14 +82,14 @@ class Intervals:
     upper: Array
 
     @classmethod
-    def of_counts(cls, counts: ArrayLike, draws: int, miss: float) -> Self:
+    def of_counts(cls, counts: ArrayLike, draws: ArrayLike, miss: float) -> Self:
         """Bound probabilities from counts of ``draws``; each single bound fails with probability ≤ ``miss``.
 
         >>> bounds = Intervals.of_counts([[0, 10], [5, 10]], 10, 0.025)
         >>> bounds.lower.round(4).tolist(), bounds.upper.round(4).tolist()
         ([[0.0, 0.6915], [0.1871, 0.6915]], [[0.3085, 1.0], [0.8129, 1.0]])
         """
-        seen = np.asarray(counts, dtype=np.float64)
+        seen, draws = np.asarray(counts, dtype=np.float64), np.asarray(draws, dtype=np.float64)
         low, rest = (
             np.where(one > 0, betaincinv(np.maximum(one, 1.0), draws - one + 1.0, miss), 0.0)
             for one in (seen, draws - seen)
@@ -109,7 +115,7 @@ class Bound:
     def is_false(self) -> bool:
         return self.refuted > self.claimed
 
-    def true_epsilon(self, laws: Array) -> float:
+    def true_of(self, laws: Array) -> float:
         laws = np.where(laws.max(axis=0) > _RAREST, laws, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             rising = np.argsort(laws[0] / laws[1])  # the sets of largest loss are prefixes, from either end
@@ -135,7 +141,7 @@ class Refutation:
 
     @property
     def worst(self) -> float:
-        """The smallest true ε at that δ on these pairs; for an optimal γ that of all pairs."""
+        """The smallest true ε at that δ on these pairs; for a γ they include the worst of all."""
         return self.bounds[0].true
 
     @property
@@ -165,54 +171,39 @@ class Pair:
     sides: Array  # (2, G, C)
     rate: float = 1.0
 
-    def label_laws(self, law: Law) -> Array:
-        with_person, without = (chances @ law(votes) for votes, chances in map(self._votes, self.sides))
-        return np.array([self.rate * with_person + (1.0 - self.rate) * without, without])
-
-    def draw(self, side: int, draws: int, rng: np.random.Generator) -> Histogram:
-        """Draw histograms of one side."""
-        if side == 0 and self.rate < 1.0:
-            absent = rng.random(draws) >= self.rate
-            votes = replace(self, rate=1.0).draw(0, draws, rng)
-            votes[absent] = self.draw(1, int(np.count_nonzero(absent)), rng)
-            return votes
-        votes = np.zeros((draws, self.sides.shape[2]), dtype=np.int64)
-        for n, law in zip(self.sizes.tolist(), self.sides[side], strict=True):
-            likely = np.flatnonzero(law)
-            votes[:, likely] += n if likely.size == 1 else rng.multinomial(n, law[likely] / law[likely].sum(), draws)
-        return votes
+    def labels(self, law: Law) -> Array:
+        drawn, other = (chances @ law(votes) for votes, chances in map(self._votes, self.sides))
+        return np.array([self.rate * drawn + (1.0 - self.rate) * other, other])
 
     def _votes(self, side: Array) -> tuple[Histogram, Array]:
-        """List all histograms of a side and their probabilities."""
-        votes: Histogram = np.zeros((1, side.shape[1]), dtype=np.int64)
-        chances: Array = np.ones(1)
-        for n, law in zip(self.sizes.tolist(), side, strict=True):
-            labels = np.eye(law.size, dtype=np.int64)[law > 0.0]
-            if len(labels) == 1:
-                votes = votes + n * labels
-                continue
-            for _ in range(n):
-                if len(votes) > _MOST_HISTOGRAMS:
-                    raise TooLongError("private voters may vote in too many ways to be summed")
-                sums = (votes[:, None] + labels).reshape(-1, law.size)
-                votes, place = np.unique(sums, axis=0, return_inverse=True)
-                own = np.outer(chances, law[law > 0.0]).ravel()
-                chances = np.bincount(place.ravel(), own).astype(np.float64)
+        votes, chances = np.zeros((1, side.shape[1]), dtype=np.int64), np.ones(1)
+        for n, each in zip(self.sizes.tolist(), side, strict=True):
+            likely = np.flatnonzero(each)
+            ways = math.comb(n + likely.size - 1, n)
+            if len(votes) * ways > 2**21:  # different votes: seconds
+                raise TooLongError("private voters may vote in too many ways to be summed")
+            own = np.zeros((ways, side.shape[1]), dtype=np.int64)
+            own[:, likely] = histograms_of(n, likely.size).counts
+            logs = gammaln(n + 1.0) - np.sum(gammaln(own + 1.0), axis=1) + own[:, likely] @ np.log(each[likely])
+            sums = (votes[:, None] + own).reshape(-1, side.shape[1])
+            votes, place = np.unique(sums, axis=0, return_inverse=True)
+            chances = np.asarray(np.bincount(place.ravel(), np.outer(chances, np.exp(logs)).ravel()), dtype=np.float64)
         return votes, chances
 
 
 def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> tuple[dict[str, Json] | None, str, str]:
     try:
-        result = attack(release_of(json.loads(content.decode("utf-8-sig"))), draws, report=report)
+        aggregator = release_of(json.loads(content.decode("utf-8-sig")))
     except (TableError, CertificationError) as error:
         return None, UNKNOWN, f"no label was drawn: the library refuses this release ({error})"
+    try:
+        result = attack(aggregator, draws, report=report)
     except TooLongError as error:
         return None, UNKNOWN, f"no label was drawn: {error}"
-    shown = [str(one) for one in result.bounds if one is result.bounds[0] or one.is_false]
-    shown.append(f"confidence {result.confidence:g}")
-    if result.departures:
-        shown.append(f"not the labels of the release: {', '.join(result.departures)}")
-    return result.to_json(), FALSE if result.refuted or result.departures else CONSISTENT, "; ".join(shown)
+    shown = [one for one in result.bounds if one is result.bounds[0] or one.is_false]
+    parts = [*map(str, shown), f"confidence {result.confidence:g}"]
+    parts += [f"not the labels of the release: {', '.join(result.departures)}"] if result.departures else []
+    return result.to_json(), FALSE if result.refuted or result.departures else CONSISTENT, "; ".join(parts)
 
 
 def attack(
@@ -240,29 +231,29 @@ def attack(
     advice = "how many labels are drawn from either side of a pair"
     checks.integer_at_least(1, most=MOST_DRAWS, draws=draws, advice=advice)
     checks.open_probability(confidence=confidence)
-    law, bounds, departures = label_law(aggregator), _claims(aggregator.privacy_cost()), list[str]()
-    pairs = _pairs(aggregator, law, bounds)
-    same = law(_tie(aggregator)[None])[0]
+    generator = np.random.default_rng() if rng is None else rng
+    law, claims, departures = label_law(aggregator), _claims(aggregator.privacy_cost()), list[str]()
+    pairs = _pairs(aggregator, law, claims)
+    known = law(_tie(aggregator.voters.K, aggregator.classes)[None])[0]
+    sizes = (draws // 2, draws - draws // 2)
     for name, pair in pairs.items():
         report(f"drawing labels on the {name}")
-        laws = pair.label_laws(law)
-        events = _events(laws, bounds)
-        cells = np.stack([_count_cells(aggregator, pair, side, draws, rng) for side in (0, 1)])
-        miss = (1.0 - confidence) / (len(pairs) * 4 * events.shape[1])  # of two sides, from below and above
-        intervals = Intervals.of_counts(cells @ events, draws, miss)
-        due = np.stack([laws * (1.0 - same), laws * same], axis=-1).reshape(2, -1) @ events
-        outside = (due < intervals.lower - _LAW_ERROR) | (due > intervals.upper + _LAW_ERROR)
+        halves = [_cells(aggregator, pair, size, generator, real=rng is None) for size in sizes]
+        sets = _sets(halves[0], claims)
+        counts = np.hstack([_events(halves[0] + halves[1]), halves[1] @ sets.T])
+        of = np.repeat([draws, sizes[1]], [counts.shape[1] - len(sets), len(sets)])
+        # sides, events, bounds from below and above
+        bounds = Intervals.of_counts(counts, of, (1.0 - confidence) / (len(pairs) * counts.size * 2))
+        labels = pair.labels(law)
+        cells = np.stack([labels * (1.0 - known), labels * known], axis=-1).reshape(2, -1)
+        due = np.hstack([_events(cells), cells @ sets.T])
+        outside = (due < bounds.lower - _LAW_ERROR) | (due > bounds.upper + _LAW_ERROR)
         sides = [(np.sum(side), side.size, place) for place, side in enumerate(outside, 1)]
-        departures += [f"{n} of {most} events, {name}, side {place}" for n, most, place in sides if n]
-        bounds = [
-            replace(
-                bound,
-                refuted=max(bound.refuted, intervals.epsilon(bound.delta)),
-                true=max(bound.true, bound.true_epsilon(laws)),
-            )
-            for bound in bounds
-        ]
-    return Refutation(tuple(bounds), tuple(departures), draws, len(pairs), confidence)
+        departures += [f"{n} of {events} events, {name}, side {place}" for n, events, place in sides if n]
+        for place, claim in enumerate(claims):
+            refuted, true = max(claim.refuted, bounds.epsilon(claim.delta)), max(claim.true, claim.true_of(labels))
+            claims[place] = replace(claim, refuted=refuted, true=true)
+    return Refutation(tuple(claims), tuple(departures), draws, len(pairs), confidence)
 
 
 def _claims(charge: PrivacyCost) -> list[Bound]:
@@ -277,93 +268,130 @@ def _claims(charge: PrivacyCost) -> list[Bound]:
     return [Bound(delta, epsilon) for delta, epsilon in points if math.isfinite(epsilon)]
 
 
-def _events(laws: Array, claims: list[Bound]) -> NDArray[np.int64]:
-    """List events as columns, by cells: each label with another second label, and with the same."""
+def _events(cells: Counts) -> Counts:
+    """Append the sums for every label, (…, 2C) → (…, 3C)."""
+    return np.concatenate([cells[..., ::2] + cells[..., 1::2], cells], axis=-1)
+
+
+def _sets(cells: NDArray[np.int64], claims: list[Bound]) -> NDArray[np.int64]:
     ratios = [math.exp(min(claim.claimed, 700.0)) for claim in claims]  # e^709 is the largest float
-    sets = [own > ratio * other for ratio in ratios for own, other in (laws, laws[::-1])]
-    labels = np.hstack([np.eye(laws.shape[1]), np.array(sets).T])
-    return np.hstack([np.eye(2 * len(labels)), np.repeat(labels, 2, axis=0)]).astype(np.int64)
+    sets = [own > ratio * other for ratio in ratios for own, other in (cells, cells[::-1])]
+    return np.array(sets, dtype=np.int64)
 
 
-def _tie(aggregator: Released) -> Histogram:
-    K = aggregator.voters.K
-    return np.array([K - K // 2, K // 2, *(0,) * (aggregator.classes - 2)], dtype=np.int64)
+def _tie(K: int, classes: int) -> Histogram:
+    return np.array([K - K // 2, K // 2, *(0,) * (classes - 2)], dtype=np.int64)
 
 
-def _count_cells(
-    aggregator: Released, pair: Pair, side: int, draws: int, rng: np.random.Generator | None
-) -> NDArray[np.int64]:
-    """Count labels, and whether the second is another or the same: (2C,)."""
-    C, voters = aggregator.classes, rng or np.random.default_rng()
-    cells = np.zeros(2 * C, dtype=np.int64)
+def _cells(aggregator: Released, pair: Pair, draws: int, rng: np.random.Generator, *, real: bool) -> NDArray[np.int64]:
+    """Count labels by side, and by whether the known label is another or the same: (2, 2C)."""
+    C, K = aggregator.classes, aggregator.voters.K
+    cells = np.zeros((2, 2 * C), dtype=np.int64)
     at_once = max(2 * _DRAWS_AT_ONCE // C, _DRAWS_AT_ONCE // 16)
-    for start in range(0, draws, at_once):
-        size = min(at_once, draws - start)
-        counts = np.empty((size, 2, C), dtype=np.int64)
-        counts[:, 0], counts[:, 1] = _tie(aggregator), pair.draw(side, size, voters)
-        votes = Votes.of_counts(counts.reshape(-1, C), aggregator.voters.K)
-        labels = aggregator.release(votes, rng=rng).reshape(size, 2)
-        cells += np.bincount(2 * labels[:, 1] + (labels[:, 0] == labels[:, 1]), minlength=2 * C)
+    for side, laws in enumerate(pair.sides):
+        for start in range(0, draws, at_once):
+            size = min(at_once, draws - start)
+            counts = np.empty((size, 2, C), dtype=np.int64)
+            counts[:, 0], counts[:, 1] = _tie(K, C), _votes(pair.sizes, laws, size, rng)
+            if side == 0 and pair.rate < 1.0:
+                absent = rng.random(size) >= pair.rate
+                counts[absent, 1] = _votes(pair.sizes, pair.sides[1], int(np.count_nonzero(absent)), rng)
+            votes = Votes.of_counts(counts.reshape(-1, C), K)
+            labels = aggregator.release(votes, rng=None if real else rng).reshape(size, 2)
+            cells[side] += np.bincount(2 * labels[:, 1] + (labels[:, 0] == labels[:, 1]), minlength=2 * C)
     return cells
+
+
+def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) -> Histogram:
+    votes = np.zeros((draws, laws.shape[1]), dtype=np.int64)
+    for n, law in zip(sizes.tolist(), laws, strict=True):
+        likely = np.flatnonzero(law)
+        votes[:, likely] += n if likely.size == 1 else rng.multinomial(n, law[likely] / law[likely].sum(), draws)
+    return votes
 
 
 def _pairs(aggregator: Released, law: Law, claims: list[Bound]) -> dict[str, Pair]:
     voters, C, sampled = aggregator.voters, aggregator.classes, aggregator.voters.sampled
     if not isinstance(aggregator, Release):  # a mechanism is private for any votes
         voters = Voters(voters.K, PrivacyParams("inf"), min(aggregator.mechanism.reached, voters.K))
-    elif isinstance(aggregator.table.law, NoiseFunction) and sampled is None:
-        bare = NoiseFunction(voters.K, np.ones(voters.num_upper_levels))
-        table, gammas = aggregator.table, {"worst pair": aggregator.table.gamma, "worst pair without noise": bare}
-        return {name: costliest_pair(table, gamma) for name, gamma in gammas.items()}
     rate = 1.0 if sampled is None else float(sampled.rate)
-    pairs = {name: replace(pair, rate=rate) for name, pair in near_ties(voters, C)}
+    if isinstance(aggregator, Release) and isinstance(aggregator.table.law, NoiseFunction) and sampled is None:
+        return _worst_pairs(aggregator.table)
+    tried = {name: replace(pair, rate=rate) for name, pair in near_ties(voters, C)}
     if sampled is not None:  # the laws with and without the person differ
-        pairs |= {f"{name}, reversed": replace(pair, sides=pair.sides[::-1]) for name, pair in pairs.items()}
-    laws = {name: pair.label_laws(law) for name, pair in pairs.items()}
-    costs = [{name: claim.true_epsilon(laws[name]) for name in pairs} for claim in (claims[0], claims[-1])]
+        tried |= {f"{name}, reversed": replace(pair, sides=pair.sides[::-1]) for name, pair in tried.items()}
+    laws = {name: pair.labels(law) for name, pair in tried.items()}
+    costs = [{name: claim.true_of(laws[name]) for name in tried} for claim in (claims[0], claims[-1])]
     names = [max(cost, key=cost.__getitem__) for cost in costs]
-    names += [next(name for name in pairs if name.startswith(f"{leaders} classes ")) for leaders in (2, C)]  # ties
-    return {name: pairs[name] for name in names}
+    names += [next(name for name in tried if name.startswith(f"{leaders} classes ")) for leaders in (2, C)]  # ties
+    return {name: tried[name] for name in names}
 
 
 def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
-    """Yield neighbors on which the overlap, or one private voter, moves from class 0 to another."""
     t = voters.reached
-    for moving in sorted({t} if voters.are_non_private else {1, t}):
+    for moving in sorted({t} if voters.are_non_private else {1, -(-t // 2), t}):
         still = voters.K - moving
         leads = dict.fromkeys(min(lead, still) for lead in (moving, 0, 1, 2, still // 8, still // 4, still // 2, still))
-        for leaders in sorted({2, classes}):
+        for leaders in sorted({2, min(3, classes), classes}):
             for lead in leads:
                 votes = np.zeros(classes, dtype=np.int64)
                 votes[:leaders], rest = divmod(still - lead, leaders)
                 votes[0] += lead
                 votes[leaders % classes] += rest
-                for to in sorted({1, classes - 1}):
-                    name = f"{leaders} classes at a lead of {lead}, {moving} moving to {to}"
-                    yield name, _moved(voters, moving, to, votes)
+                for to in sorted({(1,), (classes - 1,), tuple(range(1, min(3, classes)))}):
+                    name = f"{leaders} classes at a lead of {lead}, {moving} moving to {' and '.join(map(str, to))}"
+                    yield name, _pair(voters, moving, to, votes)
 
 
-def _moved(voters: Voters, moving: int, to: int, votes: Histogram) -> Pair:
-    """Let the least private voters move from class 0, with all of their Δ."""
+def _pair(voters: Voters, moving: int, to: tuple[int, ...], votes: Histogram) -> Pair:
+    """Let the least private voters move from class 0 to other classes, with all of their Δ."""
     one, sizes = np.eye(votes.size), votes.tolist()
-    sides = [[*one], [*one]]
+    sides = [one, one]
     for n, each in voters.groups:
         likely = each.delta + (1.0 - each.delta) * corners_of(each).share
-        sizes.append(min(n, moving))
-        for side, (own, other) in zip(sides, ((0, to), (to, 0)), strict=True):
-            side.append(likely * one[own] + (1.0 - likely) * one[other])
-        moving -= sizes[-1]
+        for place, label in enumerate(to):
+            sizes.append((min(n, moving) + place) // len(to))
+            laws = [likely * one[own] + (1.0 - likely) * one[other] for own, other in ((0, label), (label, 0))]
+            sides = [np.vstack(pair) for pair in zip(sides, laws, strict=True)]
+        moving -= min(n, moving)
     taken = np.flatnonzero(sizes)
-    return Pair(np.array(sizes)[taken], np.array(sides)[:, taken])
+    return Pair(np.array(sizes)[taken], np.stack(sides)[:, taken])
 
 
-def costliest_pair(table: Table, gamma: NoiseFunction) -> Pair:
-    """Return the neighbors whose row of γ costs most at the target of a table."""
-    voters, epsilon = table.problem.voters, table.problem.target.exact_epsilon
+def _worst_pairs(table: Table) -> dict[str, Pair]:
+    voters = table.problem.voters
+    bare = NoiseFunction(voters.K, np.ones(voters.num_upper_levels))
+    without_noise = _costliest(voters, bare, table.problem.target.exact_epsilon)
+    pairs = {}
+    for name, sides in {"worst pair": worst_pair(table)[1], "worst pair without noise": without_noise}.items():
+        ones, sizes = np.unique(np.stack(sides), axis=1, return_counts=True)
+        pairs[name] = Pair(sizes, np.stack([1.0 - ones, ones], axis=-1))
+    return pairs
+
+
+def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
+    """Find the smallest true ε at the target's δ and neighbors (p, p') that attain it, both (K,).
+
+    Dinkelbach's iteration: the row that costs most at e^ε₁ has a larger loss log((P − δ)/P') than ε₁, until no row has.
+    """
+    voters, gamma, target = table.problem.voters, table.gamma, table.problem.target
+    best, at, worst = -1.0, target.exact_epsilon, None
+    for _ in range(_MOST_STEPS):
+        pair = _costliest(voters, gamma, at)
+        first, second = (0.5 * (1.0 + float(poisson_binomial_pmf(p) @ gamma.signed)) for p in pair)
+        gained = first - target.delta
+        loss = 0.0 if gained <= second else math.log(gained / second) if second else math.inf
+        loss = min(loss, target.epsilon)  # the proved bound: any excess is rounding
+        if worst is not None and loss <= best:
+            break
+        best, at, worst = loss, Fraction(loss), pair
+    return best, worst if worst is not None else pair
+
+
+def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple[Array, Array]:
     rows = FullSet(voters, epsilon) if voters.per_voter is None else GroupSet(voters, epsilon)
     _, row = max(rows.maxima(gamma.half, -math.inf).broken, key=itemgetter(0))
-    ones, sizes = np.unique(np.stack(row.probabilities(voters)), axis=1, return_counts=True)
-    return Pair(sizes, np.stack([1.0 - ones, ones], axis=-1))
+    return row.probabilities(voters)
 
 
 def label_law(aggregator: Released) -> Law:
@@ -376,10 +404,10 @@ def label_law(aggregator: Released) -> Law:
         return aggregator.table.law.probabilities
     if isinstance(aggregator.mechanism, NoisyMax):
         return partial(winning_probabilities, aggregator.mechanism.law)
-    return partial(_select, aggregator.mechanism)
+    return partial(_by_odds, aggregator.mechanism)
 
 
-def _select(mechanism: ExponentialMechanism | PermuteAndFlip, rows: Histogram) -> Array:
+def _by_odds(mechanism: ExponentialMechanism | PermuteAndFlip, rows: Histogram) -> Array:
     odds = np.exp(mechanism.epsilon / (2 * mechanism.reached) * (rows - rows.max(axis=1, keepdims=True)))
     if isinstance(mechanism, ExponentialMechanism):
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))

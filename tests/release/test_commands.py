@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from darrm.account import __main__ as account
+from darrm.commands.command_line import run
 from darrm.ledger.ledger import PrivacyLedger, printable
 from darrm.majority import baselines
 from darrm.privacy import PrivacyParams
@@ -54,15 +56,27 @@ def test_a_file_of_votes_becomes_a_file_of_labels(
     ]
 
 
+BAD_VOTES = {
+    "nan": (np.array([[0.0, 1.0, np.nan]]), "got nan from voter 2 to query 0"),
+    "other K": (np.zeros((4, 5)), "of K = 3 voters, got 5 columns"),
+    "words": (np.array([["a", "b", "c"]]), "votes must be 0 or 1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_VOTES)
 @pytest.mark.parametrize("ledger", ["old", "new"])
-def test_bad_votes_debit_nothing(ledger: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    np.save(folder / "bad.npy", np.array([[0.0, 1.0, np.nan]]))
+def test_bad_votes_debit_nothing(name: str, ledger: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    votes, word = BAD_VOTES[name]
+    np.save(folder / "bad.npy", votes)
     if ledger == "old":
         PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3"))
-    assert releasing(folder, "bad.npy", *(["--create-budget", "2,1e-3"] if ledger == "new" else [])) == 2
-    one_error("got nan from voter 2 to query 0", capsys)
+        assert releasing(folder, "bad.npy") == 2
+        assert PrivacyLedger(folder / "l.sqlite").entries() == ()
+    else:
+        assert releasing(folder, "bad.npy", "--create-budget", "2,1e-3") == 2
+        assert not (folder / "l.sqlite").exists()
+    one_error(word, capsys)
     assert not (folder / "labels.npy").exists()
-    assert not (folder / "l.sqlite").exists() if ledger == "new" else not PrivacyLedger(folder / "l.sqlite").entries()
 
 
 def test_a_late_bad_row_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,12 +100,21 @@ def test_counts_are_released_and_reported_as_json(folder: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
+        (["--create-budget", "3"], "EPS,DELTA, like 2,1e-5, got '3': write the delta too, after a comma"),
+        (["--create-budget", "3,2"], "delta"),
+        (["--create-budget", "x,0"], "epsilon"),
+        (["--create-budget", "2,1e-3", "--classes", "a,b"], "classes must be numbers"),
+        (["--create-budget", "2,1e-3", "--classes", "a"], "different labels, at least two"),
+        (["--create-budget", "2,1e-3", "--classes", "a,b,c"], "table.json is for 2 classes"),
+        (["--create-budget", "2,1e-3", "--classes", "0"], "two different labels"),
         (["--create-budget", "2,1e-3", "--layout", "counts"], "the number of columns of the counts, 3"),
+        (["--create-budget", "2,1e-3", "--plot", "p.png"], "There is no option --plot"),
         (
             ["--create-budget", "2,1e-3", "--note", "caf\udce9"],
             "note must be printable Unicode text on one line, got 'caf\\udce9'",
         ),
         (["--create-budget", "0.01,0"], "does not admit 4 queries of DaRRM over 3 voters: 0 still fit"),
+        ([], "no such file"),
         (["--composition", "one"], "--composition needs --create-budget"),
     ],
 )
@@ -103,24 +126,45 @@ def test_bad_options(arguments: list[str], word: str, folder: Path, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    "composition", ["one", *(pytest.param(each, marks=pytest.mark.slow) for each in ("planned", "adaptive"))]
+    ("budget", "proposed"),
+    [("0.01,1e-3", r"0\.\d+,0\.001"), ("5,1e-9", r"5,(0\.000\d+|\d\.\de-05)"), ("0.001,0", r"0\.\d+,0\.01")],
 )
-def test_a_budget_that_is_too_small_names_a_larger_epsilon(
-    composition: str, folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "kinds", ["one", *(pytest.param(kinds, marks=pytest.mark.slow) for kinds in ("planned", "adaptive"))]
+)
+def test_a_budget_that_is_too_small_is_told_one_that_would_do(
+    budget: str, proposed: str, kinds: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1", "1e-5")), 2)
     certify(problem, baselines.subsampling(problem)).save(folder / "table.json")
-    more = ["--composition", composition, "--create-budget"]
-    assert releasing(folder, "votes.npy", *more, "5,1e-9") == 2
-    assert capsys.readouterr().err.endswith("whatever epsilon is; nothing was debited\n")  # no epsilon helps
-    assert releasing(folder, "votes.npy", *more, "0.01,1e-3") == 2
-    larger = re.search(r"nothing was debited; (\S+,0\.001) would admit it", capsys.readouterr().err)
-    assert larger is not None
-    assert releasing(folder, "votes.npy", *more, larger[1]) == 0
-    assert PrivacyLedger(folder / "l.sqlite").composition == composition
+    more = ["--composition", kinds, "--create-budget"]
+    assert releasing(folder, "votes.npy", *more, budget) == 2
+    told = re.search(r"nothing was debited; (\S+) would admit it, if that is private enough$", capsys.readouterr().err)
+    assert told is not None
+    assert re.fullmatch(proposed, told[1])
+    assert releasing(folder, "votes.npy", *more, told[1]) == 0
+    assert PrivacyLedger(folder / "l.sqlite").composition == kinds
 
 
-@pytest.mark.parametrize("name", ["l.npy", "link.npy"])
+def test_a_table_without_a_curve_is_told_of_other_kinds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1", "1e-5")), 2)
+    certify(problem, baselines.subsampling(problem)).save(folder / "table.json")
+    assert releasing(folder, "votes.npy", "--composition", "renyi", "--create-budget", "9,0.1") == 2
+    told = capsys.readouterr().err
+    assert "it needs a Rényi curve, or delta 0, on a ledger of composition 'renyi': --composition adaptive" in told
+    assert not (folder / "l.sqlite").exists()
+
+
+def test_columns_that_are_not_the_voters_are_told_what_helps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for columns, helps in ((4, "remove other columns"), (2, "for counts say")):
+        np.save(folder / "wide.npy", np.eye(columns, dtype=np.int8)[[0] * 7])
+        assert releasing(folder, "wide.npy", "--create-budget", "2,1e-3", "--layout", "labels") == 2
+        error = capsys.readouterr().err
+        assert f"K = 3 voters, got {columns} columns: one column is one voter" in error
+        assert helps in error
+
+
+@pytest.mark.parametrize("name", ["l.npy", "./l.npy", "link.npy"])
 @pytest.mark.parametrize("budget", [[], ["--create-budget", "2,1e-3"]])
 def test_labels_never_replace_their_ledger(
     name: str, budget: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
@@ -136,10 +180,13 @@ def test_labels_never_replace_their_ledger(
         assert PrivacyLedger(folder / "l.npy").entries() == ()
 
 
-def test_a_ledger_that_forgets_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert releasing(folder, "votes.npy", "--create-budget", "2,1e-3", "--ledger", "./:memory:") == 2
+@pytest.mark.parametrize("path", [":memory:", "./:memory:"])
+def test_a_ledger_that_forgets_is_refused(path: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert releasing(folder, "votes.npy", "--create-budget", "2,1e-3", "--ledger", path) == 2
     assert "--ledger must be a file, got ':memory:'" in capsys.readouterr().err
     assert not (folder / "labels.npy").exists()
+    assert run(lambda: account.main(["--ledger", path])) == 2
+    assert "--ledger must be a file" in capsys.readouterr().err
 
 
 def test_names_of_files_that_are_no_text_are_noted() -> None:
