@@ -45,6 +45,8 @@ from darrm.errors import BudgetExceededError, DarrmError, LedgerError
 from darrm.ledger.chain import SigningKey
 from darrm.ledger.ledger import PrivacyLedger, check_id, printable, reason_of
 from darrm.ledger.sqlite import check_kept, ledger_name
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.numerics.bisection import bisect_safe
 from darrm.privacy import PrivacyParams, at_most
 from darrm.problem import classes_in_words
 from darrm.release.delivery import check_answered, check_new_labels, classes_for, receipt_path, recover, release_debited
@@ -156,11 +158,7 @@ class Paying:
         try:
             create(":memory:").debit(charge, note=self.note)
         except BudgetExceededError as error:
-            account = PrivacyAccountant(charges=[charge], set_aside=DELTA_RESERVE.get(composition, HALF))
-            epsilon = account.smallest_epsilon(budget.delta, adaptive=composition in DELTA_RESERVE)
-            larger = f"{at_most(epsilon, 2)},{budget.delta_text}"
-            advice = f"; {larger} would admit it, if that is private enough" if math.isfinite(epsilon) else ""
-            raise ValueError(f"{error}{advice}") from error
+            raise ValueError(f"{error}{_larger_budget(charge, budget, composition)}") from error
         return create(self.ledger, signing_key=self.signing_key)
 
 
@@ -432,6 +430,27 @@ def _check_target(target: Path, **files: Path | str) -> None:
     if not target.is_dir():  # an existing file is checked with its receipt
         inputs = {name: path for name, path in files.items() if isinstance(path, Path)}
         check_output_files({"output": target, **inputs}, force=True)
+
+
+def _larger_budget(charge: PrivacyCost, budget: PrivacyParams, composition: str) -> str:
+    """Suggest a budget with the same δ, else with the same ε, else with the largest δ."""
+    account = PrivacyAccountant(charges=[charge], set_aside=DELTA_RESERVE.get(composition, HALF))
+
+    def epsilon(delta: float) -> float:
+        return account.smallest_epsilon(delta, adaptive=composition in DELTA_RESERVE)
+
+    def admits(delta: float) -> bool:
+        return epsilon(delta) <= budget.epsilon
+
+    larger, most = "", 0.01  # the largest δ of a suggestion
+    if math.isfinite(epsilon(budget.delta)):
+        larger = f"{at_most(epsilon(budget.delta), 2)},{budget.delta_text}"
+    elif admits(most):
+        delta = bisect_safe(admits, most, max(budget.delta, 1e-30), tolerance=0.02, geometric=True)
+        larger = f"{budget.epsilon_text},{at_most(delta, 2)}"
+    elif math.isfinite(epsilon(most)):
+        larger = f"{at_most(epsilon(most), 2)},{most:g}"
+    return f"; {larger} would admit it, if that is private enough" if larger else ""
 
 
 def _report(ledger: PrivacyLedger, labels: int, target: Path, output: Output) -> int:
