@@ -64,7 +64,8 @@ def _lines(path: Path, what: str, blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _votes_of_text(table: TextTable, how: VoteFormat) -> VoteTable:
-    vocabulary, lookup = how.vocabulary(), ClassLookup(how.names, how.missing)
+    is_comma, vocabulary = table.separator != ",", how.vocabulary()
+    lookup = ClassLookup(how.names, how.missing, comma=is_comma)
     source_format = how.source_format(table.width, are_words=bool(lookup.words))
     if source_format == "answers":
         blocks = value_blocks(table.rows(), vocabulary, "i", "line", "field")
@@ -74,7 +75,7 @@ def _votes_of_text(table: TextTable, how: VoteFormat) -> VoteTable:
         blocks = table.blocks(lookup)
     else:
         table.find_header(())
-        blocks, names = table.blocks(Words()), list(map(str, how.names))
+        blocks, names = table.blocks(Words(comma=is_comma)), list(map(str, how.names))
         if sorted(table.header) == sorted(names):  # columns in any order, by name
             order = [table.header.index(name) for name in names]
             blocks = (block[:, order] for block in blocks)

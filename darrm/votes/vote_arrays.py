@@ -186,8 +186,8 @@ class ClassLookup(Words):
 
     code = "i"
 
-    def __init__(self, names: Names, missing: str = "refuse") -> None:
-        super().__init__()
+    def __init__(self, names: Names, missing: str = "refuse", *, comma: bool = False) -> None:
+        super().__init__(comma=comma)
         self.classes, self._coin = names, missing == "coin"
         self.absent = [word for word in ABSENT if self._coin and word not in names]
 

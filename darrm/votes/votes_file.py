@@ -106,6 +106,10 @@ class Words(dict[str, float]):
 
     code = "d"
 
+    def __init__(self, *, comma: bool = False) -> None:
+        super().__init__()
+        self.comma = comma  # the decimal mark, if semicolons separate fields
+
     def __missing__(self, field: str) -> float:
         value = self.meaning(field.strip(" \t"))
         if len(self) < MOST_REMEMBERED:
@@ -120,6 +124,8 @@ class Words(dict[str, float]):
 
     def number(self, word: str) -> float | None:
         """Read a finite decimal number, or None."""
+        if self.comma and word.count(",") == 1:
+            word = word.replace(",", ".")
         number = float(word) if len(word) <= _LONGEST_NUMBER and _NUMBER.fullmatch(word) else np.inf
         return number if np.isfinite(number) else None
 
