@@ -84,9 +84,6 @@ class PrivacyLedger:
     ``path`` is an existing file, or a URL (`darrm.ledger.postgres`); `create` makes a new ledger. ``timeout`` is in
     seconds. ``signing_key`` is the file of an Ed25519 key that signs every entry (`darrm.ledger.chain`).
 
-    Attributes: ``path``, ``budget``, ``composition``, ``population`` of people (or empty), ``created`` in UTC, and
-    ``identity``, which is random and unique to the ledger.
-
     `LedgerError` if the file is missing, corrupted or not a ledger, or has entries that the key did not sign;
     `ValueError` if the key is none, encrypted, or readable by others.
 
@@ -122,11 +119,7 @@ the (epsilon, delta) of each query allow
         self._key, self._key_file = None if signing_key is None else SigningKey(signing_key), signing_key
         with self._store.transaction(write=False) as database:
             read = Transaction(database, self._key)
-            self._row = read.budget
-            self.path = self._store.path
-            self.budget = read.params  # what all debited queries together satisfy
-            self.identity, self.created = self._row.identity, self._row.created
-            self.composition, self.population = self._row.composition, self._row.population
+            self._row, self._budget = read.budget, read.params
             read.account()
             read.check(most=MOST_CHECKED)
             if self._key is not None:
@@ -182,6 +175,36 @@ the (epsilon, delta) of each query allow
 
     def __str__(self) -> str:
         return f"budget: {self.guarantee}\nspent:  {self.spent}"
+
+    @property
+    def path(self) -> str:
+        """The file, the URL, or ``:memory:``."""
+        return self._store.path
+
+    @property
+    def identity(self) -> str:
+        """Random and unique to the ledger."""
+        return self._row.identity
+
+    @property
+    def created(self) -> str:
+        """The time of its creation, in UTC."""
+        return self._row.created
+
+    @property
+    def budget(self) -> PrivacyParams:
+        """What all debited queries together satisfy."""
+        return self._budget
+
+    @property
+    def composition(self) -> str:
+        """One of `COMPOSITIONS`."""
+        return self._row.composition
+
+    @property
+    def population(self) -> str:
+        """The public name of the people, or empty."""
+        return self._row.population
 
     def digest(self, number: int | None = None) -> LedgerDigest:
         """Return what later shows changed or missing entries, at an entry, by default the last; or `ValueError`."""
