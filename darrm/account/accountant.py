@@ -35,9 +35,9 @@ from darrm.account.bounds import (
     Account,
     Bound,
     BoundRule,
-    both_ends_bound,
     discretized_bound,
     exact_sum,
+    joint_bound,
     models_bound,
     plain_bound,
     profile_bound,
@@ -382,7 +382,7 @@ class PrivacyAccountant:
         if target is not None:
             part = PrivacyParams(target.exact_epsilon, target.exact_delta / _WAYS) if adaptive else target
             if any(self._releases_within(models, part, adaptive=adaptive)):
-                yield both_ends_bound(models, (target.epsilon, target.epsilon))
+                yield joint_bound(models, (target.epsilon, target.epsilon))
             return
         wholes = [math.inf, math.inf]
         for one_by_one, release in self._releases(models):
@@ -391,7 +391,7 @@ class PrivacyAccountant:
             if not fast and not one_by_one:  # it names the bound of the release, and is never the smallest
                 alone = release.spent(share, adaptive=adaptive)
                 yield plain_bound(models, alone.epsilon, alone.bound)
-        yield both_ends_bound(models, (wholes[0], wholes[1]))
+        yield joint_bound(models, (wholes[0], wholes[1]))
 
     def _releases_within(self, models: Voters, target: PrivacyParams, *, adaptive: bool) -> Iterator[bool]:
         for one_by_one, release in self._releases(models):

@@ -198,7 +198,7 @@ def plain_bound(voters: Voters, epsilon: float, name: str) -> Bound | None:
     return _finite("non-private voters", epsilon, explanation)
 
 
-def both_ends_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | None:
+def joint_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | None:
     """Bound the answers by models and release, see `darrm.loss.joint_bound`.
 
     The two ε are for a person's models exchanged all at once, and one after another.
