@@ -171,7 +171,7 @@ class GroupSet:
         return float(np.nextafter(float(np.max(costs)) + self.rounding(exp_epsilon), np.inf))
 
     def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> GroupMaxima:
-        """Bound the cost of every row and name some rows above ``limit``: of similar ones the dearest."""
+        """Bound the cost of every row and name some rows above ``limit``: of similar ones the costliest."""
         first, second = self.expectations(half, deadline)
         costs = first - self.exp_epsilon.value * second
         above = np.flatnonzero(costs > limit)

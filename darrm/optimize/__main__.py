@@ -90,7 +90,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Search:
-    """What is optimized, and how."""
+    """The objective, and the settings of the search."""
 
     objective: str
     draws: int | None
