@@ -1,6 +1,7 @@
 import asyncio
 import sqlite3
 import stat
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -312,9 +313,9 @@ def test_all_who_wait_for_a_question_get_its_end_and_nothing_is_kept_of_those_wh
             return end.done() and end.result()["state"] == "answered"
 
         early, late = worker.begin(wait(0.01)), [worker.begin(wait(20)) for _ in range(3)]
-        assert not early.result(5)
+        assert not early.result(30)
         vote_all(worker, "a")
-        assert [one.result(5) for one in late] == [True] * 3
+        assert [one.result(30) for one in late] == [True] * 3
         assert len(worker.worker._ends) == 0
 
 
@@ -401,12 +402,22 @@ def test_a_full_disk_keeps_what_was_told_and_says_what_is_wrong(tmp_path: Path) 
             rows.execute("ROLLBACK")  # as SQLite does by itself where the disk is full
             raise sqlite3.OperationalError("database or disk is full")
 
-        worker.begin(worker.worker.do(lambda _: time.sleep(0.1)))  # so that the others share one commit
+        is_busy, may_end = threading.Event(), threading.Event()
+
+        def hold(_: Questions) -> bool:
+            is_busy.set()
+            return may_end.wait(30)
+
+        worker.begin(worker.worker.do(hold))
+        assert is_busy.wait(30)
         failed = worker.begin(worker.worker.do(undo))
         later = worker.begin(worker.worker.do(Questions.ask, _asked("q"), ASKER, 0))
+        while len(worker.worker._requests) < 2:  # they share one commit
+            time.sleep(0.001)
+        may_end.set()
         for task in (failed, later):
             with pytest.raises(sqlite3.OperationalError, match="is full"):
-                task.result(5)
+                task.result(30)
         assert worker.do(Questions.one, "q") is None
 
 
