@@ -202,12 +202,13 @@ def table_text(charge: PrivacyCost, results: Mapping[int, Spent], delta: float) 
         f"each query: {'' if charge.guarantee is None else f'{charge.guarantee} by '}{charge.what}",
         f"total epsilon at delta = {at_most(delta, 6)}{_about(charge)}:",
     ]
+    width = max([14, *map(len, columns)]) + 2
     if columns:
-        lines.append("queries" + "".join(name.rjust(16) for name in columns))
+        lines.append("queries" + "".join(name.rjust(width) for name in columns))
     for queries, row in rows_by_count.items():
         best = results[queries].bound
         cells = [f"{at_most(row[name])}{'*' if name == best else ' '}" if name in row else "- " for name in columns]
-        lines.append(f"{queries:7d}" + "".join(cell.rjust(16) for cell in cells))
+        lines.append(f"{queries:7d}" + "".join(cell.rjust(width) for cell in cells))
     if rows_by_count:
         last = results[max(rows_by_count)]
         lines.append(f"* smallest; for {last.queries} queries by {last.bound}: {last.explanation}")

@@ -138,7 +138,7 @@ def test_a_table_for_models_keeps_its_word(folder: Path, capsys: pytest.CaptureF
         assert {"simple", "profile", "private models"} <= set(found["1"]["bounds"])
     assert run(lambda: account.main([*base, "2"])) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[2].split() == ["queries", "private", "models", "plain", "voters", "both", "ends"]
+    assert lines[2].split() == ["queries", "private", "models", "non-private", "voters", "joint", "bound"]
 
 
 def test_an_overlap_above_that_of_the_table_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
