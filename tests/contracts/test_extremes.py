@@ -38,6 +38,7 @@ from darrm.pate import (
 from darrm.plan import plan
 from darrm.priors import Dirichlet
 from darrm.problem import OPEN
+from tests.exhaustive import EXHAUSTIVE
 
 LONGEST = 400  # characters of a line
 EPSILONS = ("1e-320", "1e-300", "1e-50", "1e-16", "1e-9", "0.1", "1", "40", "600", "inf")
@@ -112,7 +113,8 @@ SLOW: dict[str, Callable[[Corner], object]] = {
     ("name", "step"),
     [
         *((name, 3) for name in FUNCTIONS),
-        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in (*FUNCTIONS, *SLOW)),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in FUNCTIONS),
+        *(pytest.param(name, 1 if EXHAUSTIVE else 3, marks=pytest.mark.slow) for name in SLOW),
     ],
 )
 def test_every_corner_has_a_result_or_a_line_of_ours(name: str, step: int) -> None:

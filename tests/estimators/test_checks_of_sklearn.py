@@ -20,6 +20,7 @@ from darrm.estimators import (
     PrivateVotingClassifier,
 )
 from darrm.loss.privacy_cost import PrivacyCost
+from darrm.pate import GNMax
 from darrm.privacy import PrivacyParams
 from darrm.votes import Votes
 
@@ -76,7 +77,9 @@ def test_every_check_passes_of_the_others(estimator: Any, check: Any) -> None:
         PrivateVotingClassifier(tree(), 3, epsilon=20, max_queries=400),
         PrivateVotingClassifier(tree(), 3),
         PATEClassifier(tree(), n_teachers=3, public_share=0.5),
-        PATEClassifier(tree(), LogisticRegression(), n_teachers=3, public_share=0.5, aggregator="best"),
+        PATEClassifier(
+            tree(), LogisticRegression(), n_teachers=3, public_share=0.5, epsilon=500, aggregator=GNMax(4.0)
+        ),
         PrivateModelsVotingClassifier(KNeighborsClassifier(1), 3, epsilon_each=4, epsilon=2),
     ],
     ids=lambda each: type(each).__name__,

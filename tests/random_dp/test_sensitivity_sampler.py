@@ -34,6 +34,7 @@ from darrm.random_dp.sensitivity_sampler import (
     sample_then_respond,
 )
 from darrm.util import progress
+from tests.exhaustive import EXHAUSTIVE
 
 FALSE_ALARM = 1e-6
 ONE = PrivacyParams(1)
@@ -254,7 +255,7 @@ def test_coverage_is_as_promised_at_every_operating_point(law: str, point: dict[
     # Theorem 15: but for a share ρ of the samples, Φ(Δ̂) ≥ 1 − γ + ρ; over all of them, Pr(G ≤ Δ̂) ≥ 1 − γ
     records, function, draw, distribution = LAWS[law]
     sampler = SensitivitySampler(function, draw, "l1", distribution=law)
-    repeats = 1000
+    repeats = 1000 if EXHAUSTIVE else 400
     found = [sampler.estimate(records, **point, seed=repeat) for repeat in range(repeats)]  # type: ignore[arg-type]
     size = found[0].size
     covered = [distribution(result.value) for result in found]
