@@ -1,8 +1,9 @@
-"""Total privacy loss over Q queries [D, Tables 2, 5, 7 and 9], next to tighter accounting.
+"""Compare the total privacy loss over Q queries [D, Tables 2, 5, 7 and 9] with tighter accounting.
 
-For each row: the pair by general composition with δ′ = 1e-4 as the tables have it, and at the same total δ the optimal
-composition and the privacy loss distribution (PLD), also of the released table's exact privacy profile. These are sums,
-for voters with fresh randomness. The paper's own voters are models: the last column is the proved bound for those.
+Each row has (ε, δ) by general composition with δ′ = 1e-4, as in the paper. At the same total δ, it has ε by optimal
+composition, by the privacy loss distribution (PLD), and by the PLD of the table's exact privacy profile. These bounds
+hold for voters with fresh randomness for each query. The paper's voters are trained models; the last column is the
+proved bound for models.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ DELTA_PRIME = 1e-4  # slack of general composition
 EACH = {"mnist": PrivacyParams("0.0892", "0.0001"), "fashion-mnist": PrivacyParams("0.0852", "0.0001")}
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits (scikit-learn)"}
 TABLE_OF_ALLOWANCE = {1: 5, 3: 2, 5: 7, 7: 9}  # the number of the table for each m
-SAME = 1e-6  # relative: the grids of the PLD round up in the ninth digit
+RELATIVE_TOLERANCE = 1e-6  # the grids of the PLD round up in the ninth digit
 
 # printed totals: data set -> m -> Q -> (epsilon, delta)
 PRINTED_TOTALS: dict[str, dict[int, dict[int, tuple[float, float]]]] = {
@@ -45,15 +46,15 @@ PRINTED_TOTALS: dict[str, dict[int, dict[int, tuple[float, float]]]] = {
 
 
 def row_of(m: int, data_set: str, count: int) -> Row:
-    """Compute a query's pair, and the total ε of ``count`` queries by each way of accounting."""
+    """Compute the (ε, δ) of a query, and the total ε of ``count`` queries by each method of accounting."""
     each = EACH[data_set]
     table = optimize_table(Problem.from_allowance(Voters(K, each), m))
     query = PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
     general = compose_general(query, count, DELTA_PRIME)
-    plain = _bounds_of(PrivacyCost("query", guarantee=query, count=count), general.delta)
-    exact = _bounds_of(charge_of(table, count, exact=True), general.delta)
-    answers = charge_of(table, count, voters=Voters(K, each, overlap=1, models=True), exact=True)
-    models = PrivacyAccountant(charges=[answers]).spent(general.delta)
+    pair_bounds = _bounds_of(PrivacyCost("query", guarantee=query, count=count), general.delta)
+    profile_bounds = _bounds_of(charge_of(table, count, exact=True), general.delta)
+    cost = charge_of(table, count, voters=Voters(K, each, overlap=1, models=True), exact=True)
+    models = PrivacyAccountant(charges=[cost]).spent(general.delta)
     return {
         "table": TABLE_OF_ALLOWANCE[m],
         "data_set": data_set,
@@ -64,9 +65,9 @@ def row_of(m: int, data_set: str, count: int) -> Row:
         "printed": list(PRINTED_TOTALS[data_set][m][count]),  # the paper's total ε and δ
         "total_delta": general.delta,
         "general": general.epsilon,
-        "optimal": plain["optimal"],
-        "pld": plain["pld"],
-        "profile_pld": exact["pld"],
+        "optimal": pair_bounds["optimal"],
+        "pld": pair_bounds["pld"],
+        "profile_pld": profile_bounds["pld"],
         "models": models.epsilon,
         "models_bound": models.bound,
     }
@@ -76,12 +77,12 @@ def _bounds_of(charge: PrivacyCost, delta: float) -> dict[str, float]:
     return {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(delta).bounds}
 
 
-def page(rows: Sequence[Row]) -> str:
-    """Fill the page from the rows, one section a table, in the order of m."""
+def fill_page(rows: Sequence[Row]) -> str:
+    """Fill the page from the rows, with one section for each table, in the order of m."""
     pairs = [pair for row in rows for pair in zip((row["general"], row["total_delta"]), row["printed"], strict=True)]
-    same = sum(f"{ours:.3f}" == f"{printed:.3f}" for ours, printed in pairs)
+    num_equal = sum(f"{ours:.3f}" == f"{printed:.3f}" for ours, printed in pairs)
     facts = {
-        "same": same,
+        "same": num_equal,
         "numbers": len(pairs),
         "pld": max(abs(row["pld"] / row["optimal"] - 1.0) for row in rows),
         "first": max(abs(row["profile_pld"] / row["optimal"] - 1.0) for row in rows if row["m"] == 1),
@@ -89,25 +90,25 @@ def page(rows: Sequence[Row]) -> str:
         "models": max(row["models"] / row["profile_pld"] for row in rows),
     }
     holds = {
-        "general": same == len(pairs),
-        "pld": facts["pld"] <= SAME,
-        "first": facts["first"] <= SAME,
+        "general": num_equal == len(pairs),
+        "pld": facts["pld"] <= RELATIVE_TOLERANCE,
+        "first": facts["first"] <= RELATIVE_TOLERANCE,
         "share": facts["share"] <= 0.5,
         "models": facts["models"] <= 0.1,
     }
-    named = [row | {"name": NAMES[row["data_set"]]} for row in rows]
+    named_rows = [row | {"name": NAMES[row["data_set"]]} for row in rows]
     tables = [
-        {"m": m, "number": number, "rows": [row for row in named if row["m"] == m]}
+        {"m": m, "number": number, "rows": [row for row in named_rows if row["m"] == m]}
         for m, number in TABLE_OF_ALLOWANCE.items()
     ]
-    return pages.filled(NAME, {"holds": holds, "most": facts, "tables": tables})
+    return pages.fill_template(NAME, {"holds": holds, "most": facts, "tables": tables})
 
 
-def rows() -> list[Row]:
+def compute_rows() -> list[Row]:
     """Compute all rows in the order of m, data set and Q."""
     return [row_of(*case) for case in product(TABLE_OF_ALLOWANCE, EACH, QUERIES)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = pages.command_line(NAME, __doc__).parse_args(arguments)
-    return pages.run_whole(options, f"{NAME}/composition.json", rows, page)
+    options = pages.make_command_line(NAME, __doc__).parse_args(arguments)
+    return pages.run_measurement(options, f"{NAME}/composition.json", compute_rows, fill_page)

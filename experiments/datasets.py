@@ -1,9 +1,9 @@
-"""Data sets: MNIST and Fashion-MNIST [D, Section 6.2], Adult [P, Section 5.1], scikit-learn's digits.
+"""Load MNIST and Fashion-MNIST [D, Section 6.2], Adult [P, Section 5.1], and scikit-learn's digits.
 
-Digits need no download. `FILES` lists what each data set consists of. *Adult* is the census data of UCI: who earns more
-than 50,000 dollars a year. Of its 14 columns the weight of the sample (fnlwgt) is left out: it says nothing about the
-person. Each category is a column of zeros and ones, in the order of the data set's description; a missing value, ``?``,
-is a row of zeros.
+Digits need no download. `FILES` lists the files of the other data sets. *Adult* is census data from UCI; its classes
+are incomes up to and above 50,000 dollars a year. The loader omits one of the 14 columns, the sampling weight (fnlwgt),
+because it does not describe the person. Each category becomes a column of zeros and ones, in the order of the data
+set's description; a missing value, ``?``, becomes zeros.
 """
 
 import struct
@@ -20,7 +20,7 @@ from experiments.download import RemoteFile, obtain
 
 CLASSES = (5, 8)  # the paper's two "randomly chosen" classes
 ALL_CLASSES = tuple(range(10))
-UNSIGNED_BYTE = 8  # the IDX format's code for its type of number
+UNSIGNED_BYTE = 8  # code of the number type in the IDX format
 MNIST_MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
@@ -64,26 +64,28 @@ _TEACHERS_FILES = (
 )
 
 
-def _remote(folder: str, files: Iterable[tuple[str, int, str]], mirrors: tuple[str, ...]) -> tuple[RemoteFile, ...]:
+def _list_remote_files(
+    folder: str, files: Iterable[tuple[str, int, str]], mirrors: tuple[str, ...]
+) -> tuple[RemoteFile, ...]:
     return tuple(RemoteFile(folder, *file, mirrors) for file in files)
 
 
-def _idx(hashes: Iterable[str]) -> Iterator[tuple[str, int, str]]:
+def _list_idx_files(hashes: Iterable[str]) -> Iterator[tuple[str, int, str]]:
     return ((*file, sha256) for file, sha256 in zip(_IDX_FILES, hashes, strict=True))
 
 
 FILES = {
-    "mnist": _remote("mnist", _idx(_MNIST_HASHES), MNIST_MIRRORS),
-    "fashion-mnist": _remote("fashion-mnist", _idx(_FASHION_HASHES), FASHION_MIRRORS),
-    "adult": _remote("adult", _ADULT_FILES, ADULT_MIRRORS),
-    "multiple-teachers": _remote("multiple-teachers", _TEACHERS_FILES, TEACHERS_MIRRORS),
+    "mnist": _list_remote_files("mnist", _list_idx_files(_MNIST_HASHES), MNIST_MIRRORS),
+    "fashion-mnist": _list_remote_files("fashion-mnist", _list_idx_files(_FASHION_HASHES), FASHION_MIRRORS),
+    "adult": _list_remote_files("adult", _ADULT_FILES, ADULT_MIRRORS),
+    "multiple-teachers": _list_remote_files("multiple-teachers", _TEACHERS_FILES, TEACHERS_MIRRORS),
 }
-IMAGES = ("fashion-mnist", "mnist")  # those of `FILES` that `load` reads
+IMAGE_SETS = ("fashion-mnist", "mnist")  # read as IDX files
 
 
 @dataclass(frozen=True, eq=False)
 class LabeledImages:
-    """Images of some classes, named 0, 1, … in the order in which they were asked for; of Adult, rows of numbers."""
+    """Images of the requested classes, labeled 0, 1, … in the order of the request; for Adult, rows of numbers."""
 
     name: str
     train_x: NDArray[np.float32]  # (n, channels, side, side) in [0, 1], or (n, columns)
@@ -93,21 +95,21 @@ class LabeledImages:
 
 
 def load(name: str, classes: Sequence[int] = CLASSES) -> LabeledImages:
-    """Load some classes of a data set, by default 5 and 8, split as it comes (digits: a fixed fifth for the test).
+    """Load some classes of a data set with its own split (digits: a fixed fifth for the test).
 
-    A name of `LOADERS` comes from there, the others from their files.
+    The loader is that of `LOADERS`, or reads the IDX files.
 
     >>> digits = load("digits")
     >>> digits.train_x.shape, digits.test_x.shape, int(load("digits", ALL_CLASSES).test_y.max())
     ((285, 1, 8, 8), (71, 1, 8, 8), 9)
     """
-    checks.one_of({*IMAGES, *LOADERS}, dataset=name)
+    checks.one_of({*IMAGE_SETS, *LOADERS}, dataset=name)
     if name in LOADERS:
         return LOADERS[name](classes)
     images, labels, test_images, test_labels = (read_idx(obtain(file), f"{name}/{file.name}") for file in FILES[name])
-    train_x, train_y = _chosen(images[:, None], labels, classes)
-    test_x, test_y = _chosen(test_images[:, None], test_labels, classes)
-    return LabeledImages(name, _shares(train_x), train_y, _shares(test_x), test_y)
+    train_x, train_y = _select_classes(images[:, None], labels, classes)
+    test_x, test_y = _select_classes(test_images[:, None], test_labels, classes)
+    return LabeledImages(name, _scale_bytes(train_x), train_y, _scale_bytes(test_x), test_y)
 
 
 def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
@@ -129,32 +131,32 @@ def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
-def _chosen(
+def _select_classes(
     images: NDArray[Any], labels: NDArray[np.integer[Any]], classes: Sequence[int]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Keep the images of some classes, with their places in the list as labels."""
-    place_of = np.full(256, -1, dtype=np.int64)
-    place_of[list(classes)] = np.arange(len(classes))
-    named = place_of[labels]
-    return images[named >= 0], named[named >= 0]
+    """Select the images of some classes; the new labels are indices into ``classes``."""
+    index_of = np.full(256, -1, dtype=np.int64)
+    index_of[list(classes)] = np.arange(len(classes))
+    new_labels = index_of[labels]
+    return images[new_labels >= 0], new_labels[new_labels >= 0]
 
 
-def _shares(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+def _scale_bytes(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Map bytes to [0, 1]."""
-    shares = images.astype(np.float32, order="C")
-    shares /= np.float32(255)
-    return shares
+    scaled = images.astype(np.float32, order="C")
+    scaled /= np.float32(255)
+    return scaled
 
 
-def _digits(classes: Sequence[int]) -> LabeledImages:
+def _load_digits(classes: Sequence[int]) -> LabeledImages:
     bunch = require("sklearn.datasets").load_digits()
-    x, y = _chosen((bunch.images / 16.0).astype(np.float32)[:, None], bunch.target.astype(np.int64), classes)
+    x, y = _select_classes((bunch.images / 16.0).astype(np.float32)[:, None], bunch.target.astype(np.int64), classes)
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[: round(len(y) / 5)], order[round(len(y) / 5) :]
     return LabeledImages("digits", x[train], y[train], x[test], y[test])
 
 
-_WORDS = {
+_CATEGORIES = {
     "age": "",
     "workclass": "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked",
     "fnlwgt": "",
@@ -176,13 +178,13 @@ _WORDS = {
     "France Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland Thailand "
     "Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands",
 }
-COLUMNS = {name: words.split() for name, words in _WORDS.items()}  # categories; none of a number
-MISSING, LEFT_OUT = "?", "fnlwgt"
+COLUMNS = {name: words.split() for name, words in _CATEGORIES.items()}  # empty for a column of numbers
+MISSING, IGNORED_COLUMN = "?", "fnlwgt"
 INCOMES = ("<=50K", ">50K")
 
 
 def read_rows(content: bytes, where: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Read rows ``39, State-gov, 77516, …, <=50K``; lines that are empty or start with ``|`` are none.
+    """Read rows ``39, State-gov, 77516, …, <=50K``; ignore lines that are empty or start with ``|``.
 
     Returns
     -------
@@ -194,13 +196,15 @@ def read_rows(content: bytes, where: str) -> tuple[NDArray[np.float32], NDArray[
         if not line.strip() or line.startswith("|"):
             continue
         *values, label = (value.strip() for value in line.split(","))
-        label = label.removesuffix(".")  # as the lines of adult.test end
+        label = label.removesuffix(".")  # labels in adult.test end with a period
         if len(values) != len(COLUMNS) or label not in INCOMES:
             raise ValueError(
                 f"line {number} of {where} is no row of {len(COLUMNS)} values and one of {', '.join(INCOMES)}: {line!r}"
             )
         try:
-            rows.append([part for column, value in zip(COLUMNS, values, strict=True) for part in _parts(column, value)])
+            rows.append(
+                [part for column, value in zip(COLUMNS, values, strict=True) for part in _encode_value(column, value)]
+            )
         except ValueError as error:
             raise ValueError(f"line {number} of {where}: {error}") from error
         labels.append(INCOMES.index(label))
@@ -209,9 +213,9 @@ def read_rows(content: bytes, where: str) -> tuple[NDArray[np.float32], NDArray[
     return np.array(rows, dtype=np.float32), np.array(labels, dtype=np.int64)
 
 
-def _parts(column: str, value: str) -> list[float]:
+def _encode_value(column: str, value: str) -> list[float]:
     categories = COLUMNS[column]
-    if column == LEFT_OUT:
+    if column == IGNORED_COLUMN:
         return []
     if not categories:
         return [float(value)]
@@ -220,12 +224,12 @@ def _parts(column: str, value: str) -> list[float]:
     return [float(value == category) for category in categories]
 
 
-def _adult(classes: Sequence[int]) -> LabeledImages:
-    """Load the 32,561 rows for training and the 16,281 for the test, 104 columns each, of its own two classes."""
+def _load_adult(classes: Sequence[int]) -> LabeledImages:
+    """Load 32,561 training rows and 16,281 test rows with 104 columns; the two classes are fixed."""
     del classes
     train, test = (read_rows(obtain(file), f"{file.folder}/{file.name}") for file in FILES["adult"])
     return LabeledImages("adult", *train, *test)
 
 
-# classes → images, read in a way of their own: your data set is one more entry
-LOADERS: dict[str, Callable[[Sequence[int]], LabeledImages]] = {"digits": _digits, "adult": _adult}
+# functions from classes to images; add your data set here
+LOADERS: dict[str, Callable[[Sequence[int]], LabeledImages]] = {"digits": _load_digits, "adult": _load_adult}

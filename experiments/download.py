@@ -1,6 +1,6 @@
-"""Files from public mirrors: retried, checked by their content's hash, kept in a cache folder.
+"""Download files from public mirrors with retries, check their hashes, and cache them.
 
-Mirrors compress differently, so the hash of a file whose name ends in .gz is that of the uncompressed content.
+Mirrors compress differently, so the hash of a .gz file is that of its uncompressed content.
 """
 
 import gzip
@@ -24,7 +24,7 @@ PAUSE_SECONDS = 1.0  # doubled after each failed attempt
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a data set: its folder, name, the length and hash of its content, and where to get it."""
+    """A file of a data set: its folder and name, the length and hash of its content, and its mirrors."""
 
     folder: str
     name: str
@@ -33,25 +33,25 @@ class RemoteFile:
     mirrors: tuple[str, ...]
 
 
-def cache_folder() -> Path:
+def find_cache_folder() -> Path:
     """Return the folder for downloads: ``$XDG_CACHE_HOME/darrm``, by default ``~/.cache/darrm``."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "darrm"
 
 
-def place(file: RemoteFile) -> Path:
+def find_path(file: RemoteFile) -> Path:
     """Return the path of a file: in DARRM_DATA_DIR if that is set, else in the cache."""
-    return Path(os.environ.get(DATA_VARIABLE) or cache_folder()) / file.folder / file.name
+    return Path(os.environ.get(DATA_VARIABLE) or find_cache_folder()) / file.folder / file.name
 
 
 def obtain(file: RemoteFile, *, pause: float = PAUSE_SECONDS) -> bytes:
     """Return a file's uncompressed content: from DARRM_DATA_DIR, else from the cache, else from a mirror."""
-    path = place(file)
+    path = find_path(file)
     if path.is_file():
-        return _checked_content(path.read_bytes(), file, str(path))
-    given = os.environ.get(DATA_VARIABLE)
-    if given:
-        raise ValueError(f"DARRM_DATA_DIR names {given!r}, which has no {file.folder}/{file.name}")
+        return _check_content(path.read_bytes(), file, str(path))
+    data_folder = os.environ.get(DATA_VARIABLE)
+    if data_folder:
+        raise ValueError(f"DARRM_DATA_DIR names {data_folder!r}, which has no {file.folder}/{file.name}")
     packed, content = _download(file, pause=pause)
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.replacing(path) as temporary:
@@ -60,15 +60,15 @@ def obtain(file: RemoteFile, *, pause: float = PAUSE_SECONDS) -> bytes:
 
 
 def _download(file: RemoteFile, *, pause: float) -> tuple[bytes, bytes]:
-    """Ask each mirror up to three times; return the packed and the checked content, or raise with every failure."""
+    """Try each mirror up to three times; return packed and checked content, or raise an error with all failures."""
     problems = []
     for mirror in file.mirrors:
         address = mirror + file.name
         for attempt in range(ATTEMPTS):
             try:
                 packed = _fetch(address)
-                return packed, _checked_content(packed, file, address)
-            except ValueError as error:  # wrong content: asking the same mirror again is no use
+                return packed, _check_content(packed, file, address)
+            except ValueError as error:  # wrong content: a retry at the same mirror cannot help
                 problems.append(str(error))
                 break
             except (OSError, http.client.HTTPException) as error:
@@ -83,23 +83,23 @@ def _download(file: RemoteFile, *, pause: float) -> tuple[bytes, bytes]:
     )
 
 
-def _checked_content(packed: bytes, file: RemoteFile, where: str) -> bytes:
-    """Unpack a file if it is gzipped and check its length and hash; ``where`` is named if it is another one."""
+def _check_content(packed: bytes, file: RemoteFile, where: str) -> bytes:
+    """Unpack a gzip file, and check the length and hash; error messages name ``where``."""
     try:
         content = gzip.decompress(packed) if file.name.endswith(".gz") else packed
     except (EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{where} is truncated or no gzip file ({error}): delete it and try again") from error
     if len(content) != file.size:
         raise ValueError(f"{where} holds {len(content)} bytes, not {file.size}: delete it and try again")
-    found = hashlib.sha256(content).hexdigest()
-    if found != file.sha256:
-        raise ValueError(f"{where} is corrupt (its content has sha256 {found}, not {file.sha256}): delete it")
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != file.sha256:
+        raise ValueError(f"{where} is corrupt (its content has sha256 {digest}, not {file.sha256}): delete it")
     return content
 
 
 def _fetch(address: str) -> bytes:
     if not address.startswith(("https://", "http://")):
         raise ValueError(f"{address}: a mirror's address starts with https:// or http://")
-    with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 (the scheme is checked above)
-        body: bytes = answer.read()  # `http.client.IncompleteRead` if the transfer breaks off
+    with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310 (the scheme is checked above)
+        body: bytes = response.read()  # `http.client.IncompleteRead` if the transfer breaks off
     return body

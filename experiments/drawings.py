@@ -1,9 +1,9 @@
-"""Small drawings for the theory: Figures 4 and 5 of [D], and 1 and 8 of [S].
+"""Draw pictures for the theory: Figures 4 and 5 of [D], and 1 and 8 of [S].
 
     python -m experiments drawings --output docs/pictures
 
-The region that a voter's guarantee allows, with its corners; the inversion of an empirical distribution by the
-sensitivity sampler; the two branches of Lambert's W, of which the operating points take the lower one.
+The pictures show the region that a voter's guarantee allows, with its corners; how the sensitivity sampler inverts an
+empirical distribution; and the two branches of Lambert's W, the lower of which has the operating points.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from darrm.privacy import PrivacyParams
 from darrm.random_dp.sample_size import sample_size
 from darrm.util.figures import BLACK, Axes, saved_figure, style
 from experiments.pages import CommandLine
-from experiments.sensitivity.mean import RECORDS, exponential
+from experiments.sensitivity.mean import RECORDS, draw_exponential
 
-EACH = PrivacyParams("0.7", "0.1")  # large, so the corners are apart
+EACH = PrivacyParams("0.7", "0.1")  # large values, to separate the corners
 GAMMA, SAMPLES, SEED = 0.25, 120, 8
 
 
-def region(axes: Axes) -> None:
+def draw_region(axes: Axes) -> None:
     """Draw the pairs (p, p′) that (ε, Δ) allows, and the corners at which the privacy cost is largest."""
     growth, delta = math.exp(EACH.epsilon), EACH.delta
     p = np.linspace(0.0, 1.0, 801)
@@ -40,25 +40,27 @@ def region(axes: Axes) -> None:
 def corners_of(each: PrivacyParams) -> list[tuple[float, float]]:
     """List the corners of the region [D, Lemma 5.1]."""
     high = (math.exp(each.epsilon) + each.delta) / (math.exp(each.epsilon) + 1.0)
-    half = [(0.0, 0.0), (1.0, 1.0), (each.delta, 0.0), (1.0, 1.0 - each.delta), (high, 1.0 - high)]
-    return list(dict.fromkeys([*half, *((two, one) for one, two in half)]))
+    upper_corners = [(0.0, 0.0), (1.0, 1.0), (each.delta, 0.0), (1.0, 1.0 - each.delta), (high, 1.0 - high)]
+    return list(dict.fromkeys([*upper_corners, *((second, first) for first, second in upper_corners)]))
 
 
-def sampler(axes: Axes) -> None:
-    """Draw the law of a mean's sensitivity, that of a sample, and the order statistic that is taken."""
+def draw_sampler(axes: Axes) -> None:
+    """Draw the distribution of a mean's sensitivity, the empirical one, and the selected order statistic."""
     size = sample_size(gamma=GAMMA, m=SAMPLES)
-    draws = exponential(np.random.default_rng(SEED), 2 * SAMPLES).reshape(2, -1)
+    draws = draw_exponential(np.random.default_rng(SEED), 2 * SAMPLES).reshape(2, -1)
     sampled = np.sort(np.abs(draws[0] - draws[1])) / RECORDS
     grid = np.linspace(0.0, 1.1 * sampled[-1], 200)
     axes.plot(grid, 1.0 - np.exp(-RECORDS * grid), color=style(0).color, label="true law of the sensitivity")
     axes.step(sampled, np.arange(1, SAMPLES + 1) / SAMPLES, where="post", color=style(1).color, label="of the sample")
-    taken = sampled[size.k - 1]
-    axes.plot([0.0, taken, taken], [size.k / SAMPLES, size.k / SAMPLES, 0.0], ":", color=BLACK, label="inverted at k/m")
+    quantile = sampled[size.k - 1]
+    axes.plot(
+        [0.0, quantile, quantile], [size.k / SAMPLES, size.k / SAMPLES, 0.0], ":", color=BLACK, label="inverted at k/m"
+    )
     axes.axhline(1.0 - GAMMA, color=style(2).color, linestyle="--", label="1 − γ, the promise")
     axes.set(xlabel="sensitivity", ylabel="share of pairs", ylim=(0.0, 1.02), xlim=(0.0, None))
 
 
-def branches(axes: Axes) -> None:
+def draw_branches(axes: Axes) -> None:
     """Draw W₀ and W₋₁: the solutions w of w·e^w = x."""
     x = -np.exp(-1.0) + np.geomspace(1e-9, 1.2, 400)
     axes.plot(x, lambertw(x, 0).real, color=style(0).color, label="W₀")
@@ -67,7 +69,7 @@ def branches(axes: Axes) -> None:
     axes.set(xlabel="x", ylabel="w")
 
 
-DRAWINGS = {"region": region, "sampler": sampler, "lambert": branches}
+DRAWINGS = {"region": draw_region, "sampler": draw_sampler, "lambert": draw_branches}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,12 +1,11 @@
-"""Write the numbers that the explorer page cannot compute by itself: ``docs/explorer/data.js``.
+"""Write the data that the explorer page cannot compute: ``docs/explorer/data.js``.
 
     python -m experiments explorer_data              # all sizes: some minutes on one core
 
-The packaged noise functions of the sizes that have one for every m, each proved again by loading; and, for each of
-their problems, proved numbers of the rivals: the scales of subsampling and double subsampling, the paper's constant of
-randomized response, and the largest private constant. A page that is opened as a file cannot fetch
-another, so the data are a script that assigns one constant; floats are kept to the last bit, as little-endian bytes in
-base64.
+The data are the packaged noise functions of each K that has one for every m; loading proves each again. For each of
+their problems, there are four proved numbers of the baselines: the scales of subsampling and double subsampling, the
+paper's constant of randomized response, and the largest private constant. A page that is opened as a file cannot fetch
+files, so the data are a script that assigns one constant. Floats are exact: little-endian bytes in base64.
 """
 
 import base64
@@ -29,16 +28,16 @@ from experiments.make_tables import DELTAS, EPSILONS, SIZES
 from experiments.pages import CommandLine, Row
 
 OUTPUT = Path(__file__).parent.parent / "docs" / "explorer" / "data.js"
-_HEAD = '"use strict";\n// written by python -m experiments explorer_data\n'
-_ASSIGNED = "const DATA = "
+_HEADER = '"use strict";\n// written by python -m experiments explorer_data\n'
+_ASSIGNMENT = "const DATA = "
 
 
-def proven_rivals(problem: Problem) -> tuple[float, float, float, float]:
-    """Return the scales of γ_Sub and γ_DSub, the paper's constant γ and the largest one, each as it is proved.
+def prove_rivals(problem: Problem) -> tuple[float, float, float, float]:
+    """Return proved numbers: the scales of γ_Sub and γ_DSub, the paper's constant γ, and the largest one.
 
     >>> from darrm import PrivacyParams, Voters
     >>> teachers = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
-    >>> [round(number, 4) for number in proven_rivals(teachers)]
+    >>> [round(number, 4) for number in prove_rivals(teachers)]
     [1.0, 1.0, 0.2975, 0.872]
     """
     largest = NoiseFunction(problem.voters.K, np.ones(problem.voters.num_upper_levels))
@@ -51,46 +50,46 @@ def proven_rivals(problem: Problem) -> tuple[float, float, float, float]:
 
 
 def numbers_of(settings: Sequence[Setting]) -> tuple[list[float], list[float]]:
-    """List γ at floor(K/2) + 1 … K of tables, and the proven rivals of their problems."""
+    """List γ at floor(K/2) + 1 … K of each table, and the baselines' numbers of each problem."""
     gamma = [load_table(setting.problem, shape=setting.shape).gamma.half for setting in settings]
-    rivals = [proven_rivals(setting.problem) for setting in settings if setting.shape == SHAPES[0]]
+    rivals = [prove_rivals(setting.problem) for setting in settings if setting.shape == SHAPES[0]]
     return np.concatenate(gamma).tolist(), np.concatenate(rivals).tolist()
 
 
-def script(numbers: dict[int, tuple[list[float], list[float]]]) -> str:
-    """Write the script; one line a size."""
+def write_script(numbers: dict[int, tuple[list[float], list[float]]]) -> str:
+    """Write the script."""
     data = {
         "prior": PRIOR.text,
         "epsilons": EPSILONS,
         "deltas": DELTAS,
         "shapes": SHAPES,
-        "gamma": {str(K): _packed(gamma) for K, (gamma, _) in numbers.items()},
-        "rivals": {str(K): _packed(rivals) for K, (_, rivals) in numbers.items()},
+        "gamma": {str(K): _pack(gamma) for K, (gamma, _) in numbers.items()},
+        "rivals": {str(K): _pack(rivals) for K, (_, rivals) in numbers.items()},
     }
-    return f"{_HEAD}{_ASSIGNED}{json.dumps(data, indent=1)};\n"
+    return f"{_HEADER}{_ASSIGNMENT}{json.dumps(data, indent=1)};\n"
 
 
-def read(path: Path) -> Row:
-    data = json.loads(path.read_text(encoding="utf-8").partition(_ASSIGNED)[2].removesuffix(";\n"))
+def read_script(path: Path) -> Row:
+    data = json.loads(path.read_text(encoding="utf-8").partition(_ASSIGNMENT)[2].removesuffix(";\n"))
     for name in ("gamma", "rivals"):
         data[name] = {int(K): np.frombuffer(base64.b64decode(text), dtype="<f8") for K, text in data[name].items()}
     return dict(data)
 
 
 def bundle(page: Path, folder: Path, solver: Path) -> None:
-    """Copy the page, with its solver as a script if npm fetched it: a page opened as a file loads no other format."""
+    """Copy the page; if npm fetched its solver, pack it as a script, the only format that local pages can load."""
     shutil.copytree(page, folder, dirs_exist_ok=True)
     if not solver.is_dir():
         return
     packed = base64.b64encode(gzip.compress((solver / "build" / "highs.wasm").read_bytes(), mtime=0)).decode()
     loader, license_text = ((solver / name).read_text(encoding="utf-8") for name in ("build/highs.js", "LICENSE"))
     write_text(folder / "solver.js", f'/* {license_text}*/\n{loader}\nconst SOLVER_PACKED = "{packed}";\n')
-    named = (
+    index = (
         (page / "index.html")
         .read_text(encoding="utf-8")
         .replace("</head>", '<meta name="solver" content="solver.js">\n</head>')
     )
-    write_text(folder / "index.html", named)
+    write_text(folder / "index.html", index)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,9 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for K in SIZES:
         numbers[K] = numbers_of(available_tables(K))
         print(f"K = {K:3d}: {len(numbers[K][0]):6,d} values of γ", flush=True)
-    write_text(options.output, script(numbers))
+    write_text(options.output, write_script(numbers))
     return 0
 
 
-def _packed(values: Iterable[float]) -> str:
+def _pack(values: Iterable[float]) -> str:
     return base64.b64encode(np.array(list(values), dtype="<f8").tobytes()).decode()

@@ -1,4 +1,4 @@
-"""Results of long stages, kept by a digest of their inputs: an interrupted run continues from them."""
+"""Store results of long stages under a digest of their inputs, so that an interrupted run can continue."""
 
 import hashlib
 import json
@@ -15,18 +15,18 @@ from experiments.pages import read_json, write_json
 
 
 def digest_of(facts: object) -> str:
-    """Return what tells plain data from others: sixteen digits of their SHA-256."""
+    """Return the first sixteen hexadecimal digits of the SHA-256 of plain data."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def array_digest(array: NDArray[Any]) -> str:
-    """Return the SHA-256 of an array's shape, type and content."""
-    whole = np.ascontiguousarray(array)
-    return hashlib.sha256(f"{whole.dtype.str} {whole.shape} ".encode() + whole.tobytes()).hexdigest()
+def digest_array(array: NDArray[Any]) -> str:
+    """Return the SHA-256 of an array's type, shape and content."""
+    contiguous = np.ascontiguousarray(array)
+    return hashlib.sha256(f"{contiguous.dtype.str} {contiguous.shape} ".encode() + contiguous.tobytes()).hexdigest()
 
 
-def kept(folder: Path, stage: str, facts: object, compute: Callable[[], Any]) -> Any:  # noqa: ANN401 (plain data)
-    """Return the plain data of ``compute``, or those kept for the same facts."""
+def read_or_compute(folder: Path, stage: str, facts: object, compute: Callable[[], Any]) -> Any:  # noqa: ANN401 (plain data)
+    """Return the plain data that ``compute`` returns, or read those stored for the same facts."""
     path = folder / f"{stage}-{digest_of(facts)}.json"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,17 +34,17 @@ def kept(folder: Path, stage: str, facts: object, compute: Callable[[], Any]) ->
     return read_json(path)
 
 
-def kept_votes(path: Path, train_and_ask: Callable[[], NDArray[np.int8]]) -> tuple[NDArray[np.int8], float]:
-    """Return votes (n, K), or those kept at ``path``, and their seconds.
+def read_or_train(path: Path, collect_votes: Callable[[], NDArray[np.int8]]) -> tuple[NDArray[np.int8], float]:
+    """Return votes (n, K) from ``path`` or from the function, and the seconds of the training.
 
-    The seconds of an interrupted training are those of its last part, or NaN.
+    After an interrupted training, the seconds are those of its last part, or NaN.
     """
     facts = path.with_suffix(".json")
     if path.is_file():
         return load_votes(path), read_json(facts)["seconds"] if facts.is_file() else float("nan")
     path.parent.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
-    votes = train_and_ask()
+    votes = collect_votes()
     seconds = time.perf_counter() - start
     write_json(facts, {"seconds": seconds})
     save_votes(path, votes)

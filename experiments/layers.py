@@ -1,9 +1,9 @@
-"""Draw the packages of darrm with a row for each layer of imports: docs/pictures/layers.svg.
+"""Draw the packages of darrm, sorted by layers of imports: docs/pictures/layers.svg.
 
     python -m experiments layers  # also when the site is built
 
-A package is one layer above the highest package that it imports from. Each box lists the imports of its package, except
-those that another of its imports already needs. Commands (`__main__`) are above all packages.
+A package is one layer above the highest package that it imports. Each box lists the imports of its package, except
+those that another listed import needs as well. Commands (`__main__`) are above all packages.
 """
 
 import ast
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 OUTPUT = ROOT / "docs" / "pictures" / "layers.svg"
 FACE = {"darrm"}  # it imports every other package
 _WIDTH, _MARGIN, _LINE = 520, 8, 19
-_LETTERS = 66  # characters per line
+_LINE_LENGTH = 66  # characters per line
 _STYLE = """
     text { font: 13px system-ui, "DejaVu Sans", sans-serif; fill: #222 }
     .name { font: bold 15px ui-monospace, "DejaVu Sans Mono", monospace }
@@ -35,78 +35,82 @@ def package_of(module: str) -> str:
     return ".".join(parts[:2]) if parts[0] == "darrm" else parts[0]
 
 
-def imports() -> dict[str, set[str]]:
-    """Return the packages that each package imports from, in all its modules except its command."""
-    needs: dict[str, set[str]] = {}
+def find_imports() -> dict[str, set[str]]:
+    """Map each package to the packages that its modules import; its command does not count."""
+    imports: dict[str, set[str]] = {}
     for root in ("darrm", "lp_models"):
         for path in sorted((ROOT / root).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             package = package_of(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
             if package not in FACE and path.name != "__main__.py":
-                needs.setdefault(package, set()).update(_imported(path.read_text(encoding="utf-8")))
-    return {package: {name for name in names if name in needs and name != package} for package, names in needs.items()}
+                imports.setdefault(package, set()).update(_list_imports(path.read_text(encoding="utf-8")))
+    return {
+        package: {name for name in names if name in imports and name != package} for package, names in imports.items()
+    }
 
 
-def layers(needs: Mapping[str, set[str]]) -> list[list[str]]:
+def sort_layers(imports: Mapping[str, set[str]]) -> list[list[str]]:
     """Sort packages into layers, the lowest first.
 
-    >>> layers({"commands": {"tables"}, "tables": {"errors"}, "files": set(), "errors": set()})
+    >>> sort_layers({"commands": {"tables"}, "tables": {"errors"}, "files": set(), "errors": set()})
     [['errors', 'files'], ['tables'], ['commands']]
     """
 
     @cache
-    def layer(package: str) -> int:
-        return 1 + max(map(layer, needs[package]), default=-1)
+    def rank(package: str) -> int:
+        return 1 + max(map(rank, imports[package]), default=-1)
 
-    return [sorted(name for name in needs if layer(name) == height) for height in range(1 + max(map(layer, needs)))]
+    return [sorted(name for name in imports if rank(name) == height) for height in range(1 + max(map(rank, imports)))]
 
 
-def direct(package: str, needs: Mapping[str, set[str]]) -> list[str]:
-    """Return the imports of a package that none of its other imports needs.
+def find_direct_imports(package: str, imports: Mapping[str, set[str]]) -> list[str]:
+    """Return the imports of a package that its other imports do not need.
 
-    >>> direct("commands", {"commands": {"tables", "errors"}, "tables": {"errors"}, "errors": set()})
+    >>> find_direct_imports("commands", {"commands": {"tables", "errors"}, "tables": {"errors"}, "errors": set()})
     ['tables']
     """
 
     @cache
-    def below(name: str) -> frozenset[str]:
-        return frozenset(needs[name]).union(*map(below, needs[name]))
+    def list_all(name: str) -> frozenset[str]:
+        return frozenset(imports[name]).union(*map(list_all, imports[name]))
 
-    return sorted(name for name in needs[package] if not any(name in below(other) for other in needs[package] - {name}))
+    return sorted(
+        name for name in imports[package] if not any(name in list_all(other) for other in imports[package] - {name})
+    )
 
 
-def drawing(needs: Mapping[str, set[str]]) -> str:
-    boxes, top = [], _MARGIN
-    for layer in reversed(layers(needs)):
+def draw_svg(imports: Mapping[str, set[str]]) -> str:
+    boxes, y = [], _MARGIN
+    for layer in reversed(sort_layers(imports)):
         for package in layer:
-            names = ", ".join(short(name) for name in direct(package, needs))
-            lines = [("", line) for line in wrap(_first_sentence(package), _LETTERS)]
-            lines += [(' class="imports"', line) for line in wrap(f"imports {names}" if names else "", _LETTERS)]
+            names = ", ".join(shorten_name(name) for name in find_direct_imports(package, imports))
+            lines = [("", line) for line in wrap(_read_first_sentence(package), _LINE_LENGTH)]
+            lines += [(' class="imports"', line) for line in wrap(f"imports {names}" if names else "", _LINE_LENGTH)]
             height = 12 + _LINE * (1 + len(lines))
-            kind = "command" if (_folder(package) / "__main__.py").is_file() else "package"
-            boxes.append(f'<rect class="{kind}" x="8" y="{top}" width="{_WIDTH - 16}" height="{height}" rx="6"/>')
-            boxes.append(f'<text class="name" x="18" y="{top + 20}">{short(package)}</text>')
+            kind = "command" if (_find_folder(package) / "__main__.py").is_file() else "package"
+            boxes.append(f'<rect class="{kind}" x="8" y="{y}" width="{_WIDTH - 16}" height="{height}" rx="6"/>')
+            boxes.append(f'<text class="name" x="18" y="{y + 20}">{shorten_name(package)}</text>')
             for place, (style, line) in enumerate(lines, start=1):
-                boxes.append(f'<text{style} x="18" y="{top + 20 + _LINE * place}">{escape(line)}</text>')
-            top += height + 4
-        top += 10
-    size = f'viewBox="0 0 {_WIDTH} {top}" width="{_WIDTH}" height="{top}"'
+                boxes.append(f'<text{style} x="18" y="{y + 20 + _LINE * place}">{escape(line)}</text>')
+            y += height + 4
+        y += 10
+    size = f'viewBox="0 0 {_WIDTH} {y}" width="{_WIDTH}" height="{y}"'
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title">',
         '<title id="title">The packages of darrm by layers: each imports from lower layers only.</title>',
         f"<style>{_STYLE}\n  </style>",
-        f'<rect width="{_WIDTH}" height="{top}" rx="8" fill="#fbfbfb"/>',
+        f'<rect width="{_WIDTH}" height="{y}" rx="8" fill="#fbfbfb"/>',
     ]
     return "\n  ".join([*head, *boxes]) + "\n</svg>\n"
 
 
-def short(package: str) -> str:
+def shorten_name(package: str) -> str:
     """Return the name of a package without ``darrm.``."""
     return package.removeprefix("darrm.")
 
 
 def draw(output: Path = OUTPUT) -> None:
-    write_text(output, drawing(imports()))
+    write_text(output, draw_svg(find_imports()))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,19 +120,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _folder(package: str) -> Path:
+def _find_folder(package: str) -> Path:
     return ROOT / Path(*package.split("."))
 
 
-def _first_sentence(package: str) -> str:
-    folder = _folder(package)
+def _read_first_sentence(package: str) -> str:
+    folder = _find_folder(package)
     path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return " ".join(text.split("\n\n")[0].replace("`", "").split())
 
 
-def _imported(text: str) -> set[str]:
+def _list_imports(text: str) -> set[str]:
     nodes = list(ast.walk(ast.parse(text)))
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [f"{node.module}.{one.name}" for node in nodes if isinstance(node, ast.ImportFrom) for one in node.names]
+    names += [
+        f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
     return set(map(package_of, names))

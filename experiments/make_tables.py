@@ -1,11 +1,12 @@
-"""Write the noise functions that come with the package into ``darrm/tables``.
+"""Write the packaged noise functions into ``darrm/tables``.
 
     python -m experiments make_tables                # all sizes: some minutes on one core
     python -m experiments make_tables --K 11 21      # these sizes only
 
-For each K of `SIZES`: every integer m up to (K + 1)/2, every ε of `EPSILONS`, every Δ of `DELTAS`, free and monotone,
-optimized for independent p_i ~ U[0.5, 1] with δ = 1 − (1 − Δ)^m; for each K of `LARGE_SIZES` those of the smaller
-lists. One compressed JSON file a K, and one for the settings of [D] outside this grid, without ``--K``.
+Each K of `SIZES` has tables for every integer m up to (K + 1)/2, every ε of `EPSILONS` and every Δ of `DELTAS`, free
+and monotone. The target has δ = 1 − (1 − Δ)^m, and the prior is independent p_i ~ U[0.5, 1]. Each K of `LARGE_SIZES`
+has the smaller lists. Each K is one compressed JSON file. Without ``--K``, the program also writes a file with the
+settings of [D] outside this grid.
 """
 
 import sys
@@ -35,26 +36,26 @@ LARGE_ALLOWANCES = (1, 2, 3, 5, 10, 20, 50)
 LARGE_EPSILONS = ("0.1", "0.5", "1")
 LARGE_DELTAS = ("0", "1e-5")
 FOLDER = Path(__file__).parent.parent / "darrm" / "tables"
-# above this K monotone γ only: the last digits of free ones take minutes for small m
-_LARGEST_FREE = 501
-_LARGE = SolveOptions(gap=1e-7)  # a table need not be closer to its bound, and the last digits cost most of the time
+# above this K only monotone γ: free γ take minutes for small m
+_MAX_FREE_K = 501
+_LARGE_OPTIONS = SolveOptions(gap=1e-7)  # the last digits would take most of the time
 
 
 def settings_of(K: int) -> list[Setting]:
-    """List the settings of the table of one size, in the order in which the file holds them."""
-    large = max(SIZES) < K
+    """List the settings of one K in the order of its file."""
+    is_large = max(SIZES) < K
     return [
         Setting(K, m, PrivacyParams(epsilon, delta), shape)
-        for m in (LARGE_ALLOWANCES if large else range(1, (K + 1) // 2 + 1))
-        for epsilon in (LARGE_EPSILONS if large else EPSILONS)
-        for delta in (LARGE_DELTAS if large else DELTAS)
+        for m in (LARGE_ALLOWANCES if is_large else range(1, (K + 1) // 2 + 1))
+        for epsilon in (LARGE_EPSILONS if is_large else EPSILONS)
+        for delta in (LARGE_DELTAS if is_large else DELTAS)
         for shape in SHAPES
-        if K <= _LARGEST_FREE or shape == "monotone"
+        if K <= _MAX_FREE_K or shape == "monotone"
     ]
 
 
-def paper_settings() -> list[PaperSetting]:
-    """List the settings of [D] outside the grid, in the order of its sections."""
+def list_paper_settings() -> list[PaperSetting]:
+    """List the settings of [D] outside the grid, in the order of the paper."""
     settings = []
     for epsilon in ("0.0892", "0.0852"):  # of the teachers on MNIST and Fashion-MNIST; δ = mΔ [D, Section 6.2]
         voters = Voters(11, PrivacyParams(epsilon, "1e-4"))
@@ -71,31 +72,31 @@ def paper_settings() -> list[PaperSetting]:
     return settings
 
 
-def paper_bytes() -> bytes:
-    """Optimize and certify the settings of the paper and pack the tables."""
+def pack_paper_tables() -> bytes:
+    """Optimize, certify and pack the tables of the paper's settings."""
     return compress_whole(
-        [optimize_table(each.problem, prior=each.prior, shape=each.shape) for each in paper_settings()]
+        [optimize_table(setting.problem, prior=setting.prior, shape=setting.shape) for setting in list_paper_settings()]
     )
 
 
-def library_bytes(K: int, settings: Sequence[Setting], jobs: int = 1) -> bytes:
-    """Optimize and certify every setting and pack the tables; the bytes are the same for any number of processes."""
-    options = _LARGE if max(SIZES) < K else None
-    found: dict[Setting, Table] = {}
+def pack_tables(K: int, settings: Sequence[Setting], jobs: int = 1) -> bytes:
+    """Optimize, certify and pack the tables of all settings; the bytes do not depend on the number of processes."""
+    options = _LARGE_OPTIONS if max(SIZES) < K else None
+    tables_by_setting: dict[Setting, Table] = {}
     for shape in SHAPES:
         sweep = [setting for setting in settings if setting.shape == shape]
         problems = [setting.problem for setting in sweep]
         tables = optimize_many(problems, prior=PRIOR, shape=shape, options=options, jobs=jobs)
-        found.update(zip(sweep, tables, strict=True))
-    maker = found[settings[0]].provenance
-    provenance = {"solver": maker["solver"], "made by": maker["made by"]}
-    return compress(K, PRIOR, provenance, [(setting, found[setting]) for setting in settings])
+        tables_by_setting.update(zip(sweep, tables, strict=True))
+    first_provenance = tables_by_setting[settings[0]].provenance
+    provenance = {"solver": first_provenance["solver"], "made by": first_provenance["made by"]}
+    return compress(K, PRIOR, provenance, [(setting, tables_by_setting[setting]) for setting in settings])
 
 
 def write_size(folder: Path, K: int, jobs: int) -> tuple[int, float]:
-    """Write the file of one size; return its size in bytes and the seconds it took."""
+    """Write the file of one K; return its size in bytes and the seconds."""
     started = time.perf_counter()
-    packed = library_bytes(K, settings_of(K), jobs)
+    packed = pack_tables(K, settings_of(K), jobs)
     with replacing(folder / f"K{K}.json.gz") as temporary:
         temporary.write_bytes(packed)
     return len(packed), time.perf_counter() - started
@@ -114,11 +115,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         checks.integer_at_least(1, K=K)
     total = 0
     if options.K is None:
-        packed = paper_bytes()
+        packed = pack_paper_tables()
         total += len(packed)
         with replacing(options.output / PAPER_FILE) as temporary:
             temporary.write_bytes(packed)
-        print(f"the paper: {len(paper_settings()):5d} tables, {len(packed):9,d} bytes", flush=True)
+        print(f"the paper: {len(list_paper_settings()):5d} tables, {len(packed):9,d} bytes", flush=True)
     for K in sorted(sizes):
         size, seconds = write_size(options.output, K, options.jobs)
         total += size

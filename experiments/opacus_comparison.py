@@ -42,20 +42,20 @@ def measure() -> Row:
         "batch": BATCH,
         "runs": RUNS,
         "delta": DELTA,
-        "speed": [_speed(teachers) for teachers in NUMBERS],
+        "speed": [_measure_speed(teachers) for teachers in NUMBERS],
         "accounts": [account(*training) for training in TRAININGS],
     }
 
 
-def _speed(teachers: int) -> Row:
+def _measure_speed(teachers: int) -> Row:
     rng = np.random.default_rng(0)
     x = rng.random((teachers * SHARD, 1, SIDE, SIDE), dtype=np.float32)
     y = rng.integers(0, 2, len(x))
-    ours, theirs = (_seconds(partial(train, x, y, teachers)) for train in (_train, _train_with_opacus))
-    return {"teachers": teachers, "darrm": ours, "opacus": theirs}
+    ours, opacus = (_measure_seconds(partial(train, x, y, teachers)) for train in (_train, _train_with_opacus))
+    return {"teachers": teachers, "darrm": ours, "opacus": opacus}
 
 
-def _seconds(train: Callable[[], object]) -> float:
+def _measure_seconds(train: Callable[[], object]) -> float:
     """Return the least processor seconds of a few runs; the first run of all also compiles and is left out."""
     seconds = []
     for _ in range(RUNS + 1):
@@ -102,25 +102,25 @@ def account(noise: float, rate: float, steps: int) -> Row:
     """Compute ε by this library and by the two accountants of Opacus."""
     accountants = require("opacus.accountants")
     recipe = PrivateSGD(learning_rate=1.0, steps=steps, sampling_rate=rate, noise=noise)
-    found = {}
+    epsilons = {}
     for name in ("PRVAccountant", "RDPAccountant"):
         accountant = getattr(accountants, name)()
         accountant.history = [(noise, rate, steps)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about its own grid of orders
-            found[name] = float(accountant.get_epsilon(DELTA))
-    return {"noise": noise, "rate": rate, "steps": steps, "darrm": privacy_of(recipe, DELTA).epsilon, **found}
+            epsilons[name] = float(accountant.get_epsilon(DELTA))
+    return {"noise": noise, "rate": rate, "steps": steps, "darrm": privacy_of(recipe, DELTA).epsilon, **epsilons}
 
 
-def page(data: Row) -> str:
+def fill_page(data: Row) -> str:
     speed = [row | {"ratio": row["opacus"] / row["darrm"]} for row in data["speed"]]
-    apart = max(abs(row["darrm"] / row["PRVAccountant"] - 1.0) for row in data["accounts"])
-    return pages.filled(NAME, data | {"speed": speed, "apart": apart})
+    largest_difference = max(abs(row["darrm"] / row["PRVAccountant"] - 1.0) for row in data["accounts"])
+    return pages.fill_template(NAME, data | {"speed": speed, "apart": largest_difference})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = pages.command_line(NAME, __doc__).parse_args(arguments)
-    return pages.run_whole(options, f"{NAME}/{NAME}.json", measure, page)
+    options = pages.make_command_line(NAME, __doc__).parse_args(arguments)
+    return pages.run_measurement(options, f"{NAME}/{NAME}.json", measure, fill_page)
 
 
 if __name__ == "__main__":

@@ -37,10 +37,10 @@ class Claim:
     holds: bool
 
 
-def table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+def format_table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Write a Markdown table.
 
-    >>> print(table(["m", "error"], [[1, "0.13"], [3, "–"]]))
+    >>> print(format_table(["m", "error"], [[1, "0.13"], [3, "–"]]))
     | m | error |
     |---|---|
     | 1 | 0.13 |
@@ -50,28 +50,30 @@ def table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
-def in_bold(
+def format_bold_table(
     head: Sequence[str],
     rows: Iterable[tuple[Sequence[object], Mapping[str, float]]],
     names: Sequence[str],
     *,
-    last: tuple[str, Sequence[str]] | None = None,
+    last_column: tuple[str, Sequence[str]] | None = None,
 ) -> str:
     """Tabulate numbers by name after some first cells, and before a last column, the largest of every row in bold.
 
-    >>> print(in_bold(["m"], [([1], {"a": 0.5, "b": 0.25})], ["a", "b", "c"]))
+    >>> print(format_bold_table(["m"], [([1], {"a": 0.5, "b": 0.25})], ["a", "b", "c"]))
     | m | a | b | c |
     |---|---|---|---|
     | 1 | **0.5000** | 0.2500 | – |
     """
-    cells = []
-    for first, numbers in rows:
-        least = max(numbers.values()) - 5e-5
-        written = {name: f"**{value:.4f}**" if value >= least else f"{value:.4f}" for name, value in numbers.items()}
-        cells.append([*first, *(written.get(name, "–") for name in names)])
-    if last is None:
-        return table([*head, *names], cells)
-    return table([*head, *names, last[0]], [[*row, cell] for row, cell in zip(cells, last[1], strict=True)])
+    table_rows = []
+    for first_cells, numbers in rows:
+        bold_limit = max(numbers.values()) - 5e-5
+        texts = {name: f"**{value:.4f}**" if value >= bold_limit else f"{value:.4f}" for name, value in numbers.items()}
+        table_rows.append([*first_cells, *(texts.get(name, "–") for name in names)])
+    if last_column is None:
+        return format_table([*head, *names], table_rows)
+    return format_table(
+        [*head, *names, last_column[0]], [[*row, cell] for row, cell in zip(table_rows, last_column[1], strict=True)]
+    )
 
 
 class _Missing(StrictUndefined):
@@ -81,10 +83,10 @@ class _Missing(StrictUndefined):
         return False
 
 
-def formatted(value: object, form: str = "") -> object:
+def format_value(value: object, form: str = "") -> object:
     """Write a value in a format; the module docstring describes missing values, lists and bools.
 
-    >>> formatted([1000, None], ","), formatted(False), formatted(0.25, ".1%")
+    >>> format_value([1000, None], ","), format_value(False), format_value(0.25, ".1%")
     ('1,000, –', '**no**', '25.0%')
     """
     if value is None:
@@ -92,7 +94,7 @@ def formatted(value: object, form: str = "") -> object:
     if isinstance(value, bool):
         return "yes" if value else "**no**"
     if isinstance(value, list | tuple):
-        return ", ".join(str(formatted(entry, form)) for entry in value)
+        return ", ".join(str(format_value(entry, form)) for entry in value)
     return format(value, form) if form else value
 
 
@@ -100,14 +102,14 @@ _ENVIRONMENT = Environment(
     loader=FileSystemLoader(TEMPLATES),
     autoescape=select_autoescape(),  # of HTML alone: Markdown stays as it is
     undefined=_Missing,
-    finalize=formatted,
+    finalize=format_value,
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.filters["f"] = formatted
+_ENVIRONMENT.filters["f"] = format_value
 
 
-def filled(name: str, *data: Mapping[str, Any], template: str = "page") -> str:
+def fill_template(name: str, *data: Mapping[str, Any], template: str = "page") -> str:
     """Fill a template of the experiment ``name``; the first of the ``data`` that has a value supplies it."""
     text = _ENVIRONMENT.get_template(f"{name}/{template}.md.j2").render(ChainMap(*map(dict, data)))
     return text.rstrip("\n") + "\n"
@@ -123,24 +125,26 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 (plain data)
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def differences(again: object, stored: object, where: str = "", tolerance: float = 1e-9) -> list[str]:
+def list_differences(data: object, stored: object, where: str = "", tolerance: float = 1e-9) -> list[str]:
     """List the differences between plain data and stored data; numbers may differ by a relative tolerance.
 
     The data may be a part of the stored data: fewer keys, or the beginning of a list.
 
-    >>> differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.5], "b": 1})
+    >>> list_differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.5], "b": 1})
     ['.a.1: 2.0 is stored as 2.5']
     """
-    if isinstance(again, Mapping) and isinstance(stored, Mapping):
-        pairs = [(key, value, stored.get(key)) for key, value in again.items()]
-    elif isinstance(again, list | tuple) and isinstance(stored, list) and len(again) <= len(stored):
-        pairs = [(str(place), *pair) for place, pair in enumerate(zip(again, stored, strict=False))]
-    elif isinstance(again, int | float) and isinstance(stored, int | float):
-        alike = math.isclose(again, stored, rel_tol=tolerance)
-        return [] if alike else [f"{where}: {again} is stored as {stored}"]
+    if isinstance(data, Mapping) and isinstance(stored, Mapping):
+        pairs = [(key, value, stored.get(key)) for key, value in data.items()]
+    elif isinstance(data, list | tuple) and isinstance(stored, list) and len(data) <= len(stored):
+        pairs = [(str(place), *pair) for place, pair in enumerate(zip(data, stored, strict=False))]
+    elif isinstance(data, int | float) and isinstance(stored, int | float):
+        is_close = math.isclose(data, stored, rel_tol=tolerance)
+        return [] if is_close else [f"{where}: {data} is stored as {stored}"]
     else:
-        return [] if again == stored else [f"{where}: {again} is stored as {stored}"]
-    return [line for key, one, other in pairs for line in differences(one, other, f"{where}.{key}", tolerance)]
+        return [] if data == stored else [f"{where}: {data} is stored as {stored}"]
+    return [
+        line for key, value, target in pairs for line in list_differences(value, target, f"{where}.{key}", tolerance)
+    ]
 
 
 def recompute(folder: Path, ending: str, compute: Callable[[Path, Row], Row]) -> int:
@@ -148,17 +152,17 @@ def recompute(folder: Path, ending: str, compute: Callable[[Path, Row], Row]) ->
 
     `ValueError` if the folder has no raw files.
     """
-    paths, wrong = sorted(folder.glob(f"*{ending}")), 0
+    paths, num_differences = sorted(folder.glob(f"*{ending}")), 0
     if not paths:
         raise ValueError(
             f"{str(folder)!r} holds no *{ending} to count again from: the folder docs/reproduction has them"
         )
     for path in paths:
         stored = read_json(folder / f"{path.name.removesuffix(ending)}.json")
-        found = differences(compute(path, stored), stored)
-        wrong += len(found)
-        print("\n".join([f"{path.stem}: {len(found)} figures differ", *found]))
-    return int(wrong > 0)
+        lines = list_differences(compute(path, stored), stored)
+        num_differences += len(lines)
+        print("\n".join([f"{path.stem}: {len(lines)} figures differ", *lines]))
+    return int(num_differences > 0)
 
 
 class CommandLine(argparse.ArgumentParser):
@@ -180,7 +184,7 @@ class CommandLine(argparse.ArgumentParser):
         raise ValueError(f"{message}: see {self.prog} --help")
 
 
-def command_line(
+def make_command_line(
     name: str,
     description: str | None,
     *,
@@ -201,17 +205,17 @@ def command_line(
         parser.add_argument("--figure", choices=figures, action="append", help="compute this one only; repeatable")
     if quick is not None:
         parser.add_argument("--quick", action="store_true", help=quick)
-    where = f"for the page FOLDER/{name}.md and its data FOLDER/{name}/ (default docs/reproduction)"
-    parser.add_argument("--output", type=Path, default=TEMPLATES, metavar="FOLDER", help=where)
+    output_help = f"for the page FOLDER/{name}.md and its data FOLDER/{name}/ (default docs/reproduction)"
+    parser.add_argument("--output", type=Path, default=TEMPLATES, metavar="FOLDER", help=output_help)
     return parser
 
 
-def chosen_figures(options: argparse.Namespace, figures: Iterable[str]) -> list[str]:
+def select_figures(options: argparse.Namespace, figures: Iterable[str]) -> list[str]:
     """Return the figures to compute in their order: the chosen ones or all, none without ``--recompute``."""
     return [] if options.page else [figure for figure in figures if figure in (options.figure or figures)]
 
 
-def data_folder(options: argparse.Namespace, name: str) -> Path:
+def prepare_folder(options: argparse.Namespace, name: str) -> Path:
     """Return OUTPUT/NAME, the folder of the JSON files and pictures, and create it for a measurement.
 
     `ValueError` if a short run would replace the published data.
@@ -249,16 +253,16 @@ def run_figures(
 
     ``earlier`` names JSON files of an earlier version of the library, which the page gets too.
     """
-    folder = data_folder(options, name)
-    for figure in chosen_figures(options, figures):
+    folder = prepare_folder(options, name)
+    for figure in select_figures(options, figures):
         write_json(folder / f"{figure}.json", measure(figure))
     results = read_results(folder, figures)
     if not options.page:
         draw(folder, results)
-    return finish(folder, page(results | read_results(folder, [*figures, *earlier])))
+    return write_page(folder, page(results | read_results(folder, [*figures, *earlier])))
 
 
-def run_whole(
+def run_measurement(
     options: argparse.Namespace,
     path: str,
     measure: Callable[[], Any],
@@ -267,19 +271,19 @@ def run_whole(
 ) -> int:
     """Measure into the JSON file NAME/FILE.json and draw, with ``--recompute``; write the page from the file."""
     name, _, file = path.partition("/")
-    folder = data_folder(options, name)
+    folder = prepare_folder(options, name)
     if not options.page:
         write_json(folder / file, measure())
     data = read_json(folder / file)
     if draw is not None and not options.page:
         draw(folder, data)
-    return finish(folder, page(data))
+    return write_page(folder, page(data))
 
 
-def claims_on(page: str) -> list[tuple[str, bool, str]]:
+def read_claims(page: str) -> list[tuple[str, bool, str]]:
     r"""Read the claims on a page: the statement, whether it holds, and the measurement.
 
-    >>> claims_on(f"{CLAIMS}\n|---|---|---|\n| 1 < 2 | yes | 1 |\n\n| a | b |")
+    >>> read_claims(f"{CLAIMS}\n|---|---|---|\n| 1 < 2 | yes | 1 |\n\n| a | b |")
     [('1 < 2', True, '1')]
     """
     tables = page.split(f"{CLAIMS}\n|---|---|---|\n")[1:]
@@ -287,9 +291,9 @@ def claims_on(page: str) -> list[tuple[str, bool, str]]:
     return [(statement, holds == "yes", " | ".join(measured)) for statement, holds, *measured in rows]
 
 
-def finish(folder: Path, page: str) -> int:
+def write_page(folder: Path, page: str) -> int:
     """Print one line per claim, write the page OUTPUT/NAME.md next to the data folder OUTPUT/NAME, and return 0."""
-    for statement, holds, measured in claims_on(page):
+    for statement, holds, measured in read_claims(page):
         print(f"{'holds' if holds else 'FAILS'}: {statement} [{measured}]")
     path = folder.with_name(f"{folder.name}.md")
     write_text(path, page)

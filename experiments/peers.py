@@ -50,7 +50,7 @@ class Comparison:
         return self.seconds / self.peer_seconds
 
 
-def peers() -> list[Peer]:
+def list_peers() -> list[Peer]:
     problem = Problem.from_allowance(Voters(VOTERS, PrivacyParams("0.1", DELTA)), ALLOWANCE)
     target, accounting = PrivacyParams(1, "1e-5"), require("dp_accounting")
     accountant = require("dp_accounting.pld.pld_privacy_accountant").PLDAccountant
@@ -58,21 +58,21 @@ def peers() -> list[Peer]:
     X, y = require("sklearn.datasets").load_digits(return_X_y=True)
     command = ["-m", "darrm.optimize", "--K", str(VOTERS), "--m", str(ALLOWANCE)]
 
-    def start(arguments: list[str]) -> object:
+    def start_process(arguments: list[str]) -> object:
         # no words of a user
         return subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
 
-    def steps_of(noise: float) -> object:
+    def make_event(noise: float) -> object:
         step = accounting.PoissonSampledDpEvent(RATE, accounting.GaussianDpEvent(noise))
         return accounting.SelfComposedDpEvent(step, STEPS)
 
-    def private_votes() -> object:
+    def predict_private() -> object:
         vote = PrivateVotingClassifier(
             trees.DecisionTreeClassifier(), n_teachers=TEACHERS, max_queries=20, random_state=0
         )
         return vote.fit(X[:-20], y[:-20]).predict(X[-20:])
 
-    def votes() -> object:
+    def predict() -> object:
         members = [(str(seed), trees.DecisionTreeClassifier(random_state=seed)) for seed in range(TEACHERS)]
         return ensemble.VotingClassifier(members).fit(X[:-20], y[:-20]).predict(X[-20:])
 
@@ -80,8 +80,8 @@ def peers() -> list[Peer]:
         Peer(
             f"`python -m darrm.optimize` for K = {VOTERS}, a new process",
             f"a new process with `{IMPORTS}` alone",
-            partial(start, command),
-            partial(start, ["-c", IMPORTS]),
+            partial(start_process, command),
+            partial(start_process, ["-c", IMPORTS]),
         ),
         Peer(
             f"the optimal γ for K = {VOTERS}, with its proof",
@@ -93,13 +93,13 @@ def peers() -> list[Peer]:
             f"the noise of DP-SGD, {STEPS:,} steps at rate {RATE:g}",
             "dp_accounting's calibration, privacy loss distributions",
             partial(calibrate_noise, target, sampling_rate=RATE, steps=STEPS),
-            partial(accounting.calibrate_dp_mechanism, accountant, steps_of, target.epsilon, target.delta),
+            partial(accounting.calibrate_dp_mechanism, accountant, make_event, target.epsilon, target.delta),
         ),
         Peer(
             f"{TEACHERS} teachers trained, 20 private labels, ten classes",
             "scikit-learn's VotingClassifier, votes without privacy",
-            private_votes,
-            votes,
+            predict_private,
+            predict,
         ),
     ]
 
@@ -108,18 +108,18 @@ def compare(peer: Peer, runs: int) -> Row:
     """Time both in turns; return a `Comparison` as plain data."""
     peer.ours()
     peer.theirs()
-    pairs = [(processor_seconds(peer.ours), processor_seconds(peer.theirs)) for _ in range(runs)]
-    ours, theirs = map(statistics.median, np.transpose(pairs).tolist())
-    return asdict(Comparison(peer.task, peer.peer, ours, theirs, runs))
+    pairs = [(measure_processor_seconds(peer.ours), measure_processor_seconds(peer.theirs)) for _ in range(runs)]
+    seconds, peer_seconds = map(statistics.median, np.transpose(pairs).tolist())
+    return asdict(Comparison(peer.task, peer.peer, seconds, peer_seconds, runs))
 
 
-def processor_seconds(work: Callable[[], object]) -> float:
+def measure_processor_seconds(call: Callable[[], object]) -> float:
     """Measure the processor time of a call, with that of the processes that it starts."""
-    started = _seconds_so_far()
-    work()
-    return _seconds_so_far() - started
+    started = _read_processor_seconds()
+    call()
+    return _read_processor_seconds() - started
 
 
-def _seconds_so_far() -> float:
+def _read_processor_seconds() -> float:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime

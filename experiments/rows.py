@@ -18,47 +18,47 @@ from typing import Any
 from experiments import pages
 
 NAME, DATA = "rows", "rows.json"
-_NAME = re.compile(r'number\("([^"]+)"\)')
+_NUMBER = re.compile(r'number\("([^"]+)"\)')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = pages.command_line(NAME, __doc__).parse_args(arguments)
-    folder = pages.data_folder(options, NAME)
+    options = pages.make_command_line(NAME, __doc__).parse_args(arguments)
+    folder = pages.prepare_folder(options, NAME)
     if not options.page:
-        pages.write_json(folder / DATA, collected(pages.TEMPLATES))
-    return pages.finish(folder, page(folder))
+        pages.write_json(folder / DATA, collect_numbers(pages.TEMPLATES))
+    return pages.write_page(folder, fill_page(folder))
 
 
-def template() -> str:
+def read_template() -> str:
     return (pages.TEMPLATES / NAME / "page.md.j2").read_text(encoding="utf-8")
 
 
-def collected(folder: Path) -> pages.Row:
+def collect_numbers(folder: Path) -> pages.Row:
     """Look up every number that the template names, in the JSON files of the other pages."""
-    return {name: _looked_up(name, folder) for name in sorted(set(_NAME.findall(template())))}
+    return {name: _look_up(name, folder) for name in sorted(set(_NUMBER.findall(read_template())))}
 
 
-def page(folder: Path) -> str:
-    return pages.filled(NAME, {"number": pages.read_json(folder / DATA).__getitem__})
+def fill_page(folder: Path) -> str:
+    return pages.fill_template(NAME, {"number": pages.read_json(folder / DATA).__getitem__})
 
 
-def _looked_up(name: str, folder: Path) -> Any:  # noqa: ANN401 (plain data)
+def _look_up(name: str, folder: Path) -> Any:  # noqa: ANN401 (plain data)
     file, _, path = name.partition(".")
     value = pages.read_json(folder / f"{file}.json")
     for step in path.split("."):
         try:
-            value = _next(value, step)
+            value = _take_step(value, step)
         except (KeyError, IndexError, ValueError, StopIteration) as error:
             raise ValueError(f"{name}: {file}.json has no {step!r} there") from error
     return value
 
 
-def _next(value: Any, step: str) -> Any:  # noqa: ANN401 (plain data)
+def _take_step(value: Any, step: str) -> Any:  # noqa: ANN401 (plain data)
     if not isinstance(value, list):
         return value[step]
     if step == "mean":
         return sum(value) / len(value)
     if "=" not in step:
         return value[int(step)]
-    wanted = dict(one.split("=", 1) for one in step.split(","))
-    return next(row for row in value if all(str(row.get(key)) == said for key, said in wanted.items()))
+    expected = dict(condition.split("=", 1) for condition in step.split(","))
+    return next(row for row in value if all(str(row.get(key)) == text for key, text in expected.items()))

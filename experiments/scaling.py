@@ -50,19 +50,19 @@ DELTAS, SHAPES, ALLOWANCES, LOOPS = ("0", "1e-5"), ("free", "monotone"), (5, 10)
 REFERENCE_SIZES = (7, 9, 11, 13)
 QUICK_SIZES, SIZES, LONG_SIZES = (41, 101, 301), (41, 101, 301, 1001, 2001, 5001), (20_001, 100_001)
 NUMPY_SIZES = (101, 301, 1001)  # solved without compiled loops as well
-LONGEST_FREE = (10_001, 5, "1e-5", "free", "production")
-UNIFORM = (  # the default prior, which has no opinion of most numbers of ones
+LARGEST_FREE_CASE = (10_001, 5, "1e-5", "free", "production")
+UNIFORM_CASES = (  # the default prior, which has no opinion of most numbers of ones
     (2001, 5, "1e-5", "free"),
     (5001, 5, "1e-5", "free"),
     (20_001, 5, "1e-5", "monotone"),
 )
 EPSILON = "0.1"
-GAP, LARGE_GAP, LARGEST_TO_GAP = 1e-11, 1e-6, 301  # relative, up to K = 301 and beyond
+GAP, LARGE_GAP, MAX_SMALL_GAP_K = 1e-11, 1e-6, 301  # relative, up to K = 301 and beyond
 TIME_LIMIT = "600"  # seconds of row generation a solve; the proof comes on top
-RUNS, LONGEST_REPEATED = 3, 60.0  # the median run is shown; a solve that takes more seconds is run once
-LEANING = "uniform:0.5,1"  # the default prior of the command
+RUNS, MAX_REPEATED_SECONDS = 3, 60.0  # the median run is shown; a solve that takes more seconds is run once
+UNIFORM_PRIOR = "uniform:0.5,1"  # the default prior of the command
 GROUPS = ("reference", "alone", "uniform", "long", "peers")
-WARM_UP = 101  # voters of the solve before the measured one, at most
+MAX_WARM_UP_K = 101  # voters of the solve before the measured one, at most
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Case:
     shape: str
     solver: str
     loops: str = "compiled"  # or "numpy"
-    prior: str = "common"  # or `LEANING`
+    prior: str = "common"  # or `UNIFORM_PRIOR`
 
 
 # of a case or its measurement, to sort and compare
@@ -102,28 +102,28 @@ class Measurement(Case):
         return self.seconds / self.separation_seconds
 
 
-def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence[str]) -> dict[str, list[Case]]:
-    alone = [case for case in product(sizes, ALLOWANCES, DELTAS, shapes, ("production",)) if case[1] <= case[0]]
+def list_cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence[str]) -> dict[str, list[Case]]:
+    production = [case for case in product(sizes, ALLOWANCES, DELTAS, shapes, ("production",)) if case[1] <= case[0]]
     in_numpy = product([K for K in sizes if K in NUMPY_SIZES], ALLOWANCES, DELTAS, shapes, ("production",), ("numpy",))
     groups = {
         "reference": product(reference_sizes, (3,), ("1e-5",), ("free",), ("reference", "production")),
-        "alone": chain(alone, in_numpy),
-        "uniform": [(*case, "production", "compiled", LEANING) for case in UNIFORM],
-        "long": [*product(LONG_SIZES, (10,), DELTAS, ("monotone",), ("production",)), LONGEST_FREE],
+        "alone": chain(production, in_numpy),
+        "uniform": [(*case, "production", "compiled", UNIFORM_PRIOR) for case in UNIFORM_CASES],
+        "long": [*product(LONG_SIZES, (10,), DELTAS, ("monotone",), ("production",)), LARGEST_FREE_CASE],
     }
-    found = {name: list(starmap(Case, group)) for name, group in groups.items()}
+    cases = {name: list(starmap(Case, group)) for name, group in groups.items()}
     if not kernels.is_available():
-        return {name: [replace(case, loops="numpy") for case in group] for name, group in found.items()}
-    return found
+        return {name: [replace(case, loops="numpy") for case in group] for name, group in cases.items()}
+    return cases
 
 
 def measure(case: Case, time_limit: float) -> Measurement:
     problem = Problem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
-    options = SolveOptions(gap=GAP if case.K <= LARGEST_TO_GAP else LARGE_GAP, time_limit=time_limit)
+    options = SolveOptions(gap=GAP if case.K <= MAX_SMALL_GAP_K else LARGE_GAP, time_limit=time_limit)
     prior = priors.parse(case.prior)
     # imports, compiled code and first calls are not measured
     kernels.KERNEL.nanoseconds = kernels.LOADING if case.loops == "compiled" else -math.inf
-    warm_up = Problem.from_allowance(Voters(min(case.K, WARM_UP), problem.voters.each), case.m)
+    warm_up = Problem.from_allowance(Voters(min(case.K, MAX_WARM_UP_K), problem.voters.each), case.m)
     optimize_table(warm_up, prior=prior, shape=case.shape, solver=case.solver)
     started = time.perf_counter()
     table = optimize_table(problem, prior=prior, shape=case.shape, solver=case.solver, options=options)
@@ -132,14 +132,14 @@ def measure(case: Case, time_limit: float) -> Measurement:
     family.maxima(table.gamma.half, ratio)  # fills the caches
     started = time.perf_counter()
     family.maxima(table.gamma.half, ratio)
-    separation = time.perf_counter() - started
+    separation_seconds = time.perf_counter() - started
     optimality, provenance = table.optimality, table.provenance
     if optimality is None:
         raise ValueError("an optimized table says how good it is")
     return Measurement(
         **asdict(case),
         seconds=seconds,
-        separation_seconds=separation,
+        separation_seconds=separation_seconds,
         rows_full_set=full_set_size(problem.voters),
         rows_used=int(provenance.get("rows generated", provenance.get("rows written", "0"))),
         rounds=int(provenance.get("rounds", "1")),
@@ -152,31 +152,31 @@ def measure(case: Case, time_limit: float) -> Measurement:
     )
 
 
-def measure_apart(case: Case, time_limit: float) -> Measurement:
+def measure_in_process(case: Case, time_limit: float) -> Measurement:
     """Solve one case in a new process, which finds this module by its name, however this one was started."""
-    here, context = importlib.import_module("experiments.scaling"), multiprocessing.get_context("spawn")
+    module, context = importlib.import_module("experiments.scaling"), multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
-        found = pool.submit(here.measure, here.Case(**asdict(case)), time_limit).result()
-    return Measurement(**asdict(found))
+        result = pool.submit(module.measure, module.Case(**asdict(case)), time_limit).result()
+    return Measurement(**asdict(result))
 
 
-def median_run(case: Case, time_limit: float, runs: int) -> Measurement:
+def measure_median(case: Case, time_limit: float, runs: int) -> Measurement:
     """Measure a case several times, or once if that takes long; return the run of median seconds."""
-    found = [measure_apart(case, time_limit)]
-    while len(found) < runs and found[0].seconds <= LONGEST_REPEATED:
-        found.append(measure_apart(case, time_limit))
-    median = sorted(found, key=attrgetter("seconds"))[len(found) // 2]
-    return replace(median, runs=len(found))
+    measurements = [measure_in_process(case, time_limit)]
+    while len(measurements) < runs and measurements[0].seconds <= MAX_REPEATED_SECONDS:
+        measurements.append(measure_in_process(case, time_limit))
+    median = sorted(measurements, key=attrgetter("seconds"))[len(measurements) // 2]
+    return replace(median, runs=len(measurements))
 
 
-def exponent(measurements: Sequence[Measurement]) -> float:
+def fit_exponent(measurements: Sequence[Measurement]) -> float:
     """Fit seconds ~ K^a over the sizes of one series, K ≥ 101; NaN with fewer than two sizes."""
-    points = [(item.K, item.seconds) for item in measurements if item.K >= 101]
+    points = [(measurement.K, measurement.seconds) for measurement in measurements if measurement.K >= 101]
     sizes, seconds = np.log(np.array(points).reshape(-1, 2)).T
     return float(np.polyfit(sizes, seconds, 1)[0]) if len(points) >= 2 else float("nan")
 
 
-def series(measurements: Sequence[Measurement], loops: str) -> dict[tuple[int, str, str], list[Measurement]]:
+def group_series(measurements: Sequence[Measurement], loops: str) -> dict[tuple[int, str, str], list[Measurement]]:
     """Group the production solves with one kind of loops by (m, Δ, shape)."""
     groups = defaultdict(list)
     for item in measurements:
@@ -185,21 +185,21 @@ def series(measurements: Sequence[Measurement], loops: str) -> dict[tuple[int, s
     return groups
 
 
-def summary(measurements: Sequence[Measurement]) -> dict[str, list[Row]]:
+def summarize(measurements: Sequence[Measurement]) -> dict[str, list[Row]]:
     production = {(item.K, item.m): item for item in measurements if item.solver == "production"}
-    twins = [(item, production[item.K, item.m]) for item in measurements if item.solver == "reference"]
+    pairs = [(item, production[item.K, item.m]) for item in measurements if item.solver == "reference"]
     speedups = [
         {
             "K": item.K,
-            "times_faster": item.seconds / twin.seconds,
-            "difference": abs(item.expected_error - twin.expected_error),
+            "times_faster": item.seconds / solved.seconds,
+            "difference": abs(item.expected_error - solved.expected_error),
         }
-        for item, twin in twins
+        for item, solved in pairs
     ]
     exponents = [
-        {"m": m, "delta": delta, "shape": shape, "loops": loops, "exponent": exponent(items)}
+        {"m": m, "delta": delta, "shape": shape, "loops": loops, "exponent": fit_exponent(items)}
         for loops in LOOPS
-        for (m, delta, shape), items in series(measurements, loops).items()
+        for (m, delta, shape), items in group_series(measurements, loops).items()
     ]
     return {"speedups": speedups, "exponents": exponents}
 
@@ -207,7 +207,7 @@ def summary(measurements: Sequence[Measurement]) -> dict[str, list[Row]]:
 def draw(path: Path, measurements: Sequence[Measurement]) -> None:
     lines = {
         f"{shape}, m = {m}, Δ = {delta}": ("seconds", items)
-        for (m, delta, shape), items in series(measurements, "compiled").items()
+        for (m, delta, shape), items in group_series(measurements, "compiled").items()
     }
     others = {
         "one separation pass (Δ = 0)": ("separation_seconds", (10, "0", "monotone", "production", "compiled")),
@@ -216,7 +216,7 @@ def draw(path: Path, measurements: Sequence[Measurement]) -> None:
         "every row, cvxpy (Δ = 1e-5)": ("seconds", (3, "1e-5", "free", "reference", "compiled")),
     }
     for label, (quantity, case) in others.items():
-        lines[label] = quantity, [one for one in measurements if case_of(one) == ("common", one.K, *case)]
+        lines[label] = quantity, [item for item in measurements if case_of(item) == ("common", item.K, *case)]
     with saved_figure(path, width=9.0, height=6.0) as figure:
         axes = figure.add_subplot()
         for place, (label, (quantity, items)) in enumerate(lines.items()):
@@ -228,11 +228,11 @@ def draw(path: Path, measurements: Sequence[Measurement]) -> None:
         figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
 
 
-def page(measurements: Sequence[Measurement], comparisons: Sequence[peers.Comparison]) -> str:
-    limits = {"epsilon": EPSILON, "gap": GAP, "large_gap": LARGE_GAP, "largest_to_gap": LARGEST_TO_GAP}
-    groups = {"common": "common", "uniform": LEANING}
+def fill_page(measurements: Sequence[Measurement], comparisons: Sequence[peers.Comparison]) -> str:
+    limits = {"epsilon": EPSILON, "gap": GAP, "large_gap": LARGE_GAP, "largest_to_gap": MAX_SMALL_GAP_K}
+    groups = {"common": "common", "uniform": UNIFORM_PRIOR}
     by_prior = {group: [item for item in measurements if item.prior == prior] for group, prior in groups.items()}
-    return pages.filled(NAME, by_prior, summary(measurements), limits, {"peers": comparisons})
+    return pages.fill_template(NAME, by_prior, summarize(measurements), limits, {"peers": comparisons})
 
 
 def read_measurements(path: Path) -> list[Measurement]:
@@ -245,7 +245,7 @@ def read_comparisons(path: Path) -> list[peers.Comparison]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = pages.command_line(NAME, __doc__, quick="up to K = 301, below a minute")
+    parser = pages.make_command_line(NAME, __doc__, quick="up to K = 301, below a minute")
     parser.add_argument("--long", action="store_true", help="K = 10,001 free, 20,001 and 100,001 monotone as well")
     parser.add_argument("--only", choices=GROUPS, help="measure these alone and keep the rest, as --keep does")
     parser.add_argument("--sizes", metavar="K,K,...", help="other sizes for the production solver")
@@ -260,27 +260,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shapes, time_limit = options.shapes.split(","), real("--time-limit", options.time_limit)
     for shape in shapes:
         checks.one_of(SHAPES, shape=shape)
-    folder = pages.data_folder(options, NAME)
+    folder = pages.prepare_folder(options, NAME)
     path = folder / "scaling.json"
     with_peers = options.only == "peers" or not (options.page or options.quick or options.only)
     if with_peers:
         runs = 1 if options.quick else RUNS
-        pages.write_json(folder / "peers.json", [peers.compare(peer, runs) for peer in peers.peers()])
+        pages.write_json(folder / "peers.json", [peers.compare(peer, runs) for peer in peers.list_peers()])
     if not options.page and options.only != "peers":
-        groups = cases(sizes, REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES, shapes)
-        usual = {"reference": not options.keep, "alone": True, "uniform": not options.quick, "long": options.long}
-        names = [options.only] if options.only else [name for name, wanted in usual.items() if wanted]
-        todo = [case for name in names for case in groups[name]]
-        earlier = read_measurements(path) if (options.keep or options.only) and path.exists() else []
-        measurements = [item for item in earlier if case_of(item) not in set(map(case_of, todo))]
-        for case in todo:
-            measurements.append(median_run(case, time_limit, 1 if options.quick else RUNS))
+        groups = list_cases(sizes, REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES, shapes)
+        defaults = {"reference": not options.keep, "alone": True, "uniform": not options.quick, "long": options.long}
+        names = [options.only] if options.only else [name for name, is_default in defaults.items() if is_default]
+        pending = [case for name in names for case in groups[name]]
+        stored = read_measurements(path) if (options.keep or options.only) and path.exists() else []
+        measurements = [item for item in stored if case_of(item) not in set(map(case_of, pending))]
+        for case in pending:
+            measurements.append(measure_median(case, time_limit, 1 if options.quick else RUNS))
             print(f"{case}: {measurements[-1].seconds:.3f} s, {measurements[-1].status}", flush=True)
             measurements.sort(key=case_of)
             pages.write_json(path, [asdict(item) for item in measurements])
-        print(json.dumps(summary(measurements), indent=1, ensure_ascii=False))
+        print(json.dumps(summarize(measurements), indent=1, ensure_ascii=False))
         draw(folder / "scaling.png", measurements)
-    return pages.finish(folder, page(read_measurements(path), read_comparisons(folder / "peers.json")))
+    return pages.write_page(folder, fill_page(read_measurements(path), read_comparisons(folder / "peers.json")))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from darrm.training.recipes import Recipe
 from darrm.training.teachers import Partition, PredictableNoiseWarning, TeacherEnsemble, majority, train_teachers
 from darrm.util.files import replacing
 from experiments.datasets import LabeledImages
-from experiments.kept import digest_of, kept_votes
+from experiments.kept import digest_of, read_or_train
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Training:
         self, x: NDArray[np.float32], y: NDArray[np.int64], machine: Machine, checkpoints: Path | None = None
     ) -> TeacherEnsemble:
         shards = Partition.random(len(y), self.teachers, seed=self.partition_seed)
-        how = partial(train_teachers, jobs=machine.jobs, device=machine.device, progress=machine.progress)
+        train = partial(train_teachers, jobs=machine.jobs, device=machine.device, progress=machine.progress)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PredictableNoiseWarning)  # of public data, and to be repeated
-            return how(x, y, shards, self.recipe, build=self.build, seed=self.seed, checkpoints=checkpoints)
+            return train(x, y, shards, self.recipe, build=self.build, seed=self.seed, checkpoints=checkpoints)
 
     def file_name(self, data: LabeledImages) -> str:
         """Return the file name of this training on these data, without a suffix, by the digest of all inputs."""
@@ -59,15 +59,15 @@ class Training:
 
 
 def obtain_labels(data: LabeledImages, training: Training, machine: Machine) -> tuple[NDArray[np.int8], float]:
-    """Train teachers and ask them about the test images, or read the votes of the same training: see `kept_votes`."""
+    """Train teachers and let them label the test images, or read the votes of the same training."""
     path = machine.folder / f"votes-{training.file_name(data)}.npy"
 
-    def train_and_ask() -> NDArray[np.int8]:
+    def collect_votes() -> NDArray[np.int8]:
         ensemble = training.run(data.train_x, data.train_y, machine, machine.folder / f"checkpoints-{path.stem}")
         ensemble.save(path.with_suffix(".safetensors"))
         return ensemble.votes(data.test_x, device=machine.device)
 
-    return kept_votes(path, train_and_ask)
+    return read_or_train(path, collect_votes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,25 +89,25 @@ class TeacherVotes:
     @classmethod
     def load(cls, path: Path) -> "TeacherVotes":
         """Read what `save` wrote."""
-        with np.load(path) as kept:
-            truth, votes = kept["truth"].astype(np.int64), [kept["private"], kept["plain"]]
-            if "trainings" in kept:
-                images = int(kept["trainings"]) * len(truth)
+        with np.load(path) as arrays:
+            truth, votes = arrays["truth"].astype(np.int64), [arrays["private"], arrays["plain"]]
+            if "trainings" in arrays:
+                images = int(arrays["trainings"]) * len(truth)
                 votes = [np.unpackbits(bits)[: 8 * len(bits) // images * images] for bits in votes]
-                votes = [bits.reshape(int(kept["trainings"]), len(truth), -1) for bits in votes]
-        private, plain = (one.astype(np.int8) for one in votes)
+                votes = [bits.reshape(int(arrays["trainings"]), len(truth), -1) for bits in votes]
+        private, plain = (labels.astype(np.int8) for labels in votes)
         return cls(private, plain, truth)
 
     def accuracies(self) -> list[dict[str, float]]:
-        found: list[dict[str, float]] = []
+        rows: list[dict[str, float]] = []
         classes = int(self.truth.max()) + 1
-        for each in zip(self.private, self.plain, strict=True):
-            measured: dict[str, float] = {}
-            for name, votes in zip(("private", "plain"), each, strict=True):
-                measured[f"{name}_teacher"] = float((votes == self.truth[:, None]).mean())
-                measured[f"{name}_majority"] = float((majority(votes, classes) == self.truth).mean())
-            found.append(measured)
-        return found
+        for pair in zip(self.private, self.plain, strict=True):
+            row: dict[str, float] = {}
+            for name, votes in zip(("private", "plain"), pair, strict=True):
+                row[f"{name}_teacher"] = float((votes == self.truth[:, None]).mean())
+                row[f"{name}_majority"] = float((majority(votes, classes) == self.truth).mean())
+            rows.append(row)
+        return rows
 
 
 def obtain_votes(
@@ -118,6 +118,6 @@ def obtain_votes(
         kind: [obtain_labels(data, training, machine) for training in trainings]
         for kind, trainings in (("private", private), ("plain", plain))
     }
-    votes = {kind: np.stack([labels for labels, _ in found]) for kind, found in runs.items()}
-    seconds = {kind: round(sum(time for _, time in found), 1) for kind, found in runs.items()}
+    votes = {kind: np.stack([labels for labels, _ in results]) for kind, results in runs.items()}
+    seconds = {kind: round(sum(elapsed for _, elapsed in results), 1) for kind, results in runs.items()}
     return TeacherVotes(**votes, truth=data.test_y), seconds

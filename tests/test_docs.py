@@ -58,14 +58,18 @@ def test_letters_above_and_below_the_line(typesetting: ModuleType) -> None:
 
 
 def test_the_drawing_has_every_package_above_its_imports() -> None:
-    needs = layers.imports()
+    needs = layers.find_imports()
     assert set(needs) == {name for name in LAYER if not name.endswith("__main__")} - {"darrm", "experiments"}
     assert all(
         LAYER[below] < LAYER.get(f"{name}.__main__", LAYER[name])
         for name in needs
-        for below in layers.direct(name, needs)
+        for below in layers.find_direct_imports(name, needs)
     )
-    drawn = ET.fromstring(layers.drawing(needs))  # noqa: S314 (it is our own)
+    drawn = ET.fromstring(layers.draw_svg(needs))  # noqa: S314 (it is our own)
     names = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text") if text.get("class") == "name"]
     heights = {name: place for place, name in enumerate(names)}
-    assert all(heights[layers.short(name)] < heights[layers.short(below)] for name in needs for below in needs[name])
+    assert all(
+        heights[layers.shorten_name(name)] < heights[layers.shorten_name(below)]
+        for name in needs
+        for below in needs[name]
+    )

@@ -157,7 +157,7 @@ def test_what_takes_hours_is_at_least_understood() -> None:
     (block,) = (block for kind, block in BLOCK.findall(page) if kind == "sh long")
     install, *commands = block.splitlines()
     assert install == 'pip install -e ".[experiments]"'
-    parsers = {"knowledge_transfer": knowledge_transfer._parser(), "pate": pate._parser()}
+    parsers = {"knowledge_transfer": knowledge_transfer._make_parser(), "pate": pate._make_parser()}
     for command in commands:
         python, flag, module, name, *words = command.split()
         assert (python, flag, module) == ("python", "-m", "experiments")

@@ -1,4 +1,4 @@
-"""Every aggregator on one workload, at one budget: its accuracy, and the margins at which ours is worse."""
+"""Compare every aggregator on one workload at one budget: accuracies, and the margins at which ours is worse."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,33 +23,35 @@ from darrm.util.figures import BLACK, saved_figure, style
 from experiments.aggregators.settings import OPTIMA, RELEASED_FIRST, name_of
 from experiments.pages import Claim, Row, read_json
 
-MOST_LEVELS = 32  # kept of a long curve in the JSON
-SAME = 1e-9  # lies of 2⁻³⁶ and the searches' last digits are no difference
-BY_COUNTS, BY_LABEL, SHAPED = "GNMax, tight σ", "GNMax by label", "shaped noise"
-LESS_NOISE = (0.75, 0.85)  # of σ: what "about a fifth smaller" means
-LEAST_SIGMA, MOST_SIGMA = 1e-2, 1e6
+MAX_LEVELS = 32  # points of a curve in the JSON
+TOLERANCE = 1e-9  # above rounding by 2⁻³⁶ and the last digits of the searches
+BY_COUNTS, BY_LABEL, ASYMMETRIC = "GNMax, tight σ", "GNMax by label", "shaped noise"
+SIGMA_RATIO_RANGE = (0.75, 0.85)  # the meaning of "about a fifth less noise"
+MIN_SIGMA, MAX_SIGMA = 1e-2, 1e6
 
 
-class Ours(Mechanism):
+class FirstChoice(Mechanism):
+    """The mechanism that `darrm.plan.plan` ranks first."""
+
     slug = name = "ours"
     about = "`darrm.plan.plan`, its total as the accountant reports it."
     color, linewidth = BLACK, 2.4
 
 
-Lead = tuple[float, str]  # by how much, before whom
+Lead = tuple[float, str]  # the difference, and the name of the other mechanism
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One workload's results under one belief, as plain data.
+    """The results of one workload under one prior, as plain data.
 
-    ``options`` hold one entry for each aggregator, this library's first choice first: name, right (its share of
-    right labels), standard_error, settings, epsilon, bound, released (whether this library draws it); for two classes
-    also accuracy and truth, the latter at the numbers of votes that ``levels`` lists, and for all but the first
-    worst_margin and worst_difference: the smallest difference of the first's truth and theirs, and its margin.
-    ``absent`` (name, reason) lists those that do not apply; ``coin`` is the share of right labels of a guess. For more
-    classes ``at_most`` bounds every private release, and ``sigma_by_counts`` is the least σ of GNMax that the
-    accountant admits by the Rényi curve of its noisy counts.
+    ``options`` has one entry for each aggregator, this library's first choice first. Its keys are name, right (the
+    accuracy), standard_error, settings, epsilon, bound, and released (whether this library can release it). For two
+    classes, accuracy is 1 − the expected error of [D], and truth lists Pr[majority] at each number of votes in
+    ``levels``. All options but the first have worst_difference, the least lead of the first option's truth over theirs,
+    and worst_margin, the margin where it occurs. ``absent`` has the name of each mechanism that does not apply, and the
+    reason. ``coin`` is the accuracy of random guessing. For more classes, ``at_most`` bounds the accuracy of every
+    private release, and ``sigma_by_counts`` is GNMax's least σ by the Rényi curve of its noisy counts.
     """
 
     workload: Row
@@ -72,12 +74,14 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        w = self.workload
+        work = self.workload
         if self.classes > 2:
-            return f"C = {w['classes']}, K = {w['K']:,}, Q = {w['queries']:,}, {self.prior}"
-        reach = "all" if w["overlap"] is None else w["overlap"]
-        voters = w["voters"] if self.is_plain else f"{w['voters']}-private"
-        return f"K = {w['K']}, {voters}, overlap {reach}, Q = {w['queries']}, ({w['epsilon']}, {w['delta']})"
+            return f"C = {work['classes']}, K = {work['K']:,}, Q = {work['queries']:,}, {self.prior}"
+        overlap = "all" if work["overlap"] is None else work["overlap"]
+        voters = work["voters"] if self.is_plain else f"{work['voters']}-private"
+        return (
+            f"K = {work['K']}, {voters}, overlap {overlap}, Q = {work['queries']}, ({work['epsilon']}, {work['delta']})"
+        )
 
     @property
     def is_plain(self) -> bool:
@@ -88,48 +92,51 @@ class Comparison:
     def best(self) -> Row:
         return max(self.options, key=lambda option: float(option["right"]))
 
-    def of(self, name: str) -> Row | None:
+    def find_option(self, name: str) -> Row | None:
         return next((option for option in self.options if option["name"] == name), None)
 
-    def all_of(self, key: str) -> dict[str, float]:
-        """Return one number of every aggregator that has it, by its name."""
+    def collect_values(self, key: str) -> dict[str, float]:
+        """Map the name of each aggregator that has this key to its value."""
         return {option["name"]: option[key] for option in self.options if key in option}
 
 
 Mechanisms = Sequence[type[Mechanism]]
 
 
-def listed(mechanisms: Mechanisms | None = None) -> list[type[Mechanism]]:
-    """List the compared aggregators: ours, and every mechanism but the optima, by default of `MECHANISMS`."""
-    return [Ours, *(one for one in (MECHANISMS if mechanisms is None else mechanisms) if one.slug not in OPTIMA)]
+def list_aggregators(mechanisms: Mechanisms | None = None) -> list[type[Mechanism]]:
+    """List our first choice and every other mechanism (default: `MECHANISMS`) except the optima."""
+    return [
+        FirstChoice,
+        *(kind for kind in (MECHANISMS if mechanisms is None else mechanisms) if kind.slug not in OPTIMA),
+    ]
 
 
 def compare(
     work: Workload, prior: Prior | None = None, *, mechanisms: Mechanisms | None = None
 ) -> tuple[Comparison, list[CalibratedMechanism]]:
-    """Run every mechanism, by default `MECHANISMS`; also return the calibrated ones, ours first.
+    """Calibrate every mechanism (default: `MECHANISMS`); also return the calibrated ones, ours first.
 
-    Two classes are compared by the expected error of [D], under the prior that every histogram is equally likely.
+    For two classes, the objective is the expected error of [D], by default under the uniform prior on histograms.
     """
-    asked = MECHANISMS if mechanisms is None else mechanisms
-    ours_are = [one for one in MECHANISMS if one.slug in RELEASED_FIRST]
-    two = work.has_noise_function
+    compared = MECHANISMS if mechanisms is None else mechanisms
+    candidates = [kind for kind in MECHANISMS if kind.slug in RELEASED_FIRST]
+    is_binary = work.has_noise_function
     started = time.perf_counter()
-    made = plan(
+    result = plan(
         work,
-        prior=Dirichlet() if two and prior is None else prior,
-        mechanisms=[*ours_are, *(one for one in asked if one not in ours_are)],
-        objective="error" if two else "accuracy",
+        prior=Dirichlet() if is_binary and prior is None else prior,
+        mechanisms=[*candidates, *(kind for kind in compared if kind not in candidates)],
+        objective="error" if is_binary else "accuracy",
         complete=True,
     )
     seconds = time.perf_counter() - started
-    ours = next(row for row in made.rows if row.is_released and row.slug in RELEASED_FIRST)
-    rivals = [row for row in made.rows if row is not ours]
-    if two:  # whichever of its optima and laws it is
-        rivals = [row for row in made.rows if row.slug in {one.slug for one in listed(asked)}]
-        ours = replace(ours, slug=Ours.slug, name=Ours.name)
-    rows = [ours, *rivals]
-    entries = [_entry(row) for row in rows]
+    first = next(row for row in result.rows if row.is_released and row.slug in RELEASED_FIRST)
+    others = [row for row in result.rows if row is not first]
+    if is_binary:  # the page calls it "ours", whichever mechanism it is
+        others = [row for row in result.rows if row.slug in {kind.slug for kind in list_aggregators(compared)}]
+        first = replace(first, slug=FirstChoice.slug, name=FirstChoice.name)
+    rows = [first, *others]
+    entries = [_describe_mechanism(row) for row in rows]
     workload = {
         "K": work.voters.K,
         "classes": work.classes,
@@ -139,14 +146,14 @@ def compare(
         "epsilon": work.total.epsilon,
         "delta": work.total.delta,
     }
-    more: Row = {"levels": _add_curves(rows, entries)} if two else _limits(made)
-    guess = made.measure.guessing
-    coin = None if guess is None else guess.value
-    absent = [(name_of(one), reason) for slug, reason in made.left_out for one in asked if one.slug == slug]
-    return Comparison(workload, entries, absent, seconds, made.prior.text, coin=coin, **more), rows
+    details: Row = {"levels": _add_curves(rows, entries)} if is_binary else _compute_limits(result)
+    guess = result.measure.guessing
+    guess_accuracy = None if guess is None else guess.value
+    absent = [(name_of(kind), reason) for slug, reason in result.left_out for kind in compared if kind.slug == slug]
+    return Comparison(workload, entries, absent, seconds, result.prior.text, coin=guess_accuracy, **details), rows
 
 
-def _entry(row: CalibratedMechanism) -> Row:
+def _describe_mechanism(row: CalibratedMechanism) -> Row:
     return {
         "name": name_of(row),
         "right": row.accuracy,
@@ -159,125 +166,135 @@ def _entry(row: CalibratedMechanism) -> Row:
 
 
 def _add_curves(rows: Sequence[CalibratedMechanism], entries: Sequence[Row]) -> list[int]:
-    """Note accuracy and curve of two classes, and the first's worst margin; return the numbers of votes."""
-    ours, voters = rows[0], rows[0].workload.voters
-    kept = spread(ours.curve.size, MOST_LEVELS)
+    """Add accuracies, curves and worst margins to the entries; return the numbers of votes of the curves."""
+    first, voters = rows[0], rows[0].workload.voters
+    places = spread(first.curve.size, MAX_LEVELS)
     for row, entry in zip(rows, entries, strict=True):
         error = row.expected_error
-        entry |= {"accuracy": None if error is None else 1.0 - error, "truth": row.curve[kept].round(6).tolist()}
-        if row is not ours:
-            difference = ours.curve - row.curve
-            worst = int(np.argmin(difference))
-            entry["worst_margin"] = 2 * (voters.first_majority + worst) - voters.K
-            entry["worst_difference"] = float(difference[worst])
-    return [voters.first_majority + place for place in kept]
+        entry |= {"accuracy": None if error is None else 1.0 - error, "truth": row.curve[places].round(6).tolist()}
+        if row is not first:
+            difference = first.curve - row.curve
+            worst_place = int(np.argmin(difference))
+            entry["worst_margin"] = 2 * (voters.first_majority + worst_place) - voters.K
+            entry["worst_difference"] = float(difference[worst_place])
+    return [voters.first_majority + place for place in places]
 
 
-def _limits(made: Plan) -> Row:
-    """Compute the bound on every private release, and σ by noisy counts."""
-    work = made.workload
-    listed = histograms(made.prior, work.voters.K, work.classes, MOST_LISTED)
-    return {"at_most": accuracy_at_most(work, *listed), "sigma_by_counts": _sigma_by_counts(work)}
+def _compute_limits(result: Plan) -> Row:
+    """Bound the accuracy of every private release, and find σ by noisy counts."""
+    work = result.workload
+    prior_histograms = histograms(result.prior, work.voters.K, work.classes, MOST_LISTED)
+    return {"at_most": accuracy_at_most(work, *prior_histograms), "sigma_by_counts": _find_sigma_by_counts(work)}
 
 
-def _sigma_by_counts(work: Workload) -> float:
-    """Bisect for the least σ of GNMax that the accountant admits by the Rényi curve λ/σ² of its noisy counts."""
+def _find_sigma_by_counts(work: Workload) -> float:
+    """Find the least σ of GNMax that the accountant admits by the Rényi curve λ/σ² of its noisy counts."""
 
-    def admitted(sigma: float) -> bool:
+    def is_admitted(sigma: float) -> bool:
         curve = RenyiCurve.of(lambda orders: orders / sigma**2)
         return account_of(work, PrivacyCost("GNMax by counts", renyi=curve, reached=1)).admits(work.total)
 
-    return bisect_safe(admitted, MOST_SIGMA, LEAST_SIGMA, tolerance=1e-6, geometric=True)
+    return bisect_safe(is_admitted, MAX_SIGMA, MIN_SIGMA, tolerance=1e-6, geometric=True)
 
 
-def decide(comparisons: Sequence[Comparison]) -> list[Claim]:
-    """Decide the claims: for two classes by the voters, then for each larger number of classes."""
+def decide_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
+    """Decide the claims for two classes, by kind of voters, and for each larger number of classes."""
     claims: list[Claim | None] = []
     for voters, is_plain in (("voters that are not private, overlap 1", True), ("private voters", False)):
-        two = [item for item in comparisons if item.classes == 2 and item.is_plain == is_plain]
-        one = [item for item in two if item.workload["queries"] == 1]
-        many = [item for item in two if item.workload["queries"] > 1]
-        margin, accuracy = "ours is at least as good at every margin", "ours has at least the expected accuracy"
+        binary = [item for item in comparisons if item.classes == 2 and item.is_plain == is_plain]
+        single_query = [item for item in binary if item.workload["queries"] == 1]
+        many_queries = [item for item in binary if item.workload["queries"] > 1]
+        margin, accuracy = ("ours is at least as good at every margin", "ours has at least the expected accuracy")
         claims += [
-            _claim(f"one query, {voters}: {margin}", one, _by_margin),
-            _claim(f"one query, {voters}: {accuracy}", one, _by_accuracy),
-            _claim(f"many queries, {voters}: {accuracy}", many, _by_accuracy),
-            _claim(f"many queries, {voters}: {margin}", many, _by_margin),
+            _make_claim(f"one query, {voters}: {margin}", single_query, _list_margin_leads),
+            _make_claim(f"one query, {voters}: {accuracy}", single_query, _list_accuracy_leads),
+            _make_claim(f"many queries, {voters}: {accuracy}", many_queries, _list_accuracy_leads),
+            _make_claim(f"many queries, {voters}: {margin}", many_queries, _list_margin_leads),
         ]
     for classes in sorted({item.classes for item in comparisons} - {2}):
-        more = [item for item in comparisons if item.classes == classes]
-        who = f"{classes} classes"
+        chosen = [item for item in comparisons if item.classes == classes]
+        subject = f"{classes} classes"
         claims += [
-            _claim(f"{who}: ours is right at least as often as every release that is only compared", more, _lead),
-            _claim(f"{who}: shaped noise is right at least as often as Gaussian noise by label", more, _shaped_lead),
-            _claim(f"{who}: no release exceeds the proved bound", more, _room),
+            _make_claim(
+                f"{subject}: ours is right at least as often as every release that is only compared",
+                chosen,
+                _find_release_lead,
+            ),
+            _make_claim(
+                f"{subject}: shaped noise is right at least as often as Gaussian noise by label",
+                chosen,
+                _find_asymmetric_lead,
+            ),
+            _make_claim(f"{subject}: no release exceeds the proved bound", chosen, _find_bound_gap),
         ]
-    return [claim for claim in (*claims, *_less_noise(comparisons)) if claim is not None]
+    return [claim for claim in (*claims, *_compare_sigmas(comparisons)) if claim is not None]
 
 
-def _claim(
-    statement: str, chosen: Sequence[Comparison], leads_of: Callable[[Comparison], Sequence[Lead]]
+def _make_claim(
+    statement: str, chosen: Sequence[Comparison], find_leads: Callable[[Comparison], Sequence[Lead]]
 ) -> Claim | None:
-    leads = [(value, f"{before}{item.title}") for item in chosen for value, before in leads_of(item)]
+    leads = [(value, f"{prefix}{item.title}") for item in chosen for value, prefix in find_leads(item)]
     if not leads:
         return None
-    least, where = min(leads)
-    broken = sum(value < -SAME for value, _ in leads)
+    least_lead, title = min(leads)
+    num_broken = sum(value < -TOLERANCE for value, _ in leads)
     compared = "comparisons" if chosen[0].classes == 2 else "workloads"
-    measured = f"{len(leads) - broken} of {len(leads)} {compared}; least lead {least:.3g} ({where})"
-    return Claim(statement, measured, broken == 0)
+    measurement = f"{len(leads) - num_broken} of {len(leads)} {compared}; least lead {least_lead:.3g} ({title})"
+    return Claim(statement, measurement, num_broken == 0)
 
 
-def _by_margin(item: Comparison) -> list[Lead]:
+def _list_margin_leads(item: Comparison) -> list[Lead]:
     return [
         (rival["worst_difference"], f"{rival['name']} at margin {rival['worst_margin']}; ")
         for rival in item.options[1:]
     ]
 
 
-def _by_accuracy(item: Comparison) -> list[Lead]:
-    ours, *rivals = item.options
-    return [(ours["accuracy"] - rival["accuracy"], f"{rival['name']}; ") for rival in rivals]
+def _list_accuracy_leads(item: Comparison) -> list[Lead]:
+    first, *rivals = item.options
+    return [(first["accuracy"] - rival["accuracy"], f"{rival['name']}; ") for rival in rivals]
 
 
-def _lead(item: Comparison) -> list[Lead]:
-    """Ours, the best that this library draws, minus the best that is only compared."""
-    ours = [option["right"] for option in item.options if option["released"]]
-    others = [option["right"] for option in item.options if not option["released"]]
-    return [(max(ours) - max(others), "")] if ours and others else []
+def _find_release_lead(item: Comparison) -> list[Lead]:
+    """Subtract the accuracy of the best compared mechanism from that of the best released one."""
+    released = [option["right"] for option in item.options if option["released"]]
+    compared = [option["right"] for option in item.options if not option["released"]]
+    return [(max(released) - max(compared), "")] if released and compared else []
 
 
-def _shaped_lead(item: Comparison) -> list[Lead]:
-    shaped, gaussian = item.of(SHAPED), item.of(BY_LABEL)
-    return [] if shaped is None or gaussian is None else [(shaped["right"] - gaussian["right"], "")]
+def _find_asymmetric_lead(item: Comparison) -> list[Lead]:
+    asymmetric, gaussian = item.find_option(ASYMMETRIC), item.find_option(BY_LABEL)
+    return [] if asymmetric is None or gaussian is None else [(asymmetric["right"] - gaussian["right"], "")]
 
 
-def _room(item: Comparison) -> list[Lead]:
+def _find_bound_gap(item: Comparison) -> list[Lead]:
     return [] if item.at_most is None else [(item.at_most - float(item.best["right"]), "")]
 
 
-def _less_noise(comparisons: Sequence[Comparison]) -> list[Claim]:
-    """Compare σ of GNMax by label with what its noisy counts need, for many queries on more than two classes."""
+def _compare_sigmas(comparisons: Sequence[Comparison]) -> list[Claim]:
+    """Compare σ by label with σ by noisy counts, for many queries on more than two classes."""
     sigmas = [
         (by_label["settings"]["sigma"], item.sigma_by_counts, by_counts["settings"]["sigma"], item.title)
         for item in comparisons
         if item.sigma_by_counts is not None and item.workload["queries"] > 1
-        if (by_label := item.of(BY_LABEL)) and (by_counts := item.of(BY_COUNTS))
+        if (by_label := item.find_option(BY_LABEL)) and (by_counts := item.find_option(BY_COUNTS))
     ]
     claims = []
-    for place, statement, (least, most) in (
-        (1, "by the same accountant the label lets GNMax use about a fifth less noise", LESS_NOISE),
+    for place, statement, (lower, upper) in (
+        (1, "by the same accountant the label lets GNMax use about a fifth less noise", SIGMA_RATIO_RANGE),
         (2, "the label lets GNMax use less noise than any accounting of its counts", (0.0, 1.0)),
     ):
         ratios = [(row[0] / row[place], row[3]) for row in sigmas]
         if ratios:
-            (low, first), (high, last) = min(ratios), max(ratios)
-            measured = f"σ is {low:.3f} ({first}) to {high:.3f} ({last}) of that by counts, {len(ratios)} workloads"
-            claims.append(Claim(f"many queries: {statement}", measured, least <= low and high <= most))
+            (low, low_title), (high, high_title) = min(ratios), max(ratios)
+            measurement = (
+                f"σ is {low:.3f} ({low_title}) to {high:.3f} ({high_title}) of that by counts, {len(ratios)} workloads"
+            )
+            claims.append(Claim(f"many queries: {statement}", measurement, lower <= low and high <= upper))
     return claims
 
 
-# (K, C): as many voters of more classes as are solved in seconds
+# (K, C): sizes that are solved in seconds
 SIZES = ((7, 2), (7, 3), (7, 5), (4, 10))
 EACH, ALLOWANCES = "0.1", (1, 2, 3)
 SLUGS = (
@@ -289,36 +306,36 @@ SLUGS = (
     "exponential",
     "lnmax",
 )
-SHOWN = tuple(name_of(named(slug)) for slug in SLUGS)
+SHOWN_NAMES = tuple(name_of(named(slug)) for slug in SLUGS)
 
 
 def compare_private(*, quick: bool) -> list[Row]:
-    """Compute the share of right labels of every release, where each histogram is equally likely."""
-    return [_compared(K, C, m) for K, C in (SIZES[1:2] if quick else SIZES) for m in ALLOWANCES]
+    """Compute the accuracy of every mechanism under the uniform prior on histograms."""
+    return [_compare_size(K, C, m) for K, C in (SIZES[1:2] if quick else SIZES) for m in ALLOWANCES]
 
 
-def _compared(K: int, C: int, m: int) -> Row:
+def _compare_size(K: int, C: int, m: int) -> Row:
     target = PrivacyParams(m * PrivacyParams(EACH).exact_epsilon)
     work = Workload(Voters(K, PrivacyParams(EACH)), 1, target, C)
-    made = plan(work, prior=Dirichlet(), mechanisms=list(map(named, SLUGS)), complete=True)
-    shares = {name_of(row): row.accuracy for row in made.rows}
+    result = plan(work, prior=Dirichlet(), mechanisms=list(map(named, SLUGS)), complete=True)
+    shares = {name_of(row): row.accuracy for row in result.rows}
     print(f"K = {K}, C = {C}, m = {m}: {shares['per query']:.4f}", flush=True)
     return {"voters": K, "classes": C, "m": m, "epsilon": EACH, "right": shares}
 
 
 def save_private(path: Path, rows: Sequence[Row]) -> None:
-    """Draw the shares over the allowance, one panel for each number of classes."""
-    drawn = {name_of(named(slug)): replace(style(place), color=named(slug).color) for place, slug in enumerate(SLUGS)}
-    numbers = list(dict.fromkeys(row["classes"] for row in rows))
-    with saved_figure(path, width=3.4 * len(numbers), height=3.8, dpi=110) as figure:
-        axes = figure.subplots(1, len(numbers), squeeze=False)[0]
+    """Plot the accuracies over the allowance m, one panel for each number of classes."""
+    styles = {name_of(named(slug)): replace(style(place), color=named(slug).color) for place, slug in enumerate(SLUGS)}
+    class_numbers = list(dict.fromkeys(row["classes"] for row in rows))
+    with saved_figure(path, width=3.4 * len(class_numbers), height=3.8, dpi=110) as figure:
+        axes = figure.subplots(1, len(class_numbers), squeeze=False)[0]
         lines: dict[str, object] = {}
-        for axis, classes in zip(axes, numbers, strict=True):
+        for axis, classes in zip(axes, class_numbers, strict=True):
             chosen = [row for row in rows if row["classes"] == classes]
-            for name in SHOWN:
+            for name in SHOWN_NAMES:
                 points = [(row["m"], row["right"][name]) for row in chosen if name in row["right"]]
                 if points:
-                    (lines[name],) = axis.plot(*zip(*points, strict=True), **drawn[name].line(len(points)))
+                    (lines[name],) = axis.plot(*zip(*points, strict=True), **styles[name].line(len(points)))
             axis.set_title(f"C = {classes}, K = {chosen[0]['voters']}", fontsize=9)
             axis.set_xticks(ALLOWANCES)
             axis.set_ylim(0.0, 1.03)

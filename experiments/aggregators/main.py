@@ -1,4 +1,4 @@
-"""Every aggregator side by side, at equal budgets.
+"""Compare all aggregators at equal budgets.
 
     python -m experiments aggregators --recompute
 
@@ -14,66 +14,69 @@ from darrm.problem import Workload
 from darrm.util.files import write_text
 from experiments import pages
 from experiments.aggregators.comparison import Comparison, compare, compare_private, save_private
-from experiments.aggregators.page import PARTS, Results, page
+from experiments.aggregators.page import PAGE_PARTS, Results, fill_page
 from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.settings import (
+    list_plain_workloads,
+    list_plurality_vote_workloads,
+    list_plurality_workloads,
+    list_private_workloads,
+    list_vote_workloads,
     name_of,
-    plain_workloads,
-    plurality_vote_workloads,
-    plurality_workloads,
-    private_workloads,
-    vote_workloads,
 )
-from experiments.aggregators.votes import available, available_of_ten_classes
+from experiments.aggregators.votes import record_ten_class_votes, record_two_class_votes
 from experiments.pages import Row
 
 NAME = "aggregators"
-PICTURE_TOTAL = 1.0  # the budget of the panels drawn; the tables and the JSON have all
+PICTURE_TOTAL = 1.0  # ε of the plotted panels; the JSON has all budgets
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = pages.command_line(NAME, __doc__, quick="few workloads: half a minute instead of minutes").parse_args(
-        arguments
-    )
-    folder = pages.data_folder(options, NAME)
+    options = pages.make_command_line(
+        NAME, __doc__, quick="few workloads: half a minute instead of minutes"
+    ).parse_args(arguments)
+    folder = pages.prepare_folder(options, NAME)
     if not options.page:
-        for name, workloads in (("plain", plain_workloads), ("private", private_workloads)):
-            comparisons = [_compared(work) for work in workloads(quick=options.quick)]
+        for name, workloads in (("plain", list_plain_workloads), ("private", list_private_workloads)):
+            comparisons = [_compare_and_print(work) for work in workloads(quick=options.quick)]
             pages.write_json(folder / f"{name}.json", [asdict(comparison) for comparison in comparisons])
-            save_margins(folder / f"{name}.png", _drawn(comparisons))
-        pages.write_json(folder / "votes.json", _votes(quick=options.quick))
-        pluralities = [_compared(*asked) for asked in plurality_workloads(quick=options.quick)]
+            save_margins(folder / f"{name}.png", _select_drawn(comparisons))
+        pages.write_json(folder / "votes.json", _compare_votes(quick=options.quick))
+        pluralities = [_compare_and_print(*setting) for setting in list_plurality_workloads(quick=options.quick)]
         pages.write_json(folder / "pluralities.json", [asdict(comparison) for comparison in pluralities])
         private = compare_private(quick=options.quick)
         pages.write_json(folder / "private_classes.json", private)
         save_private(folder / "private_classes.png", private)
-        pages.write_json(folder / "plurality_votes.json", _plurality_votes(quick=options.quick))
+        pages.write_json(folder / "plurality_votes.json", _compare_plurality_votes(quick=options.quick))
     results = Results.read(folder)
-    for part in PARTS:
-        write_text(folder.with_name(f"{NAME}_{part}.md"), page(results, part=part))
-    return pages.finish(folder, page(results))
+    for part in PAGE_PARTS:
+        write_text(folder.with_name(f"{NAME}_{part}.md"), fill_page(results, part=part))
+    return pages.write_page(folder, fill_page(results))
 
 
-def _compared(work: Workload, prior: Prior | None = None) -> Comparison:
+def _compare_and_print(work: Workload, prior: Prior | None = None) -> Comparison:
     comparison, _ = compare(work, prior)
-    ours = comparison.options[0]
-    print(f"{comparison.title}: {ours['name']} right {ours['right']:.4f} ({comparison.seconds:.1f} s)", flush=True)
+    first = comparison.options[0]
+    print(f"{comparison.title}: {first['name']} right {first['right']:.4f} ({comparison.seconds:.1f} s)", flush=True)
     return comparison
 
 
-def _plurality_votes(*, quick: bool) -> list[Row]:
-    """Compute the share of right labels on recorded votes with ten classes."""
+def _compare_plurality_votes(*, quick: bool) -> list[Row]:
+    """Compute accuracies on recorded votes with ten classes."""
     return [
-        {**asdict(_compared(work, RecordedVotes(votes.name, votes.votes))), "plurality": votes.plurality_accuracy}
-        for votes in available_of_ten_classes(quick=quick)
-        for work in plurality_vote_workloads(votes.voters, votes.votes.counts.shape[1], quick=quick)
+        {
+            **asdict(_compare_and_print(work, RecordedVotes(votes.name, votes.votes))),
+            "plurality": votes.plurality_accuracy,
+        }
+        for votes in record_ten_class_votes(quick=quick)
+        for work in list_plurality_vote_workloads(votes.voters, votes.votes.counts.shape[1], quick=quick)
     ]
 
 
-def _votes(*, quick: bool) -> list[Row]:
+def _compare_votes(*, quick: bool) -> list[Row]:
     rows = []
-    for recorded in available(quick=quick):
-        for work in vote_workloads(recorded.voters, quick=quick):
+    for recorded in record_two_class_votes(quick=quick):
+        for work in list_vote_workloads(recorded.voters, quick=quick):
             comparison, options = compare(work)
             accuracy = {name_of(option): recorded.accuracy(option.curve) for option in options}
             rows.append(
@@ -89,8 +92,11 @@ def _votes(*, quick: bool) -> list[Row]:
     return rows
 
 
-def _drawn(comparisons: list[Comparison]) -> list[Comparison]:
-    """Keep one budget and three numbers of non-private voters, so that a picture can be read."""
+def _select_drawn(comparisons: list[Comparison]) -> list[Comparison]:
+    """Select one budget and three numbers of non-private voters, to keep the picture readable."""
     return [
-        c for c in comparisons if not c.is_plain or (c.workload["epsilon"] == PICTURE_TOTAL and c.workload["K"] != 251)
+        comparison
+        for comparison in comparisons
+        if not comparison.is_plain
+        or (comparison.workload["epsilon"] == PICTURE_TOTAL and comparison.workload["K"] != 251)
     ]

@@ -25,11 +25,11 @@ RELEASED_FIRST = ("no-noise", *OPTIMA, "permute-and-flip", "exponential", "gnmax
 
 
 def name_of(mechanism: CalibratedMechanism | type[Mechanism]) -> str:
-    """Return the name in the data; an unknown mechanism has its own."""
+    """Return the name of a mechanism in the data: from `NAMES`, else its own."""
     return NAMES.get(mechanism.slug, mechanism.name)
 
 
-PLAIN = PrivacyParams("inf")
+NON_PRIVATE = PrivacyParams("inf")
 TOTALS = (("0.5", "1e-6"), ("1", "1e-5"), ("2", "1e-5"), ("8", "1e-5"))
 PRIVATE = PrivacyParams("0.1", "1e-5")
 # (K, overlap, queries, total) of voters that are (0.1, 1e-5)-private
@@ -50,46 +50,46 @@ PLURALITY_VOTERS = (50, 250, 1000, 5000)
 PLURALITY_QUERIES = (1, 100, 1000, 10_000)
 
 
-def plain_workloads(*, quick: bool) -> list[Workload]:
-    """Voters that are not private, each person reaching one: K × Q × budget."""
+def list_plain_workloads(*, quick: bool) -> list[Workload]:
+    """List workloads of non-private voters with overlap 1: K × Q × budget."""
     voters, queries = ((11, 101), (1, 100)) if quick else ((11, 101, 251, 1001), (1, 100, 1000))
     totals = TOTALS[1:2] if quick else TOTALS
     return [
-        Workload(Voters(K, PLAIN, overlap=1), Q, PrivacyParams(*total))
+        Workload(Voters(K, NON_PRIVATE, overlap=1), Q, PrivacyParams(*total))
         for K in voters
         for Q in queries
         for total in totals
     ]
 
 
-def private_workloads(*, quick: bool) -> list[Workload]:
+def list_private_workloads(*, quick: bool) -> list[Workload]:
     settings = PRIVATE_SETTINGS[:2] if quick else PRIVATE_SETTINGS
     return [
         Workload(Voters(K, PRIVATE, overlap=overlap), Q, PrivacyParams(*total)) for K, overlap, Q, total in settings
     ]
 
 
-def vote_workloads(K: int, *, quick: bool) -> list[Workload]:
-    """List what recorded votes of K disjoint, non-private voters are released under."""
+def list_vote_workloads(K: int, *, quick: bool) -> list[Workload]:
+    """List the workloads for recorded votes of K disjoint, non-private voters."""
     queries, totals = (VOTE_QUERIES[:2], VOTE_TOTALS[:1]) if quick else (VOTE_QUERIES, VOTE_TOTALS)
-    return [Workload(Voters(K, PLAIN, overlap=1), Q, PrivacyParams(*total)) for Q in queries for total in totals]
+    return [Workload(Voters(K, NON_PRIVATE, overlap=1), Q, PrivacyParams(*total)) for Q in queries for total in totals]
 
 
-def plurality_workloads(*, quick: bool) -> list[tuple[Workload, Dirichlet]]:
-    """List voters that are not private, each person reaching one: C × K × Q, under a belief.
+def list_plurality_workloads(*, quick: bool) -> list[tuple[Workload, Dirichlet]]:
+    """List workloads of non-private voters with overlap 1, C × K × Q, each with its prior.
 
-    The belief is that every histogram is equally likely, and for one number of queries that majorities are clearer.
+    The prior is uniform on histograms. For one number of queries, a second prior has clearer pluralities.
     """
     if quick:
-        return [(_pluralities(3, 50, 100), Dirichlet())]
+        return [(_make_plurality_workload(3, 50, 100), Dirichlet())]
     sizes = [(C, K) for C in PLURALITY_CLASSES for K in PLURALITY_VOTERS]
     settings = [(C, K, Q, 1.0) for C, K in sizes for Q in PLURALITY_QUERIES] + [(C, K, 1000, 0.5) for C, K in sizes]
-    return [(_pluralities(C, K, Q), Dirichlet(concentration)) for C, K, Q, concentration in settings]
+    return [(_make_plurality_workload(C, K, Q), Dirichlet(concentration)) for C, K, Q, concentration in settings]
 
 
-def plurality_vote_workloads(K: int, classes: int, *, quick: bool) -> list[Workload]:
-    return [_pluralities(classes, K, Q) for Q in (VOTE_QUERIES[1:2] if quick else VOTE_QUERIES)]
+def list_plurality_vote_workloads(K: int, classes: int, *, quick: bool) -> list[Workload]:
+    return [_make_plurality_workload(classes, K, Q) for Q in (VOTE_QUERIES[1:2] if quick else VOTE_QUERIES)]
 
 
-def _pluralities(classes: int, K: int, queries: int) -> Workload:
-    return Workload(Voters(K, PLAIN, overlap=1), queries, PLURALITY_TOTAL, classes)
+def _make_plurality_workload(classes: int, K: int, queries: int) -> Workload:
+    return Workload(Voters(K, NON_PRIVATE, overlap=1), queries, PLURALITY_TOTAL, classes)

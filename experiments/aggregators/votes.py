@@ -1,4 +1,4 @@
-"""Votes recorded in the run: classifiers that are not private, trained on disjoint shards, so that the overlap is 1."""
+"""Train non-private classifiers on disjoint shards (overlap 1) and record their votes."""
 
 import os
 import warnings
@@ -21,7 +21,7 @@ SEED = 20_261_121
 DIGITS_VOTERS = (11, 101)
 MNIST_VOTERS = (101, 251)
 TEN_CLASSES_VOTERS = (50, 250)
-RIDGE = 10.0  # of the penalty: a voter sees a few hundred images of 784 pixels
+RIDGE = 10.0  # large, because a voter sees a few hundred images of 784 pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,83 +38,88 @@ class EnsembleVotes:
 
     @property
     def plurality_accuracy(self) -> float:
-        """How often the plurality is the label; of k classes with the most votes each counts one in k."""
+        """How often the plurality is the true label; a tie of k classes counts 1/k."""
         counts = self.votes.counts
         leads = counts == counts.max(axis=1, keepdims=True)
         return float(np.mean(leads[np.arange(len(leads)), self.labels] / leads.sum(axis=1)))
 
     def accuracy(self, truth: NDArray[np.float64]) -> float:
-        """Compute the expected label accuracy of a release of two classes.
+        """Compute the expected accuracy of a release of two classes.
 
-        It returns a majority of l votes with probability ``truth`` of l.
+        ``truth`` has Pr[the release returns the majority] for each size l of a majority, ascending.
         """
         probability = np.full(self.voters + 1, 0.5)
         probability[self.voters // 2 + 1 :] = truth
         probability[: truth.size] = 1.0 - truth[::-1]  # of the answer 1
-        of_one = probability[self.votes.counts[:, 1]]
-        return float(np.mean(np.where(self.labels == 1, of_one, 1.0 - of_one)))
+        chance_of_one = probability[self.votes.counts[:, 1]]
+        return float(np.mean(np.where(self.labels == 1, chance_of_one, 1.0 - chance_of_one)))
 
 
-def digits(K: int) -> EnsembleVotes:
+def record_digits(K: int) -> EnsembleVotes:
     """Train K logistic regressions to tell odd from even on scikit-learn's digits, four fifths of them for training."""
     bunch = require("sklearn.datasets").load_digits()
     order = np.random.default_rng(SEED).permutation(len(bunch.target))
     x, y = bunch.data[order] / 16.0, bunch.target[order] % 2
-    cut = len(y) * 4 // 5
-    return _votes(f"digits, odd or even, {K} voters", (x[:cut], y[:cut]), (x[cut:], y[cut:]), K, _logistic)
+    size = len(y) * 4 // 5
+    return _record_votes(
+        f"digits, odd or even, {K} voters", (x[:size], y[:size]), (x[size:], y[size:]), K, _make_logistic
+    )
 
 
-def mnist(K: int) -> EnsembleVotes:
+def record_mnist(K: int) -> EnsembleVotes:
     """Train K logistic regressions on MNIST's classes 5 and 8."""
-    return _votes(f"MNIST, 5 or 8, {K} voters", *_shuffled("mnist", (5, 8)), K, _logistic)
+    return _record_votes(f"MNIST, 5 or 8, {K} voters", *_load_shuffled("mnist", (5, 8)), K, _make_logistic)
 
 
-def ten_classes(name: str, K: int) -> EnsembleVotes:
+def record_ten_classes(name: str, K: int) -> EnsembleVotes:
     """Train K linear classifiers on all ten classes, by regularized least squares."""
-    return _votes(f"{name}, {K} voters", *_shuffled(name, ALL_CLASSES), K, _ridge)
+    return _record_votes(f"{name}, {K} voters", *_load_shuffled(name, ALL_CLASSES), K, _make_ridge)
 
 
-def available(*, quick: bool = False) -> list[EnsembleVotes]:
-    """Record the votes of every ensemble of two classes whose data are there: digits always, MNIST with its files."""
+def record_two_class_votes(*, quick: bool = False) -> list[EnsembleVotes]:
+    """Record the votes of every ensemble of two classes: of digits, and of MNIST if its files are present."""
     if quick:
-        return [digits(DIGITS_VOTERS[0])]
-    ensembles = [digits(K) for K in DIGITS_VOTERS]
-    return ensembles + ([mnist(K) for K in MNIST_VOTERS] if _has("mnist") else [])
+        return [record_digits(DIGITS_VOTERS[0])]
+    ensembles = [record_digits(K) for K in DIGITS_VOTERS]
+    return ensembles + ([record_mnist(K) for K in MNIST_VOTERS] if _has_files("mnist") else [])
 
 
-def available_of_ten_classes(*, quick: bool = False) -> list[EnsembleVotes]:
-    """Record the votes of every ensemble of ten classes whose data are there."""
-    ensembles = [ten_classes("digits", TEN_CLASSES_VOTERS[0])]
+def record_ten_class_votes(*, quick: bool = False) -> list[EnsembleVotes]:
+    """Record the votes of every ensemble of ten classes whose files are present."""
+    ensembles = [record_ten_classes("digits", TEN_CLASSES_VOTERS[0])]
     if quick:
         return ensembles
     return ensembles + [
-        ten_classes(name, K) for name in ("mnist", "fashion-mnist") if _has(name) for K in TEN_CLASSES_VOTERS
+        record_ten_classes(name, K)
+        for name in ("mnist", "fashion-mnist")
+        if _has_files(name)
+        for K in TEN_CLASSES_VOTERS
     ]
 
 
-def _has(name: str) -> bool:
-    """Return whether the files of a data set are in the first place searched."""
+def _has_files(name: str) -> bool:
+    """Whether DARRM_DATA_DIR has the files of a data set."""
     folder = os.environ.get(DATA_VARIABLE)
     return folder is not None and (Path(folder) / name).is_dir()
 
 
-def _shuffled(name: str, classes: tuple[int, ...]) -> tuple[Examples, Examples]:
-    """Load training and test images as vectors of pixels, the first in random order."""
+def _load_shuffled(name: str, classes: tuple[int, ...]) -> tuple[Examples, Examples]:
+    """Load training images, in random order, and test images, as vectors of pixels."""
     data = load(name, classes)
     order = np.random.default_rng(SEED).permutation(len(data.train_y))
-    x, test_x = (part.reshape(len(part), -1) for part in (data.train_x[order], data.test_x))
+    x, test_x = (images.reshape(len(images), -1) for images in (data.train_x[order], data.test_x))
     return (x, data.train_y[order]), (test_x, data.test_y)
 
 
-def _logistic() -> Any:  # noqa: ANN401 (of a library without types)
+def _make_logistic() -> Any:  # noqa: ANN401 (of a library without types)
     return require("sklearn.linear_model").LogisticRegression(max_iter=200)
 
 
-def _ridge() -> Any:  # noqa: ANN401 (of a library without types)
+def _make_ridge() -> Any:  # noqa: ANN401 (of a library without types)
     return require("sklearn.linear_model").RidgeClassifier(alpha=RIDGE)
 
 
-def _votes(name: str, train: Examples, test: Examples, K: int, model: Callable[[], Any]) -> EnsembleVotes:
+def _record_votes(name: str, train: Examples, test: Examples, K: int, model: Callable[[], Any]) -> EnsembleVotes:
     exceptions = require("sklearn.exceptions")
     classes = int(max(train[1].max(), test[1].max())) + 1
     counts = np.zeros((len(test[1]), classes), dtype=np.int64)

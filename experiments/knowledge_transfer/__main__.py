@@ -24,11 +24,11 @@ from experiments import pages
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages, load
 from experiments.knowledge_transfer import settings
-from experiments.knowledge_transfer.fresh import fresh_rows
-from experiments.knowledge_transfer.labels import exact_rows, label_rows, total_rows
-from experiments.knowledge_transfer.page import draw, page, text
-from experiments.knowledge_transfer.selection import select, student_rows
-from experiments.knowledge_transfer.settings import Setup, private_recipe, training_of
+from experiments.knowledge_transfer.fresh import compute_fresh_rows
+from experiments.knowledge_transfer.labels import compute_exact_rows, compute_total_rows, measure_label_rows
+from experiments.knowledge_transfer.page import draw, fill_page, fill_section
+from experiments.knowledge_transfer.selection import select, train_students
+from experiments.knowledge_transfer.settings import Setup, make_private_recipe, training_of
 from experiments.pages import CommandLine, Row
 from experiments.teachers import Machine, TeacherVotes, obtain_votes
 
@@ -38,8 +38,8 @@ QUICK_STEPS, QUICK_ALLOWANCES = 60, (3,)  # steps of a student and values of m, 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one data set: train or read votes, release labels, account, train students, write JSON, PNG and the page."""
-    options = _parser().parse_args(arguments)
-    folder = pages.data_folder(options, NAME)
+    options = _make_parser().parse_args(arguments)
+    folder = pages.prepare_folder(options, NAME)
     if options.recount:
         return pages.recompute(folder, "-votes.npz", lambda path, stored: recompute(path, stored, stored["allowances"]))
     if not options.page:
@@ -47,39 +47,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         checks.integer_at_least(0, seed=options.seed)
         machine = Machine(options.jobs, options.device, progress=not options.quiet, folder=folder)
         data, setup = load(options.dataset), settings.SETUPS[options.dataset]
-        selected = folder / f"selection-{data.name}.json"
+        selection_path = folder / f"selection-{data.name}.json"
         if options.select:
-            pages.write_json(selected, select(data, setup, machine))
-            print(json.dumps(pages.read_json(selected)["best"], indent=1))
+            pages.write_json(selection_path, select(data, setup, machine))
+            print(json.dumps(pages.read_json(selection_path)["best"], indent=1))
             return 0
         stem = data.name
         if options.private_rate is not None:
-            setup, stem = replace(setup, private_rate=options.private_rate), f"{stem}-rate-{options.private_rate:g}"
-        result = _measured(options, data, setup, machine, folder / f"{stem}-votes.npz")
-        chosen = options.private_rate is None and selected.exists()  # another rate is none that was selected
-        result["selection"] = pages.read_json(selected) if chosen else None
+            setup, stem = (replace(setup, private_rate=options.private_rate), f"{stem}-rate-{options.private_rate:g}")
+        result = _measure(options, data, setup, machine, folder / f"{stem}-votes.npz")
+        chosen = options.private_rate is None and selection_path.exists()  # another rate is none that was selected
+        result["selection"] = pages.read_json(selection_path) if chosen else None
         pages.write_json(folder / f"{stem}.json", result)
         draw(folder / f"{stem}.png", result, queries=setup.queries[-1])
         if not options.quiet:
-            print(text(result))
+            print(fill_section(result))
             print(f"{result['seconds']} s; JSON, PNG and votes are in {folder}")
-    return pages.finish(folder, page(folder))
+    return pages.write_page(folder, fill_page(folder))
 
 
 def recompute(path: Path, stored: Row, allowances: Sequence[int]) -> Row:
     """Measure the teachers and release the labels of some m again, from the votes at ``path``, as a result has them."""
     votes, setup = TeacherVotes.load(path), settings.SETUPS[stored["dataset"]]
-    labels = label_rows(stored["dataset"], setup, tuple(allowances), votes, draws=stored["draws"])
-    seeds = [one["seed"] for one in stored["trainings"]]
-    exact = exact_rows(setup, tuple(allowances), votes)
-    return {"trainings": _measured_trainings(seeds, votes), "labels": labels, "exact": exact}
+    labels = measure_label_rows(stored["dataset"], setup, tuple(allowances), votes, draws=stored["draws"])
+    seeds = [training["seed"] for training in stored["trainings"]]
+    exact_rows = compute_exact_rows(setup, tuple(allowances), votes)
+    return {"trainings": _measure_trainings(seeds, votes), "labels": labels, "exact": exact_rows}
 
 
-def _measured_trainings(seeds: Iterable[int], votes: TeacherVotes) -> list[Row]:
+def _measure_trainings(seeds: Iterable[int], votes: TeacherVotes) -> list[Row]:
     return [{"seed": seed, **measured} for seed, measured in zip(seeds, votes.accuracies(), strict=True)]
 
 
-def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, machine: Machine, kept: Path) -> Row:
+def _measure(options: argparse.Namespace, data: LabeledImages, setup: Setup, machine: Machine, votes_path: Path) -> Row:
     start = time.perf_counter()
     trainings, draws, allowances, student = options.trainings, options.draws, options.m, settings.STUDENT
     if options.quick:
@@ -88,14 +88,16 @@ def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, ma
     allowances = allowances or settings.ALLOWANCES
     student_allowances = options.student_m or ((3,) if 3 in allowances else allowances)
     seeds = range(options.seed, options.seed + trainings)
-    recipe = private_recipe(setup)
-    private, plain = ([training_of(data, how, seed) for seed in seeds] for how in (recipe, setup.plain))
-    votes, _ = obtain_votes(data, private, plain, machine)
-    votes.save(kept)
+    recipe = make_private_recipe(setup)
+    private_trainings, plain_trainings = (
+        [training_of(data, training_recipe, seed) for seed in seeds] for training_recipe in (recipe, setup.plain)
+    )
+    votes, _ = obtain_votes(data, private_trainings, plain_trainings, machine)
+    votes.save(votes_path)
     spent = privacy_of(recipe, setup.each.delta)
     students = []
     if not options.no_students:
-        students = student_rows(data, setup, student_allowances, votes, machine, student)
+        students = train_students(data, setup, student_allowances, votes, machine, student)
     return {
         "dataset": data.name,
         "allowances": list(allowances),
@@ -109,17 +111,17 @@ def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, ma
         "each_spent": {"epsilon": spent.epsilon, "delta": spent.delta},
         "private_training": recipe.to_dict(),
         "plain_training": setup.plain.to_dict(),
-        "trainings": _measured_trainings(seeds, votes),
-        "fresh": fresh_rows(allowances, data, min(setup.queries)),
-        "exact": exact_rows(setup, allowances, votes),
-        "labels": label_rows(data.name, setup, allowances, votes, draws=draws),
-        "totals": total_rows(data.name, setup, allowances),
+        "trainings": _measure_trainings(seeds, votes),
+        "fresh": compute_fresh_rows(allowances, data, min(setup.queries)),
+        "exact": compute_exact_rows(setup, allowances, votes),
+        "labels": measure_label_rows(data.name, setup, allowances, votes, draws=draws),
+        "totals": compute_total_rows(data.name, setup, allowances),
         "students": students,
         "seconds": round(time.perf_counter() - start, 1),
     }
 
 
-def _allowances(text: str) -> tuple[int, ...]:
+def _parse_allowances(text: str) -> tuple[int, ...]:
     try:
         values = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -129,13 +131,15 @@ def _allowances(text: str) -> tuple[int, ...]:
     return tuple(sorted(values))
 
 
-def _parser() -> CommandLine:
-    parser = pages.command_line(NAME, __doc__, quick="m = 3 alone, one training, ten draws, short students")
-    known = sorted(settings.SETUPS)
-    parser.add_argument("--dataset", choices=known, default="digits", help="digits needs no download (default)")
-    parser.add_argument("--m", type=_allowances, help="privacy allowances (default: 1,3,5,7)")
+def _make_parser() -> CommandLine:
+    parser = pages.make_command_line(NAME, __doc__, quick="m = 3 alone, one training, ten draws, short students")
+    names = sorted(settings.SETUPS)
+    parser.add_argument("--dataset", choices=names, default="digits", help="digits needs no download (default)")
+    parser.add_argument("--m", type=_parse_allowances, help="privacy allowances (default: 1,3,5,7)")
     parser.add_argument("--private-rate", type=float, metavar="RATE", help="another learning rate of DP-SGD")
-    parser.add_argument("--student-m", type=_allowances, help="students for these m (default: 3, or what --m gives)")
+    parser.add_argument(
+        "--student-m", type=_parse_allowances, help="students for these m (default: 3, or what --m gives)"
+    )
     parser.add_argument(
         "--trainings", type=int, default=1, help=f"trainings from other seeds; error bars: {settings.TRAININGS}"
     )

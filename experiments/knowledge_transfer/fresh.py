@@ -28,18 +28,18 @@ from experiments.pages import Row
 EACH = PrivacyParams("0.5")  # of one answer
 SEED = 0  # of the resamples
 TOTAL_DELTA = 1e-5  # at which the answers to all questions are added up
-BARE = "majority of all, no noise"
+NO_NOISE = "majority of all, no noise"
 
 
-def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -> list[Row]:
+def compute_fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -> list[Row]:
     """Compute the share of right labels for every m, and the cost of one label and of many."""
     voters = Voters(K, EACH)
-    right = agreeing(data)
+    right_voters = count_right_voters(data)
     rows = [
         {
             "m": K,
-            "aggregator": BARE,
-            "right": accuracy(right, NoiseFunction(K, np.ones(voters.num_upper_levels))),
+            "aggregator": NO_NOISE,
+            "right": compute_accuracy(right_voters, NoiseFunction(K, np.ones(voters.num_upper_levels))),
             "one": K * EACH.epsilon,
         }
     ]
@@ -54,7 +54,7 @@ def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -
             {
                 "m": m,
                 "aggregator": name,
-                "right": accuracy(right, table.gamma),
+                "right": compute_accuracy(right_voters, table.gamma),
                 "one": m * EACH.epsilon,
                 "all": PrivacyAccountant(voters, [charge_of(table).repeated(queries)]).spent(TOTAL_DELTA).epsilon,
             }
@@ -63,30 +63,30 @@ def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -
     return [row | {"queries": queries, "each": EACH.epsilon, "delta": TOTAL_DELTA} for row in rows]
 
 
-def agreeing(data: LabeledImages) -> NDArray[np.int64]:
+def count_right_voters(data: LabeledImages) -> NDArray[np.int64]:
     """Count for each test image the voters that are right before they flip answers: (n,)."""
     rng = np.random.default_rng(SEED)
     train, test = (x.reshape(len(x), -1) for x in (data.train_x, data.test_x))
     right = np.zeros(len(test), dtype=np.int64)
     for _ in range(K):
-        chosen = rng.integers(len(train), size=len(train))
-        x, y = train[chosen], data.train_y[chosen]
-        far = [np.sum((test - x[y == label].mean(axis=0)) ** 2, axis=1) for label in (0, 1)]
-        right += (far[1] < far[0]) == data.test_y
+        resample = rng.integers(len(train), size=len(train))
+        x, y = train[resample], data.train_y[resample]
+        distances = [np.sum((test - x[y == label].mean(axis=0)) ** 2, axis=1) for label in (0, 1)]
+        right += (distances[1] < distances[0]) == data.test_y
     return right
 
 
-def accuracy(right: NDArray[np.int64], gamma: NoiseFunction) -> float:
+def compute_accuracy(right_voters: NDArray[np.int64], gamma: NoiseFunction) -> float:
     """Average Pr[the label is right] over questions with given numbers of right voters before they flip answers.
 
     >>> always = NoiseFunction(1, [1.0])
-    >>> round(accuracy(np.array([1]), always), 6)  # e^0.5 / (1 + e^0.5)
+    >>> round(compute_accuracy(np.array([1]), always), 6)  # e^0.5 / (1 + e^0.5)
     0.622459
     """
-    kept = 1.0 / (1.0 + math.exp(-EACH.epsilon))
-    told = 0.5 + 0.5 * gamma.signed  # given l votes for the truth
-    chances = [
-        float(np.convolve(binomial_pmf(agree, kept), binomial_pmf(gamma.K - agree, 1.0 - kept)) @ told)
-        for agree in range(gamma.K + 1)
+    keep = 1.0 / (1.0 + math.exp(-EACH.epsilon))
+    law = 0.5 + 0.5 * gamma.signed  # given l votes for the truth
+    accuracies = [
+        float(np.convolve(binomial_pmf(count, keep), binomial_pmf(gamma.K - count, 1.0 - keep)) @ law)
+        for count in range(gamma.K + 1)
     ]
-    return float(np.mean(np.array(chances)[right]))
+    return float(np.mean(np.array(accuracies)[right_voters]))

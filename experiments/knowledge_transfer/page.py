@@ -8,22 +8,22 @@ import numpy as np
 from darrm.util.figures import saved_figure, style
 from experiments.composition_tables import DELTA_PRIME, NAMES
 from experiments.knowledge_transfer import settings
-from experiments.pages import Row, filled, read_json
+from experiments.pages import Row, fill_template, read_json
 
 
-def page(folder: Path) -> str:
+def fill_page(folder: Path) -> str:
     """Write the page from the results of all data sets, and of other learning rates, that lie in a folder."""
     results = [read_json(path) for name in NAMES if (path := folder / f"{name}.json").exists()]
     if not results:
         raise ValueError(f"{folder} holds no results: run --dataset mnist first")
     others = [read_json(path) for path in sorted(folder.glob("*-rate-*.json"))]
     rates = [other["private_training"]["learning_rate"] for other in others]
-    sections = [*map(text, results), *map(text, others, rates)]
+    sections = [*map(fill_section, results), *map(fill_section, others, rates)]
     facts = {"sections": [section.rstrip("\n") for section in sections], "best_constant": "exact" in results[0]}
-    return filled("knowledge_transfer", facts)
+    return fill_template("knowledge_transfer", facts)
 
 
-def text(result: Row, rate: float | None = None) -> str:
+def fill_section(result: Row, rate: float | None = None) -> str:
     """Write one data set's result as Markdown, or the part of it that another private learning rate changes."""
     students = sorted(result["students"], key=lambda row: (row["m"] is None, row["m"] or 0, row["labels"]))
     kinds = set(result["trainings"][0]) - {"seed"}
@@ -32,50 +32,56 @@ def text(result: Row, rate: float | None = None) -> str:
         "name": NAMES[result["dataset"]],
         "rate": rate,
         "slack": DELTA_PRIME,
-        "leads": _leads(result) if "fresh" in result else None,
+        "leads": _describe_leads(result) if "fresh" in result else None,
         "seeds": len(result["trainings"]),
         "means": {kind: float(np.mean(values)) for kind, values in accuracies.items()},
         "least": {kind: min(values) for kind, values in accuracies.items()},
         "file": f"knowledge_transfer/{result['dataset']}{'' if rate is None else f'-rate-{rate:g}'}.json",
-        "tables": [_labels(result["labels"], m) for m in result["allowances"]],
-        "totals": [row | {"papers": _pair(row["printed"], "({epsilon:.3f}, {delta:.3f})")} for row in result["totals"]],
+        "tables": [_select_rows(result["labels"], m) for m in result["allowances"]],
+        "totals": [
+            row | {"papers": _format_pair(row["printed"], "({epsilon:.3f}, {delta:.3f})")} for row in result["totals"]
+        ],
         "students": students,
         "exact": [
-            {"m": m} | {row["aggregator"]: _with_error(row) for row in result["exact"] if row["m"] == m}
+            {"m": m} | {row["aggregator"]: _format_mean(row) for row in result["exact"] if row["m"] == m}
             for m in result["allowances"]
         ],
     }
-    return filled("knowledge_transfer", facts, result, template="section")
+    return fill_template("knowledge_transfer", facts, result, template="section")
 
 
-def _leads(result: Row) -> str:
+def _describe_leads(result: Row) -> str:
     """Say by how much gamma_opt is right more often than gamma_Sub where voters are fresh."""
-    right = {(row["m"], row["aggregator"]): row["right"] for row in result["fresh"]}
-    leads = {m: right[m, settings.OPTIMAL] - right[m, settings.SUBSAMPLING] for m in result["allowances"]}
+    accuracies = {(row["m"], row["aggregator"]): row["right"] for row in result["fresh"]}
+    leads = {m: accuracies[m, settings.OPTIMAL] - accuracies[m, settings.SUBSAMPLING] for m in result["allowances"]}
     return ", ".join(f"{lead:+.4f} at m = {m}" for m, lead in leads.items())
 
 
-def _labels(rows: Sequence[Row], m: int) -> Row:
+def _select_rows(rows: Sequence[Row], m: int) -> Row:
     """Take the rows of one m, in the order of the aggregators."""
-    mine = sorted((row for row in rows if row["m"] == m), key=lambda row: settings.AGGREGATORS.index(row["aggregator"]))
-    written = [
+    method_rows = sorted(
+        (row for row in rows if row["m"] == m), key=lambda row: settings.AGGREGATORS.index(row["aggregator"])
+    )
+    formatted_rows = [
         row
         | {
-            "papers": _pair(row["printed"], "{mean:.2f} ({std:.2f})"),
-            "error": _pair(row["all_draws"], " ±{standard_error:.3f}") if "standard_error" in row["all_draws"] else "",
+            "papers": _format_pair(row["printed"], "{mean:.2f} ({std:.2f})"),
+            "error": _format_pair(row["all_draws"], " ±{standard_error:.3f}")
+            if "standard_error" in row["all_draws"]
+            else "",
         }
-        for row in mine
+        for row in method_rows
     ]
-    facts = {row["aggregator"]: row["facts"] for row in mine}
-    return {"m": m, "number": settings.TABLE_OF[m], "rows": written, "facts": facts}
+    facts = {row["aggregator"]: row["facts"] for row in method_rows}
+    return {"m": m, "number": settings.TABLE_OF[m], "rows": formatted_rows, "facts": facts}
 
 
-def _with_error(numbers: Row) -> str:
+def _format_mean(numbers: Row) -> str:
     error = f" ±{numbers['standard_error']:.4f}" if "standard_error" in numbers else ""
     return f"{numbers['mean']:.4f}{error}"
 
 
-def _pair(numbers: Row | None, form: str) -> str:
+def _format_pair(numbers: Row | None, form: str) -> str:
     return "–" if numbers is None else form.format(**numbers)
 
 
@@ -86,15 +92,22 @@ def draw(path: Path, result: Row, queries: int) -> None:
     with saved_figure(path, width=8.0, height=5.0) as figure:
         axes = figure.subplots()
         for place, name in enumerate(settings.AGGREGATORS):
-            how = style(place)
-            mine = {row["m"]: row for row in rows if row["aggregator"] == name}
-            means = [mine[m]["all_draws"]["mean"] for m in allowances]
-            errors = [mine[m]["all_draws"].get("standard_error", 0.0) for m in allowances]
-            axes.errorbar(allowances, means, yerr=errors, capsize=3, label=name, **how.line(len(allowances)))
-            known = [(m + 0.12, mine[m]["printed"]["mean"]) for m in allowances if mine[m]["printed"] is not None]
-            if known:
-                hollow = {"linestyle": "none", "marker": how.marker, "markerfacecolor": "none", "color": how.color}
-                axes.plot(*zip(*known, strict=True), label=f"{name}, the paper", **hollow)
+            line = style(place)
+            rows_by_m = {row["m"]: row for row in rows if row["aggregator"] == name}
+            means = [rows_by_m[m]["all_draws"]["mean"] for m in allowances]
+            errors = [rows_by_m[m]["all_draws"].get("standard_error", 0.0) for m in allowances]
+            axes.errorbar(allowances, means, yerr=errors, capsize=3, label=name, **line.line(len(allowances)))
+            printed_points = [
+                (m + 0.12, rows_by_m[m]["printed"]["mean"]) for m in allowances if rows_by_m[m]["printed"] is not None
+            ]
+            if printed_points:
+                marker_style = {
+                    "linestyle": "none",
+                    "marker": line.marker,
+                    "markerfacecolor": "none",
+                    "color": line.color,
+                }
+                axes.plot(*zip(*printed_points, strict=True), label=f"{name}, the paper", **marker_style)
         axes.set(
             xticks=allowances,
             xlabel="privacy allowance m (one label costs m times one teacher)",

@@ -26,19 +26,19 @@ from darrm.training.teachers import majority
 from darrm.util.extras import require
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
-from experiments.knowledge_transfer.labels import ways
-from experiments.knowledge_transfer.settings import Setup, private_recipe, training_of
+from experiments.knowledge_transfer.labels import make_methods
+from experiments.knowledge_transfer.settings import Setup, make_private_recipe, training_of
 from experiments.pages import Row
 from experiments.teachers import Machine, TeacherVotes, Training
 
 TRUE_LABELS, SUPERVISED = "non-private student", "fully supervised"
-SHARED = (settings.PRIVATE_MAJORITY, settings.PLAIN_MAJORITY)  # the same for every m
+SHARED_METHODS = (settings.PRIVATE_MAJORITY, settings.PLAIN_MAJORITY)  # the same for every m
 
 # one student to train: its row, positions among the public images, and their labels
 Task = tuple[Row, NDArray[np.int64], NDArray[np.int64]]
 
 
-def student_rows(
+def train_students(
     data: LabeledImages,
     setup: Setup,
     allowances: tuple[int, ...],
@@ -48,44 +48,46 @@ def student_rows(
 ) -> list[Row]:
     """Train students for every aggregator, m and Q on the first training's labels, and two without private labels."""
     order = np.random.default_rng([0, 1]).permutation(len(data.test_y))
-    public, held = order[: len(order) // 2], order[len(order) // 2 :]
-    tasks = _tasks(setup, allowances, votes, public)
-    measured = (data.test_x[held], data.test_y[held])
-    measure = partial(student_accuracy, measured=measured, seed=0, device=machine.device)
+    public, measured_images = order[: len(order) // 2], order[len(order) // 2 :]
+    tasks = _list_tasks(setup, allowances, votes, public)
+    test_data = (data.test_x[measured_images], data.test_y[measured_images])
+    measure = partial(measure_student, test_data=test_data, seed=0, device=machine.device)
     joblib = require("joblib")
-    found = joblib.Parallel(n_jobs=machine.jobs)(
-        joblib.delayed(measure)(data.test_x[chosen], labels, data.test_x[np.setdiff1d(public, chosen)], recipe=recipe)
-        for _, chosen, labels in tasks
+    accuracies = joblib.Parallel(n_jobs=machine.jobs)(
+        joblib.delayed(measure)(data.test_x[images], labels, data.test_x[np.setdiff1d(public, images)], recipe=recipe)
+        for _, images, labels in tasks
     )
-    rows = [{**row, "accuracy": accuracy} for (row, _, _), accuracy in zip(tasks, found, strict=True)]
+    rows = [{**row, "accuracy": accuracy} for (row, _, _), accuracy in zip(tasks, accuracies, strict=True)]
     supervised = measure(data.train_x, data.train_y, data.train_x[:0], recipe=replace(recipe, weight=0.0))
     rows.append({"m": None, "queries": len(data.train_y), "labels": SUPERVISED, "accuracy": supervised})
     return rows
 
 
-def _tasks(setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, public: NDArray[np.int64]) -> list[Task]:
+def _list_tasks(
+    setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, public: NDArray[np.int64]
+) -> list[Task]:
     tasks: list[Task] = []
     for queries in setup.queries:
         rng = np.random.default_rng([0, 2, queries])
-        chosen = public[:queries]  # the order is random already; every aggregator gets the same
-        truth = votes.truth[chosen]
+        images = public[:queries]  # the order is random already; every aggregator gets the same
+        truth = votes.truth[images]
         row: Row = {"m": None, "queries": queries, "labels": TRUE_LABELS, "label_accuracy": 1.0}
-        tasks.append((row, chosen, truth))
+        tasks.append((row, images, truth))
         for m in allowances:
-            for way in ways(setup.each, m):
-                if way.name in SHARED and m != allowances[0]:
+            for method in make_methods(setup.each, m):
+                if method.name in SHARED_METHODS and m != allowances[0]:
                     continue
-                labels = way.label(way.votes(votes)[0, chosen], rng)
-                row = {"m": None if way.name in SHARED else m, "queries": queries, "labels": way.name}
-                tasks.append((row | {"label_accuracy": float((labels == truth).mean())}, chosen, labels))
+                labels = method.label(method.votes(votes)[0, images], rng)
+                row = {"m": None if method.name in SHARED_METHODS else m, "queries": queries, "labels": method.name}
+                tasks.append((row | {"label_accuracy": float((labels == truth).mean())}, images, labels))
     return tasks
 
 
-def student_accuracy(
+def measure_student(
     x: NDArray[np.float32],
     labels: NDArray[np.int64],
     unlabeled: NDArray[np.float32],
-    measured: tuple[NDArray[np.float32], NDArray[np.int64]],
+    test_data: tuple[NDArray[np.float32], NDArray[np.int64]],
     recipe: StudentRecipe,
     *,
     seed: int,
@@ -94,12 +96,12 @@ def student_accuracy(
     """Train one student and measure its share of right answers on images with known classes."""
     build = partial(convolutional_network, side=x.shape[-1])
     student = train_student(x, labels, unlabeled, recipe=recipe, build=build, seed=seed, device=device)
-    return float((student.predict(measured[0]) == measured[1]).mean())
+    return float((student.predict(test_data[0]) == test_data[1]).mean())
 
 
 Split = tuple[NDArray[np.int64], NDArray[np.int64]]  # places among the training images
 
-SPLIT_SEED, HELD_OUT = 5, 0.2
+SPLIT_SEED, HELD_OUT_SHARE = 5, 0.2
 SEEDS = (101, 102)  # no training of the experiment itself uses them
 PRIVATE_SEEDS = (101, 102, 103, 104, 105)  # private trainings vary more
 STUDENT_QUERIES, STUDENT_WRONG, STUDENT_POOL = 100, 0.2, 900
@@ -107,73 +109,77 @@ STUDENT_QUERIES, STUDENT_WRONG, STUDENT_POOL = 100, 0.2, 900
 
 def select(data: LabeledImages, setup: Setup, machine: Machine) -> Row:
     """Try every setting of the grids; return all scores and the best setting of each kind."""
-    split = held_out(data)
+    split = split_training(data)
     private = [
-        score(data, split, _trainings(data, replace(private_recipe(setup), learning_rate=rate)), machine)
+        score_recipe(
+            data, split, _list_trainings(data, replace(make_private_recipe(setup), learning_rate=rate)), machine
+        )
         for rate in settings.PRIVATE_RATES
     ]
     plain = [
-        score(data, split, _trainings(data, PlainSGD(rate, setup.plain.epochs, batch)), machine)
+        score_recipe(data, split, _list_trainings(data, PlainSGD(rate, setup.plain.epochs, batch)), machine)
         for rate, batch in itertools.product(settings.PLAIN_RATES, settings.PLAIN_BATCHES)
     ]
     students = [
-        _student_score(data, split, radius, weight, machine.device)
+        _score_student(data, split, radius, weight, machine.device)
         for radius, weight in itertools.product(settings.STUDENT_RADII, settings.STUDENT_WEIGHTS)
         if weight > 0 or radius == settings.STUDENT_RADII[0]
     ]
-    tried = {"private": private, "plain": plain, "student": students}
+    scores_by_kind = {"private": private, "plain": plain, "student": students}
     return {
         "dataset": data.name,
         "held_out": len(split[1]),
-        "tried": tried,
-        "best": {kind: max(scores, key=_what_counts) for kind, scores in tried.items()},
+        "tried": scores_by_kind,
+        "best": {kind: max(scores, key=_read_score) for kind, scores in scores_by_kind.items()},
     }
 
 
-def held_out(data: LabeledImages, share: float = HELD_OUT) -> Split:
+def split_training(data: LabeledImages, share: float = HELD_OUT_SHARE) -> Split:
     """Split the training images: the places of those that teachers are trained on, and of those held out."""
     order = np.random.default_rng(SPLIT_SEED).permutation(len(data.train_y))
-    held = round(share * len(order))
-    return order[held:], order[:held]
+    num_held_out = round(share * len(order))
+    return order[num_held_out:], order[:num_held_out]
 
 
-def score(data: LabeledImages, split: Split, trainings: Sequence[Training], machine: Machine) -> Row:
+def score_recipe(data: LabeledImages, split: Split, trainings: Sequence[Training], machine: Machine) -> Row:
     """Train with one recipe and several seeds, and measure a teacher and the majority on the images held out."""
-    rest, held = split
-    truth, classes = data.train_y[held], int(data.train_y.max()) + 1
-    teacher, crowd = [], []
+    train_places, held_places = split
+    truth, classes = data.train_y[held_places], int(data.train_y.max()) + 1
+    teacher_accuracies, majority_accuracies = [], []
     for training in trainings:
-        ensemble = training.run(data.train_x[rest], data.train_y[rest], machine)
-        votes = ensemble.votes(data.train_x[held], device=machine.device)
-        teacher.append(float((votes == truth[:, None]).mean()))
-        crowd.append(float((majority(votes, classes) == truth).mean()))
+        ensemble = training.run(data.train_x[train_places], data.train_y[train_places], machine)
+        votes = ensemble.votes(data.train_x[held_places], device=machine.device)
+        teacher_accuracies.append(float((votes == truth[:, None]).mean()))
+        majority_accuracies.append(float((majority(votes, classes) == truth).mean()))
     return {
         **trainings[0].recipe.to_dict(),
-        "trainings": len(teacher),
-        "accuracy": float(np.mean(teacher)),
-        "majority_accuracy": float(np.mean(crowd)),
+        "trainings": len(teacher_accuracies),
+        "accuracy": float(np.mean(teacher_accuracies)),
+        "majority_accuracy": float(np.mean(majority_accuracies)),
     }
 
 
-def _trainings(data: LabeledImages, recipe: Recipe) -> list[Training]:
+def _list_trainings(data: LabeledImages, recipe: Recipe) -> list[Training]:
     seeds = PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS
     return [training_of(data, recipe, seed) for seed in seeds]
 
 
-def _student_score(data: LabeledImages, split: Split, radius: float, weight: float, device: str) -> Row:
-    rest, held = split
+def _score_student(data: LabeledImages, split: Split, radius: float, weight: float, device: str) -> Row:
+    train_places, held_places = split
     x, y, recipe = data.train_x, data.train_y, replace(settings.STUDENT, radius=radius, weight=weight)
-    found = []
+    accuracies = []
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
-        pool = rng.permutation(rest)[:STUDENT_POOL]
-        asked, unlabeled = np.split(pool, [min(STUDENT_QUERIES, len(pool) // 2)])
-        labels = np.where(rng.random(len(asked)) < STUDENT_WRONG, 1 - y[asked], y[asked])
-        measured = (x[held], y[held])
-        found.append(student_accuracy(x[asked], labels, x[unlabeled], measured, recipe, seed=seed, device=device))
-    return {"radius": radius, "weight": weight, "trainings": len(found), "accuracy": float(np.mean(found))}
+        pool = rng.permutation(train_places)[:STUDENT_POOL]
+        labeled, unlabeled = np.split(pool, [min(STUDENT_QUERIES, len(pool) // 2)])
+        labels = np.where(rng.random(len(labeled)) < STUDENT_WRONG, 1 - y[labeled], y[labeled])
+        test_data = (x[held_places], y[held_places])
+        accuracies.append(
+            measure_student(x[labeled], labels, x[unlabeled], test_data, recipe, seed=seed, device=device)
+        )
+    return {"radius": radius, "weight": weight, "trainings": len(accuracies), "accuracy": float(np.mean(accuracies))}
 
 
-def _what_counts(score: Row) -> float:
+def _read_score(score: Row) -> float:
     """Return the selection's score: the majority's accuracy of private teachers, else that of one model."""
     return float(score["majority_accuracy" if score.get("kind") == "private" else "accuracy"])

@@ -36,12 +36,12 @@ class Setup:
     queries: tuple[int, ...] = QUERIES  # how many labels are released
 
 
-def private_recipe(setup: Setup) -> PrivateSGD:
-    found = calibrate_sampling(setup.each, noise=setup.noise, epochs=setup.epochs)
+def make_private_recipe(setup: Setup) -> PrivateSGD:
+    calibration = calibrate_sampling(setup.each, noise=setup.noise, epochs=setup.epochs)
     return PrivateSGD(
         learning_rate=setup.private_rate,
-        steps=int(found.settings["steps"]),
-        sampling_rate=found.value,
+        steps=int(calibration.settings["steps"]),
+        sampling_rate=calibration.value,
         noise=setup.noise,
         clip=CLIP,
     )

@@ -20,11 +20,11 @@ from darrm.util import checks
 from darrm.util.progress import StatusLine, status_line
 from experiments import pages
 from experiments.pages import CommandLine
-from experiments.pate.page import page
+from experiments.pate.page import fill_page
 from experiments.pate.pictures import draw, draw_figure_10
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.settings import STUDIES
-from experiments.pate.whole import draw_on, linear_of, measure, recompute
+from experiments.pate.whole import linear_of, measure, recompute, retrain_smaller
 from experiments.teachers import Machine
 
 NAME = "pate"
@@ -33,24 +33,24 @@ FIGURES, LINEAR = "figures", "linear"  # parts that can be run alone
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one study, write its JSON and pictures, and the page about all of them."""
-    options = _parser().parse_args(arguments)
-    folder = pages.data_folder(options, NAME)
+    options = _make_parser().parse_args(arguments)
+    folder = pages.prepare_folder(options, NAME)
     if options.recount:
-        return pages.recompute(folder, "-counts.npz", partial(_recomputed, quiet=options.quiet))
+        return pages.recompute(folder, "-counts.npz", partial(_recompute, quiet=options.quiet))
     if not options.page:
         checks.integer_at_least(1, jobs=options.jobs)
         write_printed(folder)
         machine = Machine(options.jobs, options.device, progress=not options.quiet, folder=folder)
         path = folder / f"{options.dataset}.json"
         with status_line(quiet=options.quiet) as line:
-            result = _measured(options, machine, line)
+            result = _measure(options, machine, line)
         pages.write_json(path, result)
         draw(folder, result)
         print(f"{result['teacher_seconds'] + result['seconds']:.0f} s; results: {folder}")
-    return pages.finish(folder, page(folder))
+    return pages.write_page(folder, fill_page(folder))
 
 
-def _measured(options: argparse.Namespace, machine: Machine, line: StatusLine) -> pages.Row:
+def _measure(options: argparse.Namespace, machine: Machine, line: StatusLine) -> pages.Row:
     """Run a study, or one part of it; the rest of its result is read."""
     study, path = STUDIES[options.dataset], machine.folder / f"{options.dataset}.json"
     if options.only is None:
@@ -60,23 +60,27 @@ def _measured(options: argparse.Namespace, machine: Machine, line: StatusLine) -
     stored: pages.Row = pages.read_json(path)
     if options.only == LINEAR:
         return stored | {"linear": linear_of(study, machine, line, quick=stored["quick"])}
-    return stored | draw_on(path.with_name(f"{study.name}-counts.npz"), machine, line, quick=stored["quick"])
+    return stored | retrain_smaller(path.with_name(f"{study.name}-counts.npz"), machine, line, quick=stored["quick"])
 
 
-def _recomputed(path: Path, _: pages.Row, *, quiet: bool) -> pages.Row:
+def _recompute(path: Path, _: pages.Row, *, quiet: bool) -> pages.Row:
     with status_line(quiet=quiet) as line:
         return recompute(path, line)
 
 
 def write_printed(folder: Path) -> None:
-    numbers: pages.Row = {"table_2": table_2(), "fixed_part": fixed_part(), "table_4": table_4()}
+    numbers: pages.Row = {
+        "table_2": table_2(),
+        "fixed_part": fixed_part(),
+        "table_4": table_4(),
+    }
     numbers["figure_10"] = figure_10()
     pages.write_json(folder / "printed.json", numbers)
     draw_figure_10(folder / "printed-figure-10.png", numbers["figure_10"])
 
 
-def _parser() -> CommandLine:
-    parser = pages.command_line(NAME, __doc__, quick="fewer teachers, one short student a row")
+def _make_parser() -> CommandLine:
+    parser = pages.make_command_line(NAME, __doc__, quick="fewer teachers, one short student a row")
     parser.add_argument("--dataset", choices=STUDIES, default="digits", help="digits needs no download (default)")
     parser.add_argument(
         "--recount", action="store_true", help="count again what OUTPUT has, from the counts kept there"

@@ -33,13 +33,13 @@ from darrm.pate.smooth_sensitivity import ConditionError, smooth_cost
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.votes import Votes
 from experiments.pages import Row
-from experiments.pate.settings import VoteSize, pate_like_votes
+from experiments.pate.settings import VoteSize, draw_pate_votes
 
 Publication = Expected[GnssParameters] | Expected[PublicationParameters]
-ORDERS_TRIED = 3  # of those with the smallest ε that are not refused, as `search_parameters` does
+MAX_ORDERS = 3  # of those with the smallest ε that are not refused, as `search_parameters` does
 _MANY_COUNTS = 1_000_000  # of the votes: a smooth sensitivity takes minutes, and one order must do
 _SMOOTHNESS, _SCALES = np.geomspace(0.01, 0.3, 10), np.geomspace(3.0, 30.0, 10)
-ORDERS_AROUND = np.array([0.7, 0.8, 0.9])  # of the order of the exact ε, above 1: a price comes on top
+ORDER_FACTORS = np.array([0.7, 0.8, 0.9])  # of the order of the exact ε, above 1: a price comes on top
 
 
 def account(
@@ -54,69 +54,73 @@ def account(
         return analyze(votes, aggregator, delta, answered=answered, scores=scores)
 
 
-def costs(analyses: Sequence[Analysis]) -> Row:
+def compute_costs(analyses: Sequence[Analysis]) -> Row:
     """Return ε by every way of counting, or None.
 
     ``printed`` is Theorem 6 by the conversion that [P] prints, ``theorem_6`` by the tight one; ``exact`` is the label's
-    own cost in both directions, ``forward`` in the direction of Theorem 6; ``by_label`` does not look at the votes.
+    own cost in both directions, ``forward`` in the direction of Theorem 6; ``by_label`` holds for any votes.
     """
     delta = analyses[0].delta
-    theorem_6 = _sum([one.theorem_6.curve for one in analyses])
-    checks = _sum([one.theorem_6.checks for one in analyses])
+    theorem_6 = _sum_curves([analysis.theorem_6.curve for analysis in analyses])
+    checks = _sum_curves([analysis.theorem_6.checks for analysis in analyses])
     best = theorem_6.best(delta)
-    at_best = int(np.argmin(np.abs(theorem_6.orders - best.order)))
+    best_place = int(np.argmin(np.abs(theorem_6.orders - best.order)))
     return {
         "printed": theorem_6.best(delta, conversion="classic").epsilon,
         "theorem_6": best.epsilon,
         "order": best.order,
-        "check_share": float(checks.values[at_best] / theorem_6.values[at_best]),
-        "exact": _epsilon_of_all([one.exact for one in analyses], delta),
-        "forward": _epsilon_of_all([one.forward for one in analyses], delta),
+        "check_share": float(checks.values[best_place] / theorem_6.values[best_place]),
+        "exact": _sum_epsilon([analysis.exact for analysis in analyses], delta),
+        "forward": _sum_epsilon([analysis.forward for analysis in analyses], delta),
         "by_label": public_epsilon(
-            _sum([one.independent_curve for one in analyses]), _sum([one.worst_curve for one in analyses]), delta
+            _sum_curves([analysis.independent_curve for analysis in analyses]),
+            _sum_curves([analysis.worst_curve for analysis in analyses]),
+            delta,
         ),
     }
 
 
-def by_label(aggregator: PateAggregator, queries: int, answered: int, delta: float) -> float:
+def compute_label_epsilon(aggregator: PateAggregator, queries: int, answered: int, delta: float) -> float:
     """Return ε of ``answered`` answers to ``queries`` queries for any votes, from public numbers only.
 
     >>> from darrm.noisy_max.mechanisms import GNMax
-    >>> round(by_label(GNMax(40.0), 100, 100, 1e-5), 3)
+    >>> round(compute_label_epsilon(GNMax(40.0), 100, 100, 1e-5), 3)
     1.166
     """
-    one = find_noisy_max(aggregator).guarantee
-    check = aggregator.check.guarantee if isinstance(aggregator, CheckedGNMax) else one.repeated(0)
+    answer = find_noisy_max(aggregator).guarantee
+    check = aggregator.check.guarantee if isinstance(aggregator, CheckedGNMax) else answer.repeated(0)
     check = check.repeated(queries)
-    return public_epsilon(check + one.repeated(answered), check + one.repeated(queries), delta)
+    return public_epsilon(check + answer.repeated(answered), check + answer.repeated(queries), delta)
 
 
-def published_as_in_paper(analyses: Sequence[Analysis]) -> Row:
+def publish_as_in_paper(analyses: Sequence[Analysis]) -> Row:
     """Publish Theorem 6 by GNSS [P, Appendix B]: the parameters with the smallest ε plus two deviations, and the price.
 
     They are searched on these votes, as in [P, Table 2]: the figures are what a fortunate choice would give. Each round
     is published by itself, at one order; the Rényi costs and the variances of the noises add up.
     """
-    curve = _sum([one.theorem_6.curve for one in analyses])
+    curve = _sum_curves([analysis.theorem_6.curve for analysis in analyses])
     orders = curve.orders[np.argsort(CONVERSIONS["tight"](curve.orders, curve.values, analyses[0].delta))]
-    return _best_of(analyses, orders, search_parameters)
+    return _find_best(analyses, orders, search_parameters)
 
 
-def published_on_vote_scale(analyses: Sequence[Analysis]) -> Row:
+def publish_on_vote_scale(analyses: Sequence[Analysis]) -> Row:
     """Publish the exact cost, in both directions, by a noisy mark on the scale of votes: also searched on them."""
-    if any(one.exact is None for one in analyses):
+    if any(run.exact is None for run in analyses):
         return {"refused": "no exact cost"}
-    curve = _sum([one.exact.curve for one in analyses if one.exact is not None])
-    best = curve.best(analyses[0].delta).order
-    return _best_of(analyses, 1.0 + (best - 1.0) * ORDERS_AROUND, lambda one, order: search_publication(one, [order]))
+    curve = _sum_curves([run.exact.curve for run in analyses if run.exact is not None])
+    best_order = curve.best(analyses[0].delta).order
+    return _find_best(
+        analyses, 1.0 + (best_order - 1.0) * ORDER_FACTORS, lambda run, order: search_publication(run, [order])
+    )
 
 
-def published_beforehand(analysis: Analysis, parameters: PublicationParameters) -> Row:
+def publish_with_parameters(analysis: Analysis, parameters: PublicationParameters) -> Row:
     """Publish the exact cost on the scale of votes with parameters that were fixed before."""
-    return _published(parameters.order, analysis.delta, [expected_publication(analysis, parameters)])
+    return _publish(parameters.order, analysis.delta, [expected_publication(analysis, parameters)])
 
 
-def published_by_logarithm(analysis: Analysis) -> Row:
+def publish_by_logarithm(analysis: Analysis) -> Row:
     """Publish Theorem 6 as generalized propose-test-release does [RZW23]: first a bound on its smooth sensitivity.
 
     log SS_β moves by at most β, so log SS_β + β·s₁·N(0, 1) costs λ/(2s₁²). z·β·s₁ above it lies a public bound on SS_β,
@@ -126,84 +130,90 @@ def published_by_logarithm(analysis: Analysis) -> Row:
     delta, weights = analysis.delta, analysis.probabilities
     curve = analysis.theorem_6.curve
     orders = curve.orders[np.argsort(CONVERSIONS["tight"](curve.orders, curve.values, delta))]
-    bound = float(-ndtri(delta / 10.0))
-    found: list[dict[str, float]] = []
+    z = float(-ndtri(delta / 10.0))
+    best_points: list[dict[str, float]] = []
     for order in map(float, orders):
-        if len(found) == ORDERS_TRIED:
+        if len(best_points) == MAX_ORDERS:
             break
         try:
             smooth = smooth_cost(analysis, order, float(_SMOOTHNESS[0]))
         except ConditionError:
             continue
-        before = smooth.value(weights) + float(analysis.theorem_6.checks.bound_at(order))
-        tried = []
-        for smoothness, first, second in product(_SMOOTHNESS.tolist(), _SCALES.tolist(), _SCALES.tolist()):
-            price = order / (2.0 * first**2) + order / (2.0 * second**2)
-            deviation = second * smooth.sensitivity(weights, smoothness) * math.exp(bound * smoothness * first)
-            epsilon = _at_order(order, before + price, 0.9 * delta)
-            tried.append({"order": order, "epsilon": epsilon, "deviation": deviation, "smoothness": smoothness})
-        found.append(min(tried, key=lambda one: one["epsilon"] + 2.0 * one["deviation"]))
-    return dict(min(found, key=lambda one: one["epsilon"] + 2.0 * one["deviation"])) if found else {"refused": "C6"}
+        cost = smooth.value(weights) + float(analysis.theorem_6.checks.bound_at(order))
+        points = []
+        for smoothness, s1, s2 in product(_SMOOTHNESS.tolist(), _SCALES.tolist(), _SCALES.tolist()):
+            price = order / (2.0 * s1**2) + order / (2.0 * s2**2)
+            deviation = s2 * smooth.sensitivity(weights, smoothness) * math.exp(z * smoothness * s1)
+            epsilon = _convert_at_order(order, cost + price, 0.9 * delta)
+            points.append({"order": order, "epsilon": epsilon, "deviation": deviation, "smoothness": smoothness})
+        best_points.append(min(points, key=lambda point: point["epsilon"] + 2.0 * point["deviation"]))
+    return (
+        dict(min(best_points, key=lambda point: point["epsilon"] + 2.0 * point["deviation"]))
+        if best_points
+        else {"refused": "C6"}
+    )
 
 
-def _best_of(
+def _find_best(
     analyses: Sequence[Analysis], orders: NDArray[np.float64], search: Callable[[Analysis, float], Publication]
 ) -> Row:
     """Search every round at the first orders that are not refused; return the best, or why there is none."""
-    if any(isinstance(one.aggregator, LNMax) for one in analyses):
+    if any(isinstance(analysis.aggregator, LNMax) for analysis in analyses):
         return {"refused": "LNMax: no way to publish its cost"}
-    tried = 1 if sum(one.histograms.size for one in analyses) > _MANY_COUNTS else ORDERS_TRIED
-    found: list[Row] = []
-    refused = ""
+    max_orders = 1 if sum(analysis.histograms.size for analysis in analyses) > _MANY_COUNTS else MAX_ORDERS
+    publications: list[Row] = []
+    refusal = ""
     for order in map(float, orders):
         try:
-            found.append(_published(order, analyses[0].delta, [search(one, order) for one in analyses]))
+            publications.append(_publish(order, analyses[0].delta, [search(analysis, order) for analysis in analyses]))
         except ConditionError as error:
-            refused = refused or str(error)
-        if len(found) == tried:
+            refusal = refusal or str(error)
+        if len(publications) == max_orders:
             break
-    if not found:
-        return {"refused": refused}
-    return min(found, key=lambda one: float(one["epsilon"]) + 2.0 * float(one["deviation"]))
+    if not publications:
+        return {"refused": refusal}
+    return min(publications, key=lambda analysis: float(analysis["epsilon"]) + 2.0 * float(analysis["deviation"]))
 
 
-def _published(order: float, delta: float, parts: Sequence[Publication]) -> Row:
+def _publish(order: float, delta: float, parts: Sequence[Publication]) -> Row:
     renyi = sum(part.renyi for part in parts)
     price = sum(part.parameters.cost for part in parts)
     return {
         "order": order,
-        "before": _at_order(order, renyi, delta),
-        "epsilon": _at_order(order, renyi + price, delta),
+        "before": _convert_at_order(order, renyi, delta),
+        "epsilon": _convert_at_order(order, renyi + price, delta),
         "deviation": math.hypot(*(part.deviation for part in parts)),
-        "rounds": [_round(part) for part in parts],
+        "rounds": [_describe_round(part) for part in parts],
     }
 
 
-def _round(part: Publication) -> Row:
+def _describe_round(part: Publication) -> Row:
     """Describe the publication of one round; Theorem 23 as printed has no value outside its range."""
-    used = part.parameters
-    found = {"sensitivity": part.sensitivity, "cost": used.cost}
-    if isinstance(used, PublicationParameters):
-        return found | {"votes": used.deviation}
-    fits = used.order * used.smoothness < 0.5
-    return found | {
-        "smoothness": used.smoothness,
-        "noise_scale": used.noise_scale,
-        "cost_by_theorem_23": printed_cost(used.order, used.smoothness, used.noise_scale) if fits else None,
+    parameters = part.parameters
+    row = {"sensitivity": part.sensitivity, "cost": parameters.cost}
+    if isinstance(parameters, PublicationParameters):
+        return row | {"votes": parameters.deviation}
+    is_defined = parameters.order * parameters.smoothness < 0.5
+    return row | {
+        "smoothness": parameters.smoothness,
+        "noise_scale": parameters.noise_scale,
+        "cost_by_theorem_23": printed_cost(parameters.order, parameters.smoothness, parameters.noise_scale)
+        if is_defined
+        else None,
     }
 
 
-def _at_order(order: float, renyi: float, delta: float) -> float:
+def _convert_at_order(order: float, renyi: float, delta: float) -> float:
     return RenyiCurve(np.array([order]), np.array([renyi])).best(delta).epsilon
 
 
-def _epsilon_of_all(rounds: Sequence[Evidence | None], delta: float) -> float | None:
+def _sum_epsilon(rounds: Sequence[Evidence | None], delta: float) -> float | None:
     """Return ε of a sum of rounds, or None if one of them lacks this cost."""
-    known = [one.curve for one in rounds if one is not None]
-    return _sum(known).best(delta).epsilon if len(known) == len(rounds) else None
+    curves = [evidence.curve for evidence in rounds if evidence is not None]
+    return _sum_curves(curves).best(delta).epsilon if len(curves) == len(rounds) else None
 
 
-def _sum(curves: Sequence[RenyiCurve]) -> RenyiCurve:
+def _sum_curves(curves: Sequence[RenyiCurve]) -> RenyiCurve:
     return reduce(add, curves)
 
 
@@ -213,7 +223,7 @@ ORDERS = (8.0, 10.0, 12.0, 14.0, 17.0, 20.0, 24.0)
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     aggregator: ConfidentGNMax
     parameters: PublicationParameters
     answered: float
@@ -221,44 +231,44 @@ class Found:
     base_epsilon: float  # of the aggregator that it is to match
 
 
-def search(base: ConfidentGNMax, size: VoteSize, delta: float) -> Found:
+def search_aggregator(base: ConfidentGNMax, size: VoteSize, delta: float) -> SearchResult:
     """Search T, σ₁, σ₂, λ and s on public votes of such a size.
 
     At least as many expected answers as by ``base``, as likely the plurality, and the smallest ε at two standard
     deviations of the publication's noise.
     """
-    votes = Votes.of_counts(pate_like_votes(size))
+    votes = Votes.of_counts(draw_pate_votes(size))
 
-    def analyzed(aggregator: ConfidentGNMax) -> Analysis:
+    def analyze_votes(aggregator: ConfidentGNMax) -> Analysis:
         with hide_warnings():
             return analyze(votes, aggregator, delta, conversion="tight")
 
-    known = analyzed(base)
-    reference = search_publication(known, ORDERS)
-    answers, wrong = known.expected_answered, _wrong(known)
+    base_analysis = analyze_votes(base)
+    reference = search_publication(base_analysis, ORDERS)
+    answers, base_error_rate = base_analysis.expected_answered, _compute_error_rate(base_analysis)
     best: tuple[float, ConfidentGNMax, Expected[PublicationParameters], float] | None = None
     for answer_noise in ANSWER_NOISES:
         sigma = answer_noise * size.voters
-        at_sigma = analyzed(replace(base, sigma_answer=sigma))
+        sigma_analysis = analyze_votes(replace(base, sigma_answer=sigma))
         for threshold, check_noise in product(THRESHOLDS, CHECK_NOISES):
-            tried = ConfidentGNMax(threshold * size.voters, check_noise * size.voters, sigma)
-            passes = np.exp(tried.check.log_probabilities(votes.counts.max(axis=1))[0])
-            analysis = replace(at_sigma, aggregator=tried, probabilities=passes)
-            if analysis.expected_answered < answers or _wrong(analysis) > wrong:
+            candidate = ConfidentGNMax(threshold * size.voters, check_noise * size.voters, sigma)
+            pass_probabilities = np.exp(candidate.check.log_probabilities(votes.counts.max(axis=1))[0])
+            analysis = replace(sigma_analysis, aggregator=candidate, probabilities=pass_probabilities)
+            if analysis.expected_answered < answers or _compute_error_rate(analysis) > base_error_rate:
                 continue
             expected = search_publication(analysis, ORDERS)
             value = expected.epsilon + 2.0 * expected.deviation
             if best is None or value < best[0]:
-                best = (value, tried, expected, analysis.expected_answered)
+                best = (value, candidate, expected, analysis.expected_answered)
     if best is None:
-        return Found(base, reference.parameters, answers, reference.epsilon, reference.epsilon)
+        return SearchResult(base, reference.parameters, answers, reference.epsilon, reference.epsilon)
     _, aggregator, expected, answered = best
-    return Found(aggregator, expected.parameters, answered, expected.epsilon, reference.epsilon)
+    return SearchResult(aggregator, expected.parameters, answered, expected.epsilon, reference.epsilon)
 
 
-def _wrong(analysis: Analysis) -> float:
+def _compute_error_rate(analysis: Analysis) -> float:
     """Return how likely an answer is not the plurality, on average."""
     if analysis.label is None:
         return math.nan
-    missed = analysis.label.missed[analysis.label.which]
-    return float(missed @ analysis.probabilities / analysis.probabilities.sum())
+    error_rates = analysis.label.missed[analysis.label.which]
+    return float(error_rates @ analysis.probabilities / analysis.probabilities.sum())

@@ -26,46 +26,48 @@ CHECKS = {"moderate": (0.7, 0.3), "aggressive": (1.0, 0.3)}
 Answer = LNMax | GNMax
 
 
-def cumulative(
+def accumulate_costs(
     answer: Answer, counts: NDArray[np.int64], answered: NDArray[np.bool_], per_check: NDArray[np.float64], delta: float
 ) -> dict[str, list[float]]:
     """Follow answers and ε over the queries: the whole, and the part of the check by its share of the Rényi cost."""
-    seen = np.unique(np.linspace(1, len(counts), min(POINTS, len(counts))).astype(np.int64))
+    stops = np.unique(np.linspace(1, len(counts), min(POINTS, len(counts))).astype(np.int64))
     answers, weights = AnswersByTheorem6(answer, counts, DEFAULT_ORDERS), answered.astype(np.float64)
     total = np.zeros_like(DEFAULT_ORDERS)
-    found: dict[str, list[float]] = {"queries": [], "answered": [], "epsilon": [], "check": []}
-    for start, stop in zip(np.append(0, seen[:-1]), seen, strict=True):
+    points: dict[str, list[float]] = {"queries": [], "answered": [], "epsilon": [], "check": []}
+    for start, stop in zip(np.append(0, stops[:-1]), stops, strict=True):
         total = total + answers.total(weights, slice(start, stop))
-        whole = RenyiCurve(DEFAULT_ORDERS, total + stop * per_check)
-        best = whole.best(delta)
-        at = int(np.argmin(np.abs(DEFAULT_ORDERS - best.order)))
-        share = float(stop * per_check[at] / whole.values[at]) if whole.values[at] else 0.0
-        found["queries"].append(int(stop))
-        found["answered"].append(int(answered[:stop].sum()))
-        found["epsilon"].append(best.epsilon)
-        found["check"].append(share * best.epsilon)
-    return found
+        curve = RenyiCurve(DEFAULT_ORDERS, total + stop * per_check)
+        best = curve.best(delta)
+        place = int(np.argmin(np.abs(DEFAULT_ORDERS - best.order)))
+        share = float(stop * per_check[place] / curve.values[place]) if curve.values[place] else 0.0
+        points["queries"].append(int(stop))
+        points["answered"].append(int(answered[:stop].sum()))
+        points["epsilon"].append(best.epsilon)
+        points["check"].append(share * best.epsilon)
+    return points
 
 
-def figure_1(recorded: Recorded, lnmax: LNMax, confident: ConfidentGNMax, labels: Labels, delta: float) -> Row:
+def compute_figure_1(recorded: Recorded, lnmax: LNMax, confident: ConfidentGNMax, labels: Labels, delta: float) -> Row:
     """Compare ε and agreement of LNMax on all queries with Confident-GNMax on its answers (``labels``)."""
     counts = recorded.votes.counts[: len(labels)]
     answered = labels != ABSTAIN
-    everything = np.ones(len(labels), dtype=bool)
+    all_answered = np.ones(len(labels), dtype=bool)
     edges = np.linspace(0.0, 1.0, 11)
-    share = counts.max(axis=1) / recorded.votes.voters
+    plurality_shares = counts.max(axis=1) / recorded.votes.voters
     return {
-        "lnmax": cumulative(lnmax, counts, everything, np.zeros_like(DEFAULT_ORDERS), delta),
-        "confident": cumulative(confident.answer, counts, answered, confident.check.independent(DEFAULT_ORDERS), delta),
+        "lnmax": accumulate_costs(lnmax, counts, all_answered, np.zeros_like(DEFAULT_ORDERS), delta),
+        "confident": accumulate_costs(
+            confident.answer, counts, answered, confident.check.independent(DEFAULT_ORDERS), delta
+        ),
         "agreement": {
             "edges": [float(edge) for edge in edges],
-            "lnmax": _shares(share, edges),
-            "confident": _shares(share[answered], edges),
+            "lnmax": _compute_shares(plurality_shares, edges),
+            "confident": _compute_shares(plurality_shares[answered], edges),
         },
     }
 
 
-def figure_4(recorded: Recorded, queries: int, delta: float, smaller: Sequence[Votes] = ()) -> Row:
+def compute_figure_4(recorded: Recorded, queries: int, delta: float, smaller: Sequence[Votes] = ()) -> Row:
     """Measure label accuracy and ε over the scale of the noise: LNMax and GNMax, and GNMax for smaller ensembles.
 
     Without ``smaller``, a smaller ensemble is a random subset of the teachers, drawn for every query from the counts:
@@ -77,18 +79,22 @@ def figure_4(recorded: Recorded, queries: int, delta: float, smaller: Sequence[V
         "LNMax": [LNMax(math.sqrt(2.0) / scale) for scale in scales],
         "GNMax": [GNMax(scale) for scale in scales],
     }
-    left = [{"name": name, "points": _points(votes, truth, answers, delta)} for name, answers in kinds.items()]
-    right = []
-    for fewer in [*smaller, votes] if smaller else [subset(votes, round(size * votes.voters)) for size in SIZES]:
-        teachers = fewer.voters
+    noise_curves = [
+        {"name": name, "points": _measure_points(votes, truth, answers, delta)} for name, answers in kinds.items()
+    ]
+    size_curves = []
+    for ensemble in (
+        [*smaller, votes] if smaller else [sample_teachers(votes, round(size * votes.voters)) for size in SIZES]
+    ):
+        teachers = ensemble.voters
         answers = [GNMax(scale * teachers) for scale in SCALES if scale * teachers >= 0.5]
-        points = _points(fewer, truth, answers, delta)
-        least = {"least": min(points, key=lambda point: point["epsilon"])} if smaller else {}
-        right.append({"name": f"{teachers} teachers", "points": points, **least})
-    return {"queries": queries, "retrained": bool(smaller), "left": left, "right": right}
+        points = _measure_points(ensemble, truth, answers, delta)
+        extra = {"least": min(points, key=lambda point: point["epsilon"])} if smaller else {}
+        size_curves.append({"name": f"{teachers} teachers", "points": points, **extra})
+    return {"queries": queries, "retrained": bool(smaller), "left": noise_curves, "right": size_curves}
 
 
-def subset(votes: Votes, teachers: int) -> Votes:
+def sample_teachers(votes: Votes, teachers: int) -> Votes:
     if teachers == votes.voters:
         return votes
     rng = np.random.default_rng([LABEL_SEED, teachers])
@@ -96,47 +102,51 @@ def subset(votes: Votes, teachers: int) -> Votes:
     return Votes.of_counts(np.array(rows), teachers)
 
 
-def figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: int, delta: float) -> Row:
+def compute_figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: int, delta: float) -> Row:
     """Count plurality votes of all queries and of those that pass each check, and follow ε over the answers."""
     votes = recorded.votes[:queries]
     counts, voters = votes.counts, votes.voters
     edges = np.linspace(0.0, voters, min(BINS, voters) + 1)
     plurality = counts.max(axis=1)
-    everything = np.ones(len(counts), dtype=bool)
+    all_answered = np.ones(len(counts), dtype=bool)
     total = np.histogram(plurality, edges)[0]
-    spent = gaussian_renyi(log_q(counts, sigma, noise="discrete"), sigma, [COST_ORDER])[:, 0]
-    cost = np.histogram(plurality, edges, weights=spent)[0] / np.maximum(total, 1)
-    curves = {"LNMax": cumulative(lnmax, counts, everything, np.zeros_like(DEFAULT_ORDERS), delta)}
-    passed = {}
+    query_costs = gaussian_renyi(log_q(counts, sigma, noise="discrete"), sigma, [COST_ORDER])[:, 0]
+    cost = np.histogram(plurality, edges, weights=query_costs)[0] / np.maximum(total, 1)
+    curves = {"LNMax": accumulate_costs(lnmax, counts, all_answered, np.zeros_like(DEFAULT_ORDERS), delta)}
+    passed_counts = {}
     for name, (threshold, scale) in CHECKS.items():
-        way = ConfidentGNMax(threshold * voters, scale * voters, sigma)
-        answered = way.check.release(plurality, np.random.default_rng([LABEL_SEED, queries, 5]))
-        passed[name] = [int(one) for one in np.histogram(plurality[answered], edges)[0]]
-        curves[name] = cumulative(way.answer, counts, answered, way.check.independent(DEFAULT_ORDERS), delta)
+        aggregator = ConfidentGNMax(threshold * voters, scale * voters, sigma)
+        answered = aggregator.check.release(plurality, np.random.default_rng([LABEL_SEED, queries, 5]))
+        passed_counts[name] = [int(value) for value in np.histogram(plurality[answered], edges)[0]]
+        curves[name] = accumulate_costs(
+            aggregator.answer, counts, answered, aggregator.check.independent(DEFAULT_ORDERS), delta
+        )
     return {
         "queries": queries,
         "order": COST_ORDER,
         "edges": [float(edge) for edge in edges],
-        "all": [int(one) for one in total],
-        "passed": passed,
-        "cost": [float(one) if count else None for one, count in zip(cost, total, strict=True)],
+        "all": [int(value) for value in total],
+        "passed": passed_counts,
+        "cost": [float(value) if count else None for value, count in zip(cost, total, strict=True)],
         "curves": curves,
     }
 
 
-def _points(votes: Votes, truth: NDArray[np.int64], answers: Sequence[Answer], delta: float) -> list[dict[str, float]]:
+def _measure_points(
+    votes: Votes, truth: NDArray[np.int64], answers: Sequence[Answer], delta: float
+) -> list[dict[str, float]]:
     """Measure every noise: its label accuracy and its ε."""
-    everything = np.ones(votes.queries)
-    found = []
+    weights = np.ones(votes.queries)
+    points = []
     for answer in answers:
         labels = answer.release(votes, rng=np.random.default_rng([LABEL_SEED, 4]))
-        curve = RenyiCurve(DEFAULT_ORDERS, AnswersByTheorem6(answer, votes.counts, DEFAULT_ORDERS).total(everything))
+        curve = RenyiCurve(DEFAULT_ORDERS, AnswersByTheorem6(answer, votes.counts, DEFAULT_ORDERS).total(weights))
         scale = answer.sigma if isinstance(answer, GNMax) else math.sqrt(2.0) / answer.gamma
-        found.append(
+        points.append(
             {"scale": scale, "accuracy": float(np.mean(labels == truth)), "epsilon": curve.best(delta).epsilon}
         )
-    return found
+    return points
 
 
-def _shares(values: NDArray[np.float64], edges: NDArray[np.float64]) -> list[float]:
-    return [float(one) for one in np.histogram(values, edges)[0] / max(1, values.size)]
+def _compute_shares(values: NDArray[np.float64], edges: NDArray[np.float64]) -> list[float]:
+    return [float(count) for count in np.histogram(values, edges)[0] / max(1, values.size)]

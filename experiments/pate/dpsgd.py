@@ -39,54 +39,54 @@ SCALES, ANGLES = 2, 8
 CHANNELS = 1 + SCALES * ANGLES + ANGLES**2
 STRIDE = 2**SCALES  # also the pixels of the margin
 _WIDTH = 0.8
-_AT_ONCE = 16  # images whose coefficients stay in a processor's cache
+_BATCH_SIZE = 16  # images whose coefficients stay in a processor's cache
 _COPIES = range(-2, 3)  # of a filter, side by side: what lies farther is below a float's precision
 
 
-def scattered(images: NDArray[np.float32]) -> NDArray[np.float32]:
+def compute_scattering(images: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the coefficients (n, 81, side/4, side/4) of images (n, 1, side, side), the side a multiple of 4."""
-    parts = [_scattered(images[at : at + _AT_ONCE, 0]) for at in range(0, len(images), _AT_ONCE)]
+    parts = [_compute_batch(images[at : at + _BATCH_SIZE, 0]) for at in range(0, len(images), _BATCH_SIZE)]
     return np.concatenate(parts)
 
 
-def _scattered(images: NDArray[np.float32]) -> NDArray[np.float32]:
+def _compute_batch(images: NDArray[np.float32]) -> NDArray[np.float32]:
     side = images.shape[-1]
-    wavelets, window = _wavelets(side + 2 * STRIDE), _window(side)
+    wavelets, window = _make_wavelets(side + 2 * STRIDE), _make_window(side)
     padded = np.pad(images, ((0, 0), (STRIDE, STRIDE), (STRIDE, STRIDE)), mode="reflect")
-    first = _moduli(padded[:, np.newaxis], wavelets)
-    second = _moduli(first[:, :ANGLES].reshape(-1, 1, *padded.shape[1:]), wavelets[ANGLES:])
-    all_of_them = [padded[:, np.newaxis], first, second.reshape(len(images), ANGLES**2, *padded.shape[1:])]
-    return np.concatenate([window @ one @ window.T for one in all_of_them], axis=1)
+    first = _compute_moduli(padded[:, np.newaxis], wavelets)
+    second = _compute_moduli(first[:, :ANGLES].reshape(-1, 1, *padded.shape[1:]), wavelets[ANGLES:])
+    channels = [padded[:, np.newaxis], first, second.reshape(len(images), ANGLES**2, *padded.shape[1:])]
+    return np.concatenate([window @ images_of_order @ window.T for images_of_order in channels], axis=1)
 
 
-def _moduli(images: NDArray[np.float32], wavelets: NDArray[np.float32]) -> NDArray[np.float32]:
+def _compute_moduli(images: NDArray[np.float32], wavelets: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return |x ∗ ψ| (n, wavelets, side, side) of images (n, 1, side, side), by their Fourier transforms."""
     return np.abs(np.fft.ifft2(np.fft.fft2(images) * wavelets))
 
 
 @cache
-def _wavelets(side: int) -> NDArray[np.float32]:
+def _make_wavelets(side: int) -> NDArray[np.float32]:
     """Return the Fourier transforms, which are real, of all ψ: (16, side, side), the finer scale first."""
-    places = np.arange(side)[:, np.newaxis] + side * np.array(_COPIES)  # (side, copies)
-    down, across = places[:, np.newaxis, :, np.newaxis], places[np.newaxis, :, np.newaxis, :]
-    found = []
+    positions = np.arange(side)[:, np.newaxis] + side * np.array(_COPIES)  # (side, copies)
+    down, across = positions[:, np.newaxis, :, np.newaxis], positions[np.newaxis, :, np.newaxis, :]
+    transforms = []
     for scale in range(SCALES):
         width, frequency = _WIDTH * 2.0**scale, 0.75 * np.pi / 2.0**scale
         for angle in (ANGLES // 2 - 1 - np.arange(ANGLES)) * np.pi / ANGLES:
             along = np.cos(angle) * down + np.sin(angle) * across
-            beside = np.cos(angle) * across - np.sin(angle) * down
-            bell = np.exp(-(along**2 + 0.25 * beside**2) / (2.0 * width**2)) / (4.0 * np.pi * width**2)
-            bells, waves = (one.sum(axis=(2, 3)) for one in (bell, bell * np.exp(1j * frequency * along)))
-            found.append(np.fft.fft2(waves - waves.sum() / bells.sum() * bells).real)
-    return np.array(found, dtype=np.float32)
+            perpendicular = np.cos(angle) * across - np.sin(angle) * down
+            bell = np.exp(-(along**2 + 0.25 * perpendicular**2) / (2.0 * width**2)) / (4.0 * np.pi * width**2)
+            bells, waves = (part.sum(axis=(2, 3)) for part in (bell, bell * np.exp(1j * frequency * along)))
+            transforms.append(np.fft.fft2(waves - waves.sum() / bells.sum() * bells).real)
+    return np.array(transforms, dtype=np.float32)
 
 
 @cache
-def _window(side: int) -> NDArray[np.float32]:
+def _make_window(side: int) -> NDArray[np.float32]:
     """Return the averages over φ at every fourth pixel of an image, along one axis: (side/4, side + 8)."""
-    width, whole = _WIDTH * 2.0 ** (SCALES - 1), side + 2 * STRIDE
-    distance = np.arange(STRIDE, STRIDE + side, STRIDE)[:, np.newaxis] - np.arange(whole)
-    distances = distance[:, :, np.newaxis] + whole * np.array(_COPIES)
+    width, padded_side = _WIDTH * 2.0 ** (SCALES - 1), side + 2 * STRIDE
+    distance = np.arange(STRIDE, STRIDE + side, STRIDE)[:, np.newaxis] - np.arange(padded_side)
+    distances = distance[:, :, np.newaxis] + padded_side * np.array(_COPIES)
     bells = np.exp(-(distances**2) / (2.0 * width**2)) / np.sqrt(2.0 * np.pi * width**2)
     return np.asarray(bells.sum(axis=2), dtype=np.float32)
 
@@ -108,7 +108,7 @@ SETTINGS = {
 }
 
 
-def dpsgd_accuracy(study: Study, budget: PrivacyParams, machine: Machine, *, quick: bool) -> Row:
+def measure_dpsgd(study: Study, budget: PrivacyParams, machine: Machine, *, quick: bool) -> Row:
     """Train at (ε, δ) on all private images, or read the kept answers; measure it on the held-out images.
 
     An interrupted training continues from its checkpoint. ``quick`` trains for fewer epochs.
@@ -116,15 +116,17 @@ def dpsgd_accuracy(study: Study, budget: PrivacyParams, machine: Machine, *, qui
     data, test_x, test_y = split(study)
     setting = SETTINGS[study.name]
     epochs = max(1, setting.epochs // QUICK) if quick else setting.epochs
-    recipe = fitted(replace(setting, epochs=epochs), len(data.train_y), budget)
+    recipe = calibrate_recipe(replace(setting, epochs=epochs), len(data.train_y), budget)
     spent = privacy_of(recipe, budget.delta)
-    asked = replace(data, test_x=np.concatenate([data.test_x, test_x]), test_y=np.concatenate([data.test_y, test_y]))
+    questions = replace(
+        data, test_x=np.concatenate([data.test_x, test_x]), test_y=np.concatenate([data.test_y, test_y])
+    )
     training = Training(1, PARTITION_SEED, recipe, network_for(study), SEED)
-    labels, seconds = obtain_labels(asked, training, replace(machine, jobs=1))
-    right = labels[:, 0] == asked.test_y
+    labels, seconds = obtain_labels(questions, training, replace(machine, jobs=1))
+    is_right = labels[:, 0] == questions.test_y
     return {
-        "accuracy": float(right[study.pool :].mean()),
-        "pool_accuracy": float(right[: study.pool].mean()),
+        "accuracy": float(is_right[study.pool :].mean()),
+        "pool_accuracy": float(is_right[: study.pool].mean()),
         "epsilon": spent.epsilon,
         "delta": spent.delta,
         "training": recipe.to_dict(),
@@ -132,7 +134,7 @@ def dpsgd_accuracy(study: Study, budget: PrivacyParams, machine: Machine, *, qui
     }
 
 
-def fitted(setting: Setting, size: int, budget: PrivacyParams) -> PrivateSGD:
+def calibrate_recipe(setting: Setting, size: int, budget: PrivacyParams) -> PrivateSGD:
     """Calibrate the noise of a setting on ``size`` images to a budget."""
     rate, steps = setting.batch / size, setting.epochs * size // setting.batch
     return PrivateSGD(
@@ -146,30 +148,30 @@ def fitted(setting: Setting, size: int, budget: PrivacyParams) -> PrivateSGD:
 
 LINEAR = Setting(0.5, 512, 10)
 GROUPS = 27
-_MARGIN = 1e-4  # of the clipping threshold: as in `darrm.training.training`
-_FLOOR = np.float32(1e-5)  # of a variance
+_CLIP_MARGIN = 1e-4  # of the clipping threshold: as in `darrm.training.training`
+_MIN_VARIANCE = np.float32(1e-5)  # of a variance
 
 Floats = NDArray[np.float32]
 
 
-def scaled_by_groups(x: Floats) -> Floats:
+def scale_by_groups(x: Floats) -> Floats:
     """Scale coefficients (n, 81, …) to mean 0 and variance 1 in each group of channels of each image."""
     groups = x.reshape(len(x), GROUPS, -1)
-    return _scaled(groups, groups.mean(axis=2, keepdims=True), groups.var(axis=2, keepdims=True)).reshape(x.shape)
+    return _standardize(groups, groups.mean(axis=2, keepdims=True), groups.var(axis=2, keepdims=True)).reshape(x.shape)
 
 
-def scaled_by_pool(x: Floats, pool: Floats) -> Floats:
+def scale_by_pool(x: Floats, pool: Floats) -> Floats:
     """Scale coefficients (n, 81, …) by the mean and the variance of each channel over the public ones."""
-    return _scaled(x, pool.mean(axis=(0, 2, 3), keepdims=True), pool.var(axis=(0, 2, 3), keepdims=True))
+    return _standardize(x, pool.mean(axis=(0, 2, 3), keepdims=True), pool.var(axis=(0, 2, 3), keepdims=True))
 
 
-def clipped_sum(x: Floats, y: NDArray[np.int64], weights: Floats, clip: float) -> Floats:
+def sum_clipped_gradients(x: Floats, y: NDArray[np.int64], weights: Floats, clip: float) -> Floats:
     """Return Σ_i min(1, C/‖g_i‖)·g_i (d, C) over a batch (B, d), g_i the gradient of −log softmax(x_i W)[y_i]."""
     logits = x @ weights
     errors = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
     errors[np.arange(len(x)), y] -= 1.0
     norms = np.linalg.norm(errors, axis=1) * np.linalg.norm(x, axis=1)
-    errors *= np.minimum(1.0, clip * (1.0 - _MARGIN) / np.maximum(norms, 1e-30))[:, np.newaxis]
+    errors *= np.minimum(1.0, clip * (1.0 - _CLIP_MARGIN) / np.maximum(norms, 1e-30))[:, np.newaxis]
     return np.asarray(x.T @ errors)
 
 
@@ -183,37 +185,40 @@ def train_linear(
     momentum: float = 0.0,
 ) -> Floats:
     """Train weights (d, C) from 0 by DP-SGD; with a generator that can be repeated: for experiments alone."""
-    weights, moving = np.zeros((2, x.shape[1], classes), dtype=np.float32)
+    weights, velocity = np.zeros((2, x.shape[1], classes), dtype=np.float32)
     for _ in range(recipe.steps):
         batch = np.flatnonzero(rng.random(len(x)) < recipe.sampling_rate)
         noise = recipe.noise * recipe.clip * rng.standard_normal(weights.shape, dtype=np.float32)
-        noisy = clipped_sum(x[batch], y[batch], weights, recipe.clip) + noise
-        moving = momentum * moving + noisy
-        weights -= np.float32(recipe.learning_rate / recipe.expected_batch(len(x))) * moving
+        noisy = sum_clipped_gradients(x[batch], y[batch], weights, recipe.clip) + noise
+        velocity = momentum * velocity + noisy
+        weights -= np.float32(recipe.learning_rate / recipe.expected_batch(len(x))) * velocity
     return weights
 
 
-def linear_rows(study: Study, budgets: Sequence[PrivacyParams]) -> list[Row]:
+def measure_linear_models(study: Study, budgets: Sequence[PrivacyParams]) -> list[Row]:
     """Train on all private images at every budget, with features of either scale, and measure on the held-out ones."""
     data, test_x, test_y = split(study)
-    train, pool, held = (scattered(images) for images in (data.train_x, data.test_x, test_x))
+    train, pool, held_out = (compute_scattering(images) for images in (data.train_x, data.test_x, test_x))
     rows: list[Row] = []
     for scale in ("groups", "pool"):
-        parts = [
-            scaled_by_groups(one) if scale == "groups" else scaled_by_pool(one, pool) for one in (train, pool, held)
+        scaled_parts = [
+            scale_by_groups(part) if scale == "groups" else scale_by_pool(part, pool)
+            for part in (train, pool, held_out)
         ]
         # a 1 before the coefficients
-        x, asked, measured = (np.insert(one.reshape(len(one), -1), 0, np.float32(1.0), axis=1) for one in parts)
+        x, pool_inputs, test_inputs = (
+            np.insert(part.reshape(len(part), -1), 0, np.float32(1.0), axis=1) for part in scaled_parts
+        )
         for budget in budgets:
             started = time.process_time()
-            recipe = fitted(LINEAR, len(x), budget)
+            recipe = calibrate_recipe(LINEAR, len(x), budget)
             weights = train_linear(x, data.train_y, study.classes, recipe, np.random.default_rng(SEED))
             spent = privacy_of(recipe, budget.delta)
             rows.append(
                 {
                     "scaled_by": scale,
-                    "accuracy": float(np.mean((measured @ weights).argmax(axis=1) == test_y)),
-                    "pool_accuracy": float(np.mean((asked @ weights).argmax(axis=1) == data.test_y)),
+                    "accuracy": float(np.mean((test_inputs @ weights).argmax(axis=1) == test_y)),
+                    "pool_accuracy": float(np.mean((pool_inputs @ weights).argmax(axis=1) == data.test_y)),
                     "epsilon": spent.epsilon,
                     "delta": spent.delta,
                     "training": recipe.to_dict(),
@@ -223,5 +228,5 @@ def linear_rows(study: Study, budgets: Sequence[PrivacyParams]) -> list[Row]:
     return rows
 
 
-def _scaled(x: Floats, mean: Floats, variance: Floats) -> Floats:
-    return np.asarray((x - mean) / np.sqrt(variance + _FLOOR))
+def _standardize(x: Floats, mean: Floats, variance: Floats) -> Floats:
+    return np.asarray((x - mean) / np.sqrt(variance + _MIN_VARIANCE))

@@ -54,12 +54,12 @@ def split(study: Study) -> tuple[LabeledImages, NDArray[np.float32], NDArray[np.
     order = np.arange(len(data.test_y))
     if not study.in_order:
         order = np.random.default_rng(POOL_SEED).permutation(order)
-    pool, held = order[: study.pool], order[study.pool :]
-    asked = replace(data, test_x=data.test_x[pool], test_y=data.test_y[pool])
-    return asked, data.test_x[held], data.test_y[held]
+    pool, held_out = order[: study.pool], order[study.pool :]
+    pool_data = replace(data, test_x=data.test_x[pool], test_y=data.test_y[pool])
+    return pool_data, data.test_x[held_out], data.test_y[held_out]
 
 
-Ask = Callable[..., tuple[NDArray[np.int8], float]]  # as `network_labels`
+Ask = Callable[..., tuple[NDArray[np.int8], float]]  # as `obtain_network_labels`
 
 
 def obtain(study: Study, machine: Machine, *, quick: bool, ask: Ask | None = None) -> Recorded:
@@ -68,7 +68,7 @@ def obtain(study: Study, machine: Machine, *, quick: bool, ask: Ask | None = Non
     An interrupted training continues from its checkpoint. ``quick`` trains for fewer epochs.
     """
     data, test_x, test_y = split(study)
-    labels, seconds = (ask or network_labels)(study, data, study.teachers, machine, quick=quick)
+    labels, seconds = (ask or obtain_network_labels)(study, data, study.teachers, machine, quick=quick)
     return Recorded(
         name=study.name,
         votes=Votes.of_labels(labels, classes=study.classes),
@@ -81,15 +81,15 @@ def obtain(study: Study, machine: Machine, *, quick: bool, ask: Ask | None = Non
     )
 
 
-def obtain_fewer(study: Study, teachers: int, queries: int, machine: Machine, *, quick: bool) -> Votes:
+def obtain_smaller(study: Study, teachers: int, queries: int, machine: Machine, *, quick: bool) -> Votes:
     """Train fewer teachers, on larger shards but in about as many steps each, and ask them the first queries."""
     data, _, _ = split(study)
-    asked = replace(data, test_x=data.test_x[:queries], test_y=data.test_y[:queries])
-    labels, _ = network_labels(study, asked, teachers, machine, quick=quick)
+    first_queries = replace(data, test_x=data.test_x[:queries], test_y=data.test_y[:queries])
+    labels, _ = obtain_network_labels(study, first_queries, teachers, machine, quick=quick)
     return Votes.of_labels(labels, classes=study.classes)
 
 
-def network_labels(
+def obtain_network_labels(
     study: Study, data: LabeledImages, teachers: int, machine: Machine, *, quick: bool
 ) -> tuple[NDArray[np.int8], float]:
     """Return the labels of ``teachers`` teachers and the seconds of their training."""

@@ -20,15 +20,15 @@ from darrm.votes import ABSTAIN, Votes
 from experiments import pages
 from experiments.datasets import FILES
 from experiments.download import obtain
-from experiments.kept import kept
+from experiments.kept import read_or_compute
 from experiments.pate.ensembles import split
-from experiments.pate.page import OUTSIDE
+from experiments.pate.page import OUTSIDE_FILE
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import STUDIES
 from experiments.pate.students import recipe_of, student_of
 
 
-def published() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def load_published() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the published labels (9000,), and the places (100,) of those that the paper's student was taught."""
     labels, places = (np.load(io.BytesIO(obtain(file))).astype(np.int64) for file in FILES["multiple-teachers"])
     return labels, places
@@ -37,18 +37,22 @@ def published() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def measure(folder: Path, seeds: Sequence[int], *, quick: bool) -> pages.Row:
     """Count how many of the published labels are right, and train students on those that the paper's was taught."""
     data, test_x, test_y = split(STUDIES["mnist"])
-    labels, places = published()
-    used = np.full(len(labels), ABSTAIN)
-    used[places] = labels[places]
+    labels, places = load_published()
+    student_labels = np.full(len(labels), ABSTAIN)
+    student_labels[places] = labels[places]
     votes = Votes.of_labels(labels[:, np.newaxis].astype(np.int8), classes=10)
     recorded = Recorded("mnist", votes, data.test_x, data.test_y, test_x, test_y, np.nan, np.nan)
     students = []
     for seed in seeds:
 
         def train(seed: int = seed) -> list[float | None]:
-            return recorded.measured(student_of(recorded, used, seed=seed, quick=quick), len(used))
+            return recorded.measure_student(
+                student_of(recorded, student_labels, seed=seed, quick=quick), len(student_labels)
+            )
 
-        students.append(kept(folder / "kept", "outside", [recorded.digest, seed, quick, recipe_of("mnist")], train)[0])
+        students.append(
+            read_or_compute(folder / "kept", "outside", [recorded.digest, seed, quick, recipe_of("mnist")], train)[0]
+        )
     return {
         "labels": len(labels),
         "labels_right": float(np.mean(labels == data.test_y)),
@@ -61,13 +65,13 @@ def measure(folder: Path, seeds: Sequence[int], *, quick: bool) -> pages.Row:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = pages.command_line("pate", __doc__, module="experiments pate_outside", quick="a short student")
+    parser = pages.make_command_line("pate", __doc__, module="experiments pate_outside", quick="a short student")
     parser.add_argument("--students", type=int, default=1, metavar="N", help="how many (default 1)")
     options = parser.parse_args(arguments)
-    folder = pages.data_folder(options, "pate")
+    folder = pages.prepare_folder(options, "pate")
     if not options.page:
-        pages.write_json(folder / OUTSIDE, measure(folder, range(options.students), quick=options.quick))
-    print(f"wrote {folder / OUTSIDE}; the page is written by python -m experiments pate")
+        pages.write_json(folder / OUTSIDE_FILE, measure(folder, range(options.students), quick=options.quick))
+    print(f"wrote {folder / OUTSIDE_FILE}; the page is written by python -m experiments pate")
     return 0
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.pages import Row, filled, read_json
+from experiments.pages import Row, fill_template, read_json
 from experiments.pate.settings import PLANS, STUDIES
 
-AUTHORS = Path(__file__).parents[2] / "docs" / "reproduction" / "pate_votes" / "pate_votes.json"
+AUTHORS_PATH = Path(__file__).parents[2] / "docs" / "reproduction" / "pate_votes" / "pate_votes.json"
 PRINTED = "[P] as printed (not publishable)"
 SANITIZED = "[P], sanitized by GNSS"
 OURS = "exact cost, sanitized"
@@ -34,101 +34,102 @@ class Point:
     accuracy: float
 
 
-def comparison(result: Row) -> list[Point]:
+def list_points(result: Row) -> list[Point]:
     """List the points of a study, way by way; a row without a student or without such an ε has none."""
     confident = [row for row in [*result["rows"], *result["points"]] if row["name"] == "Confident-GNMax"]
     points = []
-    for way, place in ((PRINTED, None), (SANITIZED, "in_paper"), (OURS, "ours")):
-        for row in sorted(confident, key=lambda one: int(one["queries"])):
-            found = {"epsilon": row["costs"]["printed"], "deviation": 0.0} if place is None else row[place]
-            if found is None or "refused" in found or not row["students"]:
+    for method, place in ((PRINTED, None), (SANITIZED, "in_paper"), (OURS, "ours")):
+        for row in sorted(confident, key=lambda row: int(row["queries"])):
+            publication = {"epsilon": row["costs"]["printed"], "deviation": 0.0} if place is None else row[place]
+            if publication is None or "refused" in publication or not row["students"]:
                 continue
-            points.append(_point(way, row, found["epsilon"], found["deviation"]))
+            points.append(_make_point(method, row, publication["epsilon"], publication["deviation"]))
     points += [
-        _point(SEARCHED, row, row["beforehand"]["epsilon"], row["beforehand"]["deviation"])
+        _make_point(SEARCHED, row, row["beforehand"]["epsilon"], row["beforehand"]["deviation"])
         for row in result["searched"]
         if row["students"]
     ]
-    points += [_point(BY_LABEL, row, row["epsilon"], 0.0) for row in result["by_label"] if row["students"]]
-    return points + [_outsider(one) for one in [*result["dpsgd"], *result.get("linear", ())]]
+    points += [_make_point(BY_LABEL, row, row["epsilon"], 0.0) for row in result["by_label"] if row["students"]]
+    return points + [_make_dpsgd_point(row) for row in [*result["dpsgd"], *result.get("linear", ())]]
 
 
-def mean(values: list[float]) -> float:
+def average(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def _outsider(one: Row) -> Point:
+def _make_dpsgd_point(row: Row) -> Point:
     return Point(
-        LINEAR[one["scaled_by"]] if "scaled_by" in one else DPSGD, None, None, one["epsilon"], 0.0, one["accuracy"]
+        LINEAR[row["scaled_by"]] if "scaled_by" in row else DPSGD, None, None, row["epsilon"], 0.0, row["accuracy"]
     )
 
 
-def _point(way: str, row: Row, epsilon: float, deviation: float) -> Point:
-    return Point(way, row["queries"], row["answered"], epsilon, deviation, mean(row["students"]))
+def _make_point(method: str, row: Row, epsilon: float, deviation: float) -> Point:
+    return Point(method, row["queries"], row["answered"], epsilon, deviation, average(row["students"]))
 
 
-QUARTER, CHECKS = 0.25, ("moderate", "aggressive")
-PUBLISHED_SHARE = 0.75  # of [P]'s own pipeline: the aim for the published ε
-WITHIN = {"mnist": 0.007}  # of the baseline: [P] prints 98.5 % of 99.2 %
-LEAST_ACCURACY = {"mnist": (0.985, 0.987)}  # of [P]'s student, and the aim of ours
-LEAST_REST = {"mnist": 0.986}  # the aim beyond the queries
+MAX_LNMAX_SHARE, CHECKS = 0.25, ("moderate", "aggressive")
+MAX_PUBLISHED_SHARE = 0.75  # of [P]'s own pipeline: the aim for the published ε
+MAX_BASELINE_GAP = {"mnist": 0.007}  # of the baseline: [P] prints 98.5 % of 99.2 %
+MIN_ACCURACY = {"mnist": (0.985, 0.987)}  # of [P]'s student, and the aim of ours
+MIN_REST_ACCURACY = {"mnist": 0.986}  # the aim beyond the queries
 
 
-def decided(result: Row) -> Row:
+def decide_claims(result: Row) -> Row:
     """Decide every claim of the template that the result has numbers for; a claim without numbers is None."""
     figure_1, figure_5 = result["figure_1"]["confident"], result["figure_5"]["curves"]
-    answers, epsilon = figure_1["answered"][-1], figure_1["epsilon"][-1]
-    lnmax_epsilon = _epsilon_at(answers, result["figure_1"]["lnmax"])
+    num_answers, epsilon = figure_1["answered"][-1], figure_1["epsilon"][-1]
+    lnmax_epsilon = _interpolate_epsilon(num_answers, result["figure_1"]["lnmax"])
     agreement = {name: shares[-1] for name, shares in result["figure_1"]["agreement"].items()}
     moderate, aggressive = ({key: curve[key][-1] for key in curve} for curve in map(figure_5.get, CHECKS))
-    at = _epsilon_at(aggressive["answered"], figure_5["moderate"])
-    share = moderate["check"] / moderate["epsilon"]
-    small, large = result["figure_4"]["right"][-2:]
-    found = {
-        "quarter": _claim(epsilon <= QUARTER * lnmax_epsilon, epsilon, lnmax_epsilon) | {"answers": answers},
+    moderate_epsilon = _interpolate_epsilon(aggressive["answered"], figure_5["moderate"])
+    check_share = moderate["check"] / moderate["epsilon"]
+    small_curve, large_curve = result["figure_4"]["right"][-2:]
+    claims = {
+        "quarter": _compare(epsilon <= MAX_LNMAX_SHARE * lnmax_epsilon, epsilon, lnmax_epsilon)
+        | {"answers": num_answers},
         "agreement": {"holds": agreement["confident"] > agreement["lnmax"], **agreement},
-        "noise": _ratios(*(curve["points"] for curve in result["figure_4"]["left"])),
-        "size": _ratios(small["points"], large["points"]),
-        "names": {"small": small["name"], "large": large["name"]},
-        "fewer": _claim(aggressive["answered"] < moderate["answered"], aggressive["answered"], moderate["answered"]),
-        "moderate": _claim(at < aggressive["epsilon"], at, aggressive["epsilon"]),
-        "selecting": {"holds": 1 / 3 <= share <= 1 / 2, "share": share},
-        "published": [_published(row) for row in result["rows"] if row["ours"] and "epsilon" in row["ours"]],
+        "noise": _compare_curves(*(curve["points"] for curve in result["figure_4"]["left"])),
+        "size": _compare_curves(small_curve["points"], large_curve["points"]),
+        "names": {"small": small_curve["name"], "large": large_curve["name"]},
+        "fewer": _compare(aggressive["answered"] < moderate["answered"], aggressive["answered"], moderate["answered"]),
+        "moderate": _compare(moderate_epsilon < aggressive["epsilon"], moderate_epsilon, aggressive["epsilon"]),
+        "selecting": {"holds": 1 / 3 <= check_share <= 1 / 2, "share": check_share},
+        "published": [_judge_publication(row) for row in result["rows"] if row["ours"] and "epsilon" in row["ours"]],
     }
-    confident = _row(result, "Confident-GNMax")
+    confident = _find_row(result, "Confident-GNMax")
     if confident is None:
-        return found | {"published": []}
-    found["right"] = {"holds": confident["label_accuracy"] > confident["plurality_accuracy"], "row": confident}
+        return claims | {"published": []}
+    claims["right"] = {"holds": confident["label_accuracy"] > confident["plurality_accuracy"], "row": confident}
     if confident["students"]:
-        found |= _students(result, confident)
+        claims |= _judge_student(result, confident)
     costs = confident["costs"]
     if costs["exact"] is not None:
-        found["exact"] = _claim(costs["exact"] < costs["theorem_6"], costs["exact"], costs["theorem_6"])
-    return found
+        claims["exact"] = _compare(costs["exact"] < costs["theorem_6"], costs["exact"], costs["theorem_6"])
+    return claims
 
 
-def _claim(holds: bool, ours: float, other: float) -> Row:
+def _compare(holds: bool, ours: float, other: float) -> Row:
     return {"holds": holds, "ours": ours, "other": other, "ratio": ours / other}
 
 
-def _row(result: Row, start: str) -> Row | None:
+def _find_row(result: Row, start: str) -> Row | None:
     """Find the row of Table 1 whose name starts so."""
     return next((row for row in result["rows"] if row["name"].startswith(start)), None)
 
 
-def _epsilon_at(answers: int, curve: Row) -> float:
+def _interpolate_epsilon(answers: int, curve: Row) -> float:
     """Interpolate the ε of a curve at a number of answers."""
     return float(np.interp(answers, curve["answered"], curve["epsilon"]))
 
 
-def _ratios(worse: list[dict[str, float]], better: list[dict[str, float]]) -> Row | None:
+def _compare_curves(curve: list[dict[str, float]], other: list[dict[str, float]]) -> Row | None:
     """Divide the least ε with which a curve reaches the label accuracy of each point of another by that point's ε."""
-    by_accuracy = sorted((one["accuracy"], one["epsilon"]) for one in better if one["epsilon"] > 0.0)
-    accuracies, epsilons = [one[0] for one in by_accuracy], np.log([one[1] for one in by_accuracy])
-    least = np.minimum.accumulate(epsilons[::-1])[::-1]  # what reaches a larger accuracy reaches this one
+    by_accuracy = sorted((point["accuracy"], point["epsilon"]) for point in other if point["epsilon"] > 0.0)
+    accuracies, epsilons = [point[0] for point in by_accuracy], np.log([point[1] for point in by_accuracy])
+    least_log_epsilons = np.minimum.accumulate(epsilons[::-1])[::-1]  # what reaches a larger accuracy reaches this one
     ratios = [
-        float(np.exp(np.interp(point["accuracy"], accuracies, least))) / point["epsilon"]
-        for point in worse
+        float(np.exp(np.interp(point["accuracy"], accuracies, least_log_epsilons))) / point["epsilon"]
+        for point in curve
         if accuracies[0] <= point["accuracy"] <= accuracies[-1] and point["epsilon"] > 0.0
     ]
     if not ratios:
@@ -136,116 +137,120 @@ def _ratios(worse: list[dict[str, float]], better: list[dict[str, float]]) -> Ro
     return {"holds": max(ratios) < 1.0, "least": min(ratios), "most": max(ratios), "number": len(ratios)}
 
 
-def _students(result: Row, row: Row) -> Row:
+def _judge_student(result: Row, row: Row) -> Row:
     """Compare the student with the aims, with the student of LNMax's answers and with the baseline."""
-    name, accuracy = result["dataset"], mean(row["students"])
-    aims = [{"holds": accuracy >= least, "least": least} for least in LEAST_ACCURACY.get(name, ())]
-    found: Row = {"accuracy": accuracy, "aims": aims}
-    if row.get("rest") and name in LEAST_REST:
-        found["rest"] = _claim(mean(row["rest"]) >= LEAST_REST[name], mean(row["rest"]), LEAST_REST[name])
-    lnmax = _row(result, "LNMax")
+    name, accuracy = result["dataset"], average(row["students"])
+    aims = [{"holds": accuracy >= least, "least": least} for least in MIN_ACCURACY.get(name, ())]
+    claims: Row = {"accuracy": accuracy, "aims": aims}
+    if row.get("rest") and name in MIN_REST_ACCURACY:
+        claims["rest"] = _compare(
+            average(row["rest"]) >= MIN_REST_ACCURACY[name], average(row["rest"]), MIN_REST_ACCURACY[name]
+        )
+    lnmax = _find_row(result, "LNMax")
     if lnmax is not None and lnmax["students"]:
-        other = mean(lnmax["students"])
-        found["lnmax"] = {"holds": accuracy > other, "queries": lnmax["queries"], "accuracy": other}
+        lnmax_accuracy = average(lnmax["students"])
+        claims["lnmax"] = {"holds": accuracy > lnmax_accuracy, "queries": lnmax["queries"], "accuracy": lnmax_accuracy}
     if result.get("linear"):
-        outsider = max(result["linear"], key=lambda one: (-round(one["epsilon"]), one["accuracy"]))
+        dpsgd_model = max(result["linear"], key=lambda model: (-round(model["epsilon"]), model["accuracy"]))
         sanitized = row["ours"]["epsilon"]
-        found["outsider"] = outsider | {"holds": accuracy >= outsider["accuracy"], "sanitized": sanitized}
-    if result["baseline"] and name in WITHIN:
-        baseline, within = mean(result["baseline"]), WITHIN[name]
-        found["within"] = {"holds": baseline - accuracy <= within, "points": 100.0 * within, "baseline": baseline}
-    return found
+        claims["outsider"] = dpsgd_model | {"holds": accuracy >= dpsgd_model["accuracy"], "sanitized": sanitized}
+    if result["baseline"] and name in MAX_BASELINE_GAP:
+        baseline, max_gap = average(result["baseline"]), MAX_BASELINE_GAP[name]
+        claims["within"] = {"holds": baseline - accuracy <= max_gap, "points": 100.0 * max_gap, "baseline": baseline}
+    return claims
 
 
-def _published(row: Row) -> Row:
+def _judge_publication(row: Row) -> Row:
     """Compare the published exact cost with [P]'s own pipeline, which may refuse."""
     ours, theirs = row["ours"], row["in_paper"]
     if "refused" in theirs:
-        measured, holds = f"{ours['epsilon']:.3f}; [P]'s is refused: {theirs['refused']}", True
+        text, holds = f"{ours['epsilon']:.3f}; [P]'s is refused: {theirs['refused']}", True
     else:
-        measured = (
-            f"{_with_noise(ours)} against {_with_noise(theirs)}: {ours['epsilon'] / theirs['epsilon'] - 1.0:+.0%}"
+        text = (
+            f"{_format_noisy(ours)} against {_format_noisy(theirs)}: {ours['epsilon'] / theirs['epsilon'] - 1.0:+.0%}"
         )
-        holds = ours["epsilon"] <= PUBLISHED_SHARE * theirs["epsilon"]
-    return {"name": row["name"], "holds": holds, "measured": measured}
+        holds = ours["epsilon"] <= MAX_PUBLISHED_SHARE * theirs["epsilon"]
+    return {"name": row["name"], "holds": holds, "measured": text}
 
 
-OUTSIDE = "outside.json"
-PARTS = ("smoothness", "sensitivity", "noise_scale", "cost", "cost_by_theorem_23")  # of the publication of a round
+OUTSIDE_FILE = "outside.json"
+ROUND_FIELDS = ("smoothness", "sensitivity", "noise_scale", "cost", "cost_by_theorem_23")  # of one publication
 
 
-def page(folder: Path) -> str:
+def fill_page(folder: Path) -> str:
     paths = {name: folder / f"{name}.json" for name in STUDIES}
-    sections = {name: _section(read_json(path)) if path.is_file() else None for name, path in paths.items()}
+    sections = {name: _fill_section(read_json(path)) if path.is_file() else None for name, path in paths.items()}
     mnist = read_json(paths["mnist"]) if paths["mnist"].is_file() else None
-    outside = read_json(folder / OUTSIDE) if (folder / OUTSIDE).is_file() else None
+    outside = read_json(folder / OUTSIDE_FILE) if (folder / OUTSIDE_FILE).is_file() else None
     if outside is not None:
-        outside |= {"student": _accuracy(outside["students"], outside["held_out"]), "ours": mnist}
+        outside |= {"student": _format_accuracy(outside["students"], outside["held_out"]), "ours": mnist}
     facts = {
-        "authors": read_json(AUTHORS),
+        "authors": read_json(AUTHORS_PATH),
         "outside": outside,
         "studies": [{"name": name, "title": STUDIES[name].title, "section": text} for name, text in sections.items()],
-        "whole": _whole(mnist) if mnist is not None and mnist.get("in_one_go") else None,
+        "whole": _describe_run_time(mnist) if mnist is not None and mnist.get("in_one_go") else None,
     }
-    return filled("pate", facts, read_json(folder / "printed.json"))  # which needs no votes
+    return fill_template("pate", facts, read_json(folder / "printed.json"))  # which needs no votes
 
 
-def _whole(result: Row) -> Row:
+def _describe_run_time(result: Row) -> Row:
     return {"jobs": result["jobs"], "minutes": (result["teacher_seconds"] + result["seconds"]) / 60.0}
 
 
-def _section(result: Row) -> str:
+def _fill_section(result: Row) -> str:
     points = [
         vars(point) | {"published": f"{point.epsilon:.3f}" + (f" ± {point.deviation:.3f}" if point.deviation else "")}
-        for point in comparison(result)
+        for point in list_points(result)
     ]
     facts = {
         "is_adult": result["dataset"] == "adult",
         "is_digits": result["dataset"] == "digits",
-        "rows": [row | {"cells": _cells(row, result["held_out"], result["pool"])} for row in result["rows"]],
-        "searched": [row | {"cells": _searched(row)} for row in result["searched"]],
-        "baseline_accuracy": _beside(
-            _accuracy(result["baseline"], result["held_out"]), PLANS[result["dataset"]].baseline, ".1%"
+        "rows": [row | {"cells": _format_cells(row, result["held_out"], result["pool"])} for row in result["rows"]],
+        "searched": [row | {"cells": _format_searched(row)} for row in result["searched"]],
+        "baseline_accuracy": _append_printed(
+            _format_accuracy(result["baseline"], result["held_out"]), PLANS[result["dataset"]].baseline, ".1%"
         ),
         "comparison": points,
-        "found": decided(result),
+        "found": decide_claims(result),
     }
-    return filled("pate", facts, result, template="study").rstrip("\n")
+    return fill_template("pate", facts, result, template="study").rstrip("\n")
 
 
-def _cells(row: Row, held_out: int, pool: int) -> Row:
+def _format_cells(row: Row, held_out: int, pool: int) -> Row:
     """Write the cells of Tables 1 and 2 with printed numbers, with several rounds, or without a value."""
     paper = row["paper"] or {"answered": None, "epsilon": None, "accuracy": None}
     rounds = row["in_paper"].get("rounds")
     return {
-        "answered": _beside(f"{row['answered']:,}", paper["answered"], ",d"),
-        "printed": _beside(f"{row['costs']['printed']:.3f}", paper["epsilon"], "g"),
-        "student": _beside(_accuracy(row["students"], held_out), paper["accuracy"], ".1%"),
-        "rest": _accuracy([one for one in row.get("rest", ()) if one is not None], pool - row["queries"]),
-        **{name: None if rounds is None else [part[name] for part in rounds] for name in PARTS},
-        "in_paper": _with_noise(row["in_paper"]),
-        "ours": None if row["ours"] is None else _with_noise(row["ours"]),
+        "answered": _append_printed(f"{row['answered']:,}", paper["answered"], ",d"),
+        "printed": _append_printed(f"{row['costs']['printed']:.3f}", paper["epsilon"], "g"),
+        "student": _append_printed(_format_accuracy(row["students"], held_out), paper["accuracy"], ".1%"),
+        "rest": _format_accuracy(
+            [accuracy for accuracy in row.get("rest", ()) if accuracy is not None], pool - row["queries"]
+        ),
+        **{name: None if rounds is None else [part[name] for part in rounds] for name in ROUND_FIELDS},
+        "in_paper": _format_noisy(row["in_paper"]),
+        "ours": None if row["ours"] is None else _format_noisy(row["ours"]),
     }
 
 
-def _searched(row: Row) -> Row:
-    return {name: _with_noise(row[name]) for name in ("beforehand", "base_beforehand", "base_by_logarithm")}
+def _format_searched(row: Row) -> Row:
+    return {name: _format_noisy(row[name]) for name in ("beforehand", "base_beforehand", "base_by_logarithm")}
 
 
-def _accuracy(values: list[float], inputs: int) -> str:
+def _format_accuracy(values: list[float], inputs: int) -> str:
     """Write a mean accuracy, ± the binomial error of ``inputs`` inputs, and the range over several seeds."""
     if not values:
         return "–"
-    share, least, most = mean(values), min(values), max(values)
-    seeds = f" [{least:.1%} to {most:.1%}]" if most > least else ""
+    share, lowest, highest = average(values), min(values), max(values)
+    seeds = f" [{lowest:.1%} to {highest:.1%}]" if highest > lowest else ""
     return f"{share:.2%} ± {100.0 * math.sqrt(max(0.0, share * (1.0 - share)) / inputs):.2f}{seeds}"
 
 
-def _beside(ours: str, printed: float | None, digits: str) -> str:
+def _append_printed(ours: str, printed: float | None, digits: str) -> str:
     return ours if printed is None else f"{ours} ({printed:{digits}})"
 
 
-def _with_noise(published: Row) -> str:
+def _format_noisy(published: Row) -> str:
     if "refused" in published:
         return str(published["refused"])
     return f"{published['epsilon']:.3f} ± {published['deviation']:.3f}"

@@ -29,10 +29,10 @@ from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
 from experiments.pate.settings import LNMAX, MNIST_WAY, SVHN_WAY, TABLE_2, Table2Row
-from experiments.tested import CHANCE, Setting, least_budget
+from experiments.tested import PASS_PROBABILITY, Setting, find_least_budget
 
 NAME = "pate_votes"
-_MOST_BYTES = 2**24
+_MAX_BYTES = 2**24
 _EARLY_ORDERS = DEFAULT_ORDERS[DEFAULT_ORDERS <= 9.0]  # moment l of the first paper on PATE is order l + 1; it has 8
 
 
@@ -68,10 +68,10 @@ ARCHIVES = (
 )
 
 
-def read(folder: Path, archive: Archive) -> Votes:
+def read_archive(folder: Path, archive: Archive) -> Votes:
     """Read the histograms of one data set; `ValueError` if the file is another one than the authors'."""
     path = folder / f"{archive.name}_250_teachers.npy"
-    check_regular(path, _MOST_BYTES)
+    check_regular(path, _MAX_BYTES)
     if hashlib.sha256(path.read_bytes()).hexdigest() != archive.digest:
         raise ValueError(f"{str(path)!r} is not the file of the authors: its SHA-256 must be {archive.digest}")
     return Votes.of_counts(np.load(path).astype(np.int64))
@@ -79,18 +79,18 @@ def read(folder: Path, archive: Archive) -> Votes:
 
 def measure(votes: Votes, archive: Archive) -> Row:
     """Compute the columns of [P] with its continuous noise, and the bounds of this library with discrete noise."""
-    row, asked = archive.row, votes[: archive.queries]
+    row, run_votes = archive.row, votes[: archive.queries]
     (published,) = row.publications
-    printed = _analyzed(
-        asked, replace(archive.confident, noise="continuous"), row.delta, np.append(DEFAULT_ORDERS, row.order)
+    reference = _analyze(
+        run_votes, replace(archive.confident, noise="continuous"), row.delta, np.append(DEFAULT_ORDERS, row.order)
     )
-    weights, ours = printed.probabilities, _analyzed(asked, archive.confident, row.delta)
-    epsilon = printed.theorem_6.curve.best(row.delta, conversion="classic")
-    sensitivity = smooth_cost(printed, row.order, published.smoothness).sensitivity(weights, published.smoothness)
+    weights, analysis = reference.probabilities, _analyze(run_votes, archive.confident, row.delta)
+    epsilon = reference.theorem_6.curve.best(row.delta, conversion="classic")
+    sensitivity = smooth_cost(reference, row.order, published.smoothness).sensitivity(weights, published.smoothness)
     setting = Setting(
         archive.queries, archive.confident.threshold, archive.confident.sigma_threshold, archive.confident.sigma_answer
     )
-    tested, order = least_budget(asked, setting, row.delta, ours.data_independent_epsilon)
+    tested_epsilon, order = find_least_budget(run_votes, setting, row.delta, analysis.data_independent_epsilon)
     return {
         "name": row.name,
         "queries": archive.queries,
@@ -103,56 +103,56 @@ def measure(votes: Votes, archive: Archive) -> Row:
             "deviation": row.deviation,
             "sanitized": row.sanitized,
         },
-        "answered": printed.expected_answered,
+        "answered": reference.expected_answered,
         "epsilon": epsilon.epsilon,
         "best_order": epsilon.order,
         "sensitivity": sensitivity,
         "deviation": sensitivity * published.noise_scale,
         "sanitized": epsilon.epsilon + printed_cost(row.order, published.smoothness, published.noise_scale),
-        "theorem_6": ours.epsilon_of(ours.theorem_6.curve),
-        "exact": None if ours.exact is None else ours.epsilon_of(ours.exact.curve),
-        "data_independent": ours.data_independent_epsilon,
-        "tested": tested,
+        "theorem_6": analysis.epsilon_of(analysis.theorem_6.curve),
+        "exact": None if analysis.exact is None else analysis.epsilon_of(analysis.exact.curve),
+        "data_independent": analysis.data_independent_epsilon,
+        "tested": tested_epsilon,
         "tested_order": order,
-        "laplace": [_laplace(votes[:count], count, row.delta, said) for count, said in archive.laplace],
+        "laplace": [_analyze_laplace(votes[:count], count, row.delta, paper) for count, paper in archive.laplace],
     }
 
 
-def _laplace(votes: Votes, queries: int, delta: float, printed: float) -> Row:
+def _analyze_laplace(votes: Votes, queries: int, delta: float, printed: float) -> Row:
     """Return ε of LNMax in the way of [P], with the orders of the first paper on PATE, and with all of ours."""
     aggregator = LNMax(LNMAX.gamma, noise="continuous")
-    early, all_orders = (
-        run.theorem_6.curve.best(delta, conversion="classic").epsilon
-        for run in (_analyzed(votes, aggregator, delta, _EARLY_ORDERS), _analyzed(votes, aggregator, delta))
+    early_epsilon, epsilon = (
+        analysis.theorem_6.curve.best(delta, conversion="classic").epsilon
+        for analysis in (_analyze(votes, aggregator, delta, _EARLY_ORDERS), _analyze(votes, aggregator, delta))
     )
-    return {"queries": queries, "printed": printed, "epsilon": early, "all_orders": all_orders}
+    return {"queries": queries, "printed": printed, "epsilon": early_epsilon, "all_orders": epsilon}
 
 
-def _analyzed(votes: Votes, aggregator: PateAggregator, delta: float, orders: Array = DEFAULT_ORDERS) -> Analysis:
+def _analyze(votes: Votes, aggregator: PateAggregator, delta: float, orders: Array = DEFAULT_ORDERS) -> Analysis:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivateFigureWarning)  # the authors published these votes
         warnings.simplefilter("ignore", RenyiGridWarning)
         return analyze(votes, aggregator, delta, orders=np.unique(orders))
 
 
-def page(rows: Sequence[Row]) -> str:
-    shown = [row | {"share": row["exact"] / row["printed"]["epsilon"]} for row in rows]
+def fill_page(rows: Sequence[Row]) -> str:
+    shown_rows = [row | {"share": row["exact"] / row["printed"]["epsilon"]} for row in rows]
     shares = {kind: [row[kind] / row["printed"]["epsilon"] for row in rows] for kind in ("tested", "exact")}
     holds = {"tested": max(shares["tested"]) < 1.0, "exact": max(shares["exact"]) < 2.0 / 3.0}
-    return pages.filled(NAME, {"rows": shown, "chance": CHANCE, "shares": shares, "holds": holds})
+    return pages.fill_template(NAME, {"rows": shown_rows, "chance": PASS_PROBABILITY, "shares": shares, "holds": holds})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = pages.command_line(NAME, __doc__)
+    parser = pages.make_command_line(NAME, __doc__)
     parser.add_argument("--votes", type=Path, metavar="FOLDER", help="the folder with the authors' three files")
     options = parser.parse_args(arguments)
     if options.votes is None and not options.page:
         parser.error("--votes FOLDER is required: the folder with the authors' three files")
-    return pages.run_whole(
+    return pages.run_measurement(
         options,
         f"{NAME}/{NAME}.json",
-        lambda: [measure(read(options.votes, archive), archive) for archive in ARCHIVES],
-        page,
+        lambda: [measure(read_archive(options.votes, archive), archive) for archive in ARCHIVES],
+        fill_page,
     )
 
 

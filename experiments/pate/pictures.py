@@ -9,7 +9,7 @@ from typing import Any
 from darrm.util.extras import require
 from darrm.util.figures import saved_figure
 from experiments.pages import Row
-from experiments.pate.page import BY_LABEL, DPSGD, LINEAR, OURS, PRINTED, SANITIZED, SEARCHED, comparison, mean
+from experiments.pate.page import BY_LABEL, DPSGD, LINEAR, OURS, PRINTED, SANITIZED, SEARCHED, average, list_points
 
 LNMAX, CONFIDENT, COST, DARK = "#c05621", "#2b6cb0", "#1a1a1a", "#12355b"
 SIZES = ("#a0aec0", "#718096", "#4a5568", "#2b6cb0")
@@ -31,7 +31,7 @@ def draw(folder: Path, result: Row) -> None:
     draw_figure_1(folder / f"{stem}-figure-1.png", result)
     draw_figure_4(folder / f"{stem}-figure-4.png", result)
     draw_figure_5(folder / f"{stem}-figure-5.png", result)
-    if comparison(result):
+    if list_points(result):
         draw_comparison(folder / f"{stem}-comparison.png", result)
 
 
@@ -42,18 +42,18 @@ def draw_figure_1(path: Path, result: Row) -> None:
         left, middle, right = figure.subplots(1, 3)
         rows = [*result["rows"], *result["points"]]
         for name, key, color in (("LNMax", "lnmax", LNMAX), ("Confident-GNMax", "confident", CONFIDENT)):
-            mine = sorted((row for row in rows if row["name"] == name), key=lambda row: int(row["answered"]))
-            known = [(row["answered"], 100.0 * mean(row["students"])) for row in mine if row["students"]]
-            if known:
-                left.plot(*zip(*known, strict=True), "o-", color=color, label=name)
+            method_rows = sorted((row for row in rows if row["name"] == name), key=lambda row: int(row["answered"]))
+            points = [(row["answered"], 100.0 * average(row["students"])) for row in method_rows if row["students"]]
+            if points:
+                left.plot(*zip(*points, strict=True), "o-", color=color, label=name)
             middle.plot(curves[key]["answered"], curves[key]["epsilon"], color=color, label=name)
             edges, shares = curves["agreement"]["edges"], curves["agreement"][key]
             right.stairs([100.0 * share for share in shares], edges, color=color, label=name, fill=True, alpha=0.45)
         if result["baseline"]:
-            accuracy = 100.0 * mean(result["baseline"])
+            accuracy = 100.0 * average(result["baseline"])
             left.axhline(accuracy, color=COST, ls=":", label="non-private baseline")
         left.set(xlabel="answered queries", ylabel="student's accuracy, %", xscale="log")
-        _plain_numbers(left)
+        _use_plain_numbers(left)
         middle.set(xlabel="answered queries", ylabel=f"ε at δ = {result['delta']:g} (Theorem 6)", ylim=(0, None))
         right.set(xlabel="share of the teachers in the plurality", ylabel="answers, %")
         for axes in (left, middle, right):
@@ -66,17 +66,19 @@ def draw_figure_4(path: Path, result: Row) -> None:
     curves = result["figure_4"]
     with saved_figure(path, width=11.0, height=4.4) as figure:
         panels = figure.subplots(1, 2, sharey=True)
-        how = "teachers trained on larger shards" if curves.get("retrained") else "random subsets of the teachers"
-        titles = (f"{result['teachers']} teachers", f"GNMax, {how}")
+        training = "teachers trained on larger shards" if curves.get("retrained") else "random subsets of the teachers"
+        titles = (f"{result['teachers']} teachers", f"GNMax, {training}")
         for axes, side, title, colors in zip(
             panels, ("left", "right"), titles, ((LNMAX, CONFIDENT), SIZES), strict=True
         ):
             for curve, color in zip(curves[side], colors[-len(curves[side]) :], strict=True):
-                seen = [point for point in curve["points"] if point["epsilon"] > 0.0]
-                epsilons = [point["epsilon"] for point in seen]
-                axes.plot(epsilons, [100.0 * one["accuracy"] for one in seen], "o-", color=color, label=curve["name"])
+                points = [point for point in curve["points"] if point["epsilon"] > 0.0]
+                epsilons = [point["epsilon"] for point in points]
+                axes.plot(
+                    epsilons, [100.0 * point["accuracy"] for point in points], "o-", color=color, label=curve["name"]
+                )
             axes.set(xscale="log", xlabel=f"ε of {curves['queries']} labels, δ = {result['delta']:g}", title=title)
-            _plain_numbers(axes)
+            _use_plain_numbers(axes)
             axes.grid(visible=True, alpha=0.3)
             axes.legend(fontsize="small")
         panels[0].set_ylabel("right labels, %")
@@ -93,7 +95,7 @@ def draw_figure_5(path: Path, result: Row) -> None:
             left.stairs(numbers["passed"][name], edges, fill=True, color=color, alpha=0.7, label=f"{name} check")
         cost_axes = left.twinx()
         centers = [0.5 * (low + high) for low, high in itertools.pairwise(edges)]
-        largest = max(one for one in numbers["cost"] if one is not None)
+        largest = max(cost for cost in numbers["cost"] if cost is not None)
         dots = [(x, y) for x, y in zip(centers, numbers["cost"], strict=True) if y is not None and y > 1e-12 * largest]
         cost_axes.semilogy(*zip(*dots, strict=True), "o", color=COST, ms=4, label="mean cost of an answer (right axis)")
         cost_axes.set_ylabel(f"Rényi cost at order {numbers['order']:g}, nats")
@@ -105,10 +107,10 @@ def draw_figure_5(path: Path, result: Row) -> None:
             answered, check, epsilon = (numbers["curves"][name][key] for key in ("answered", "check", "epsilon"))
             right.fill_between(answered, check, color=dark, alpha=0.8, lw=0, label=f"{name}: selecting")
             right.fill_between(answered, check, epsilon, color=color, alpha=0.6, lw=0, label=f"{name}: answering")
-        every = numbers["curves"]["LNMax"]
-        right.plot(every["answered"], every["epsilon"], color=LNMAX, ls="--", label="LNMax: every query")
+        lnmax_curve = numbers["curves"]["LNMax"]
+        right.plot(lnmax_curve["answered"], lnmax_curve["epsilon"], color=LNMAX, ls="--", label="LNMax: every query")
         right.set(
-            xlabel="answered queries", ylabel=f"ε at δ = {result['delta']:g} (Theorem 6)", ylim=(0, _top(numbers))
+            xlabel="answered queries", ylabel=f"ε at δ = {result['delta']:g} (Theorem 6)", ylim=(0, _find_top(numbers))
         )
         right.set_xlim(0, max(numbers["curves"][name]["answered"][-1] for name in CHECKS))
         right.grid(visible=True, alpha=0.3)
@@ -117,19 +119,19 @@ def draw_figure_5(path: Path, result: Row) -> None:
 
 def draw_comparison(path: Path, result: Row) -> None:
     """Draw accuracy of the final model against the ε that may be published."""
-    points = comparison(result)
+    points = list_points(result)
     with saved_figure(path, width=8.0, height=5.4) as figure:
         axes = figure.subplots()
         for way, (color, mark) in WAYS.items():
-            mine = [point for point in points if point.way == way]
-            if not mine:
+            method_points = [point for point in points if point.way == way]
+            if not method_points:
                 continue
-            x, y = [point.epsilon for point in mine], [100.0 * point.accuracy for point in mine]
-            noise = [point.deviation for point in mine]
+            x, y = [point.epsilon for point in method_points], [100.0 * point.accuracy for point in method_points]
+            noise = [point.deviation for point in method_points]
             style = {"ls": ":", "mfc": "none"} if way == PRINTED else {"ls": "-"}
             axes.errorbar(x, y, xerr=noise, color=color, marker=mark, capsize=3, label=way, **style)
         if result["baseline"]:
-            axes.axhline(100.0 * mean(result["baseline"]), color=COST, ls=":", label="non-private baseline")
+            axes.axhline(100.0 * average(result["baseline"]), color=COST, ls=":", label="non-private baseline")
         axes.set(xlabel=f"ε at δ = {result['delta']:g}", ylabel="accuracy of the final model, %", xlim=(0, None))
         axes.set_title(f"{result['dataset']}: what a model costs, and how good it is")
         axes.grid(visible=True, alpha=0.3)
@@ -146,12 +148,12 @@ def draw_figure_10(path: Path, targets: Sequence[Row]) -> None:
                 label = f"{name} λ = {point['order']:.2f}, where σ = {math.sqrt(point['variance']):.2f}"
                 axes.plot(point["order"], point["variance"], mark, color=color, label=label)
             axes.set(xscale="log", yscale="log", xlabel="order λ", ylabel="σ²", title=target["name"])
-            _plain_numbers(axes)
+            _use_plain_numbers(axes)
             axes.grid(visible=True, alpha=0.3)
             axes.legend(frameon=False)
 
 
-def _plain_numbers(axes: Any) -> None:  # noqa: ANN401 (matplotlib is untyped)
+def _use_plain_numbers(axes: Any) -> None:  # noqa: ANN401 (matplotlib is untyped)
     """Write 20 and not 2 × 10¹ along a logarithmic axis, and only as many numbers as fit."""
     ticker = require("matplotlib.ticker")
     axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -159,12 +161,14 @@ def _plain_numbers(axes: Any) -> None:  # noqa: ANN401 (matplotlib is untyped)
     axes.xaxis.set_minor_formatter(ticker.NullFormatter())
 
 
-def _top(numbers: Row) -> float:
+def _find_top(numbers: Row) -> float:
     """Return the height of the right panel: that of the checks' curves, and of LNMax's as far as they go."""
-    shown = [numbers["curves"][name] for name in CHECKS]
-    most = max(curve["answered"][-1] for curve in shown)
-    every = numbers["curves"]["LNMax"]
-    reached: Sequence[float] = [
-        epsilon for answered, epsilon in zip(every["answered"], every["epsilon"], strict=True) if answered <= most
+    check_curves = [numbers["curves"][name] for name in CHECKS]
+    max_answered = max(curve["answered"][-1] for curve in check_curves)
+    lnmax_curve = numbers["curves"]["LNMax"]
+    epsilons: Sequence[float] = [
+        epsilon
+        for answered, epsilon in zip(lnmax_curve["answered"], lnmax_curve["epsilon"], strict=True)
+        if answered <= max_answered
     ]
-    return 1.15 * float(max([*(curve["epsilon"][-1] for curve in shown), *reached]))
+    return 1.15 * float(max([*(curve["epsilon"][-1] for curve in check_curves), *epsilons]))

@@ -15,20 +15,24 @@ def table_2() -> list[Row]:
     """Recompute the last column of [P, Table 2] from the others, and the mechanism's exact cost."""
     rows = []
     for row in TABLE_2:
-        printed = sum(printed_cost(row.order, each.smoothness, each.noise_scale) for each in row.publications)
-        exact = sum(exact_cost(row.order, each.smoothness, each.noise_scale) for each in row.publications)
-        deviations = (each.sensitivity * each.noise_scale for each in row.publications)
+        printed_cost_sum = sum(
+            printed_cost(row.order, publication.smoothness, publication.noise_scale) for publication in row.publications
+        )
+        exact_cost_sum = sum(
+            exact_cost(row.order, publication.smoothness, publication.noise_scale) for publication in row.publications
+        )
+        deviations = (publication.sensitivity * publication.noise_scale for publication in row.publications)
         rows.append(
             {
                 "name": row.name,
                 "printed_total": row.sanitized,
-                "recomputed_total": row.epsilon + printed,
+                "recomputed_total": row.epsilon + printed_cost_sum,
                 "printed_deviation": row.deviation,
                 "recomputed_deviation": math.hypot(*deviations),
-                "theorem_23": printed,
-                "exact": exact,
-                "order_times_beta": row.order * max(each.smoothness for each in row.publications),
-                "total_with_exact_cost": row.epsilon + exact,
+                "theorem_23": printed_cost_sum,
+                "exact": exact_cost_sum,
+                "order_times_beta": row.order * max(publication.smoothness for publication in row.publications),
+                "total_with_exact_cost": row.epsilon + exact_cost_sum,
             }
         )
     return rows
@@ -55,26 +59,26 @@ def figure_10() -> list[Row]:
     The orders begin where σ² is finite, at λ_min = log(1/δ)/ε + 1; ``beyond`` is the distance of the printed λ from it.
     """
     rows = []
-    for name, epsilon, delta, printed, _ in TABLE_4:
+    for name, epsilon, delta, paper, _ in TABLE_4:
         target = PrivacyParams(epsilon, delta)
-        least = 1.0 - math.log(target.delta) / target.epsilon
-        orders = [float(order) for order in np.round(np.geomspace(least + 1.0, 500.0, 60), 2)]
+        start = 1.0 - math.log(target.delta) / target.epsilon
+        orders = [float(order) for order in np.round(np.geomspace(start + 1.0, 500.0, 60), 2)]
         best = renyi_sigma(target)
         rows.append(
             {
                 "name": name,
-                "least_order": least,
+                "least_order": start,
                 "orders": orders,
-                "variances": [_variance(target, order) for order in orders],
-                "printed": {"order": printed, "beyond": printed - least, "variance": _variance(target, printed)},
-                "best": {"order": best.settings["order"], "beyond": best.settings["order"] - least}
+                "variances": [_compute_variance(target, order) for order in orders],
+                "printed": {"order": paper, "beyond": paper - start, "variance": _compute_variance(target, paper)},
+                "best": {"order": best.settings["order"], "beyond": best.settings["order"] - start}
                 | {"variance": best.value**2},
             }
         )
     return rows
 
 
-def _variance(target: PrivacyParams, order: float) -> float:
+def _compute_variance(target: PrivacyParams, order: float) -> float:
     """Return the σ² with which one answer's Rényi divergence at an order gives the target [D, Section D.2.1]."""
     return order / (target.epsilon + math.log(target.delta) / (order - 1.0))
 
@@ -84,10 +88,10 @@ def table_4() -> list[Row]:
     rows = []
     for name, epsilon, delta, order, sigma in TABLE_4:
         target = PrivacyParams(epsilon, delta)
-        found = renyi_sigma(target)
-        row = {"name": name, "printed_sigma": sigma, "sigma": found.value}
-        row |= {"printed_order": order, "order": found.settings["order"]}
-        row["sigma_at_printed_order"] = math.sqrt(_variance(target, order))
+        calibration = renyi_sigma(target)
+        row = {"name": name, "printed_sigma": sigma, "sigma": calibration.value}
+        row |= {"printed_order": order, "order": calibration.settings["order"]}
+        row["sigma_at_printed_order"] = math.sqrt(_compute_variance(target, order))
         row["analytic_sigma"] = analytic_sigma(target).value
         rows.append(row)
     return rows

@@ -21,7 +21,7 @@ from darrm.util.extras import require
 from darrm.util.progress import counted
 from darrm.votes import ABSTAIN
 from experiments.datasets import LabeledImages, load
-from experiments.kept import digest_of, kept_votes
+from experiments.kept import digest_of, read_or_train
 from experiments.pate.ensembles import PARTITION_SEED
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study
@@ -42,7 +42,7 @@ class CensusStudent:
         return np.asarray(self.model.predict_proba(x)[:, 1] > self.threshold, dtype=np.int64)
 
 
-def census_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> CensusStudent:
+def train_census_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> CensusStudent:
     """Train a student, supervised, on the labels (q,) of the first q inputs of the pool; `ABSTAIN` is no label."""
     answered = np.flatnonzero(labels != ABSTAIN)
     model = require("sklearn.ensemble").GradientBoostingClassifier(
@@ -52,13 +52,13 @@ def census_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, 
     return CensusStudent(model, float(np.quantile(model.predict_proba(recorded.pool_x)[:, 1], 1.0 - RICH_SHARE)))
 
 
-def adult_baseline(recorded: Recorded, *, seed: int, quick: bool) -> float:
+def measure_adult_baseline(recorded: Recorded, *, seed: int, quick: bool) -> float:
     table = load("adult")
     forest = _forest(table.train_x, table.train_y, seed, QUICK_TREES if quick else TREES)
     return float(np.mean(forest.predict(recorded.test_x) == recorded.test_y))
 
 
-def forest_labels(
+def obtain_forest_labels(
     study: Study, data: LabeledImages, teachers: int, machine: Machine, *, quick: bool
 ) -> tuple[NDArray[np.int8], float]:
     """Return the forests' classes (Q, K), and how many seconds they took; those of the same training are read."""
@@ -67,24 +67,24 @@ def forest_labels(
     digests = [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]
     facts = [teachers, trees, PARTITION_SEED, require("sklearn").__version__, digests]
 
-    def train_and_ask() -> NDArray[np.int8]:
+    def collect_votes() -> NDArray[np.int8]:
         shards = Partition.random(len(data.train_y), teachers, seed=PARTITION_SEED)
         joblib = require("joblib")
         answers = joblib.Parallel(n_jobs=machine.jobs)(
-            joblib.delayed(_answers)(
+            joblib.delayed(_train_and_predict)(
                 data.train_x[shards.shard(k)], data.train_y[shards.shard(k)], data.test_x, k, trees
             )
             for k in counted(range(teachers), "forests", enabled=machine.progress)
         )
         return np.stack(answers, axis=1)
 
-    return kept_votes(machine.folder / f"votes-{study.name}-forests-{digest_of(facts)}.npy", train_and_ask)
+    return read_or_train(machine.folder / f"votes-{study.name}-forests-{digest_of(facts)}.npy", collect_votes)
 
 
-def _answers(
-    x: NDArray[np.float32], y: NDArray[np.int64], asked: NDArray[np.float32], seed: int, trees: int
+def _train_and_predict(
+    x: NDArray[np.float32], y: NDArray[np.int64], questions: NDArray[np.float32], seed: int, trees: int
 ) -> NDArray[np.int8]:
-    return np.asarray(_forest(x, y, seed, trees).predict(asked), dtype=np.int8)
+    return np.asarray(_forest(x, y, seed, trees).predict(questions), dtype=np.int8)
 
 
 def _forest(x: NDArray[np.float32], y: NDArray[np.int64], seed: int, trees: int) -> Any:  # noqa: ANN401 (untyped)

@@ -14,7 +14,7 @@ from darrm.votes import Votes
 
 LABEL_SEED = 2018
 Labels = NDArray[np.int64]
-Measured = list[float | None]  # accuracy on the held-out inputs, and on the unasked part of the pool
+StudentAccuracies = list[float | None]  # accuracy on the held-out inputs, and on the unasked part of the pool
 
 
 def save_counts(path: Path, recorded: "Recorded", smaller: Sequence[Votes] = ()) -> None:
@@ -30,12 +30,14 @@ def save_counts(path: Path, recorded: "Recorded", smaller: Sequence[Votes] = ())
 
 def load_counts(path: Path) -> tuple["Recorded", list[Votes]]:
     """Read what `save_counts` wrote: votes and classes with no inputs, and the smaller ensembles' votes."""
-    with np.load(path) as kept:
-        votes = Votes.of_counts(kept["counts"].astype(np.int64))
-        smaller = [Votes.of_counts(kept[name].astype(np.int64)) for name in kept.files if name.startswith("smaller_")]
-        classes, nothing = kept["classes"].astype(np.int64), np.empty(0, dtype=np.int64)
+    with np.load(path) as arrays:
+        votes = Votes.of_counts(arrays["counts"].astype(np.int64))
+        smaller = [
+            Votes.of_counts(arrays[name].astype(np.int64)) for name in arrays.files if name.startswith("smaller_")
+        ]
+        classes, empty = arrays["classes"].astype(np.int64), np.empty(0, dtype=np.int64)
     name = path.stem.removesuffix("-counts")
-    return Recorded(name, votes, nothing, classes, nothing, nothing, np.nan, np.nan), smaller
+    return Recorded(name, votes, empty, classes, empty, empty, np.nan, np.nan), smaller
 
 
 class Predictor(Protocol):
@@ -61,7 +63,7 @@ class Recorded:
         """How often the class with the most votes (the lowest of a tie) is the true one, on the pool."""
         return float(np.mean(self.votes.counts.argmax(axis=1) == self.pool_y))
 
-    def measured(self, student: Predictor, asked: int) -> Measured:
+    def measure_student(self, student: Predictor, asked: int) -> StudentAccuracies:
         """Return a student's shares of right answers: held out, and of the pool beyond the first ``asked`` queries."""
         parts = ((self.test_x, self.test_y), (self.pool_x[asked:], self.pool_y[asked:]))
         return [float(np.mean(student.predict(x) == y)) if len(y) else None for x, y in parts]

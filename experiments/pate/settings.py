@@ -26,17 +26,17 @@ class VoteSize:
 MNIST_SIZE = VoteSize(640, 250, 10, (6.0, 1.0))
 
 
-def pate_like_votes(size: VoteSize) -> NDArray[np.int64]:
+def draw_pate_votes(size: VoteSize) -> NDArray[np.int64]:
     """Draw (Q, C) vote counts: a share of the teachers agree on one class, the others spread over few classes.
 
-    >>> votes = pate_like_votes(VoteSize(3, 100, 4, (6.0, 1.0)))
+    >>> votes = draw_pate_votes(VoteSize(3, 100, 4, (6.0, 1.0)))
     >>> votes.shape, votes.sum(axis=1).tolist()
     ((3, 4), [100, 100, 100])
     """
     rng = np.random.default_rng(size.seed)
     share = rng.beta(*size.agreement, size=size.queries)
-    rest = rng.dirichlet(np.full(size.classes, 0.2), size=size.queries)
-    probabilities = (1.0 - share)[:, np.newaxis] * rest
+    other_classes = rng.dirichlet(np.full(size.classes, 0.2), size=size.queries)
+    probabilities = (1.0 - share)[:, np.newaxis] * other_classes
     winners = rng.integers(size.classes, size=size.queries)
     probabilities[np.arange(size.queries), winners] += share
     probabilities /= probabilities.sum(axis=1, keepdims=True)

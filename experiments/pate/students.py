@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from darrm.training.network import Build, convolutional_network, student_network
 from darrm.training.student import FIXMATCH, Perturbation, Student, StudentRecipe, train_student
 from experiments.pate import ensembles
-from experiments.pate.random_forests import adult_baseline, census_student, forest_labels
+from experiments.pate.random_forests import measure_adult_baseline, obtain_forest_labels, train_census_student
 from experiments.pate.recorded import Predictor, Recorded
 from experiments.pate.settings import Study
 from experiments.teachers import Machine
@@ -48,29 +48,31 @@ def recipe_of(name: str) -> str:
 
 def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
     """Train the teachers of a study and ask them about its pool, or read their kept votes."""
-    return ensembles.obtain(study, machine, quick=quick, ask=forest_labels if study.name == "adult" else None)
+    return ensembles.obtain(study, machine, quick=quick, ask=obtain_forest_labels if study.name == "adult" else None)
 
 
 def student_of(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Predictor:
     """Train a student on the labels (q,) of the first q inputs of the pool; `ABSTAIN` is no label."""
-    train = census_student if recorded.name == "adult" else network_student
+    train = train_census_student if recorded.name == "adult" else train_network_student
     return train(recorded, labels, seed=seed, quick=quick)
 
 
-def network_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Student:
+def train_network_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Student:
     """Train a network; ``quick`` takes a tenth of the steps."""
-    x, asked, classes = recorded.pool_x, len(labels), recorded.votes.counts.shape[1]
+    x, num_labeled, classes = recorded.pool_x, len(labels), recorded.votes.counts.shape[1]
     recipe = RECIPES[recorded.name]
     if quick:
         recipe = replace(recipe, steps=max(1, round(QUICK_SHARE * recipe.steps)))
     build = network_for(x, classes)
-    return train_student(x[:asked], labels, x[asked:], recipe=recipe, build=build, seed=seed, progress=False)
+    return train_student(
+        x[:num_labeled], labels, x[num_labeled:], recipe=recipe, build=build, seed=seed, progress=False
+    )
 
 
-def baseline(study: Study, recorded: Recorded, *, seed: int, quick: bool) -> float:
+def measure_baseline(study: Study, recorded: Recorded, *, seed: int, quick: bool) -> float:
     """Measure a model of all private data without privacy, on the held-out inputs."""
     if study.name == "adult":
-        return adult_baseline(recorded, seed=seed, quick=quick)
+        return measure_adult_baseline(recorded, seed=seed, quick=quick)
     # the student's network on the true classes of all private images, for as many steps
     data, test_x, test_y = ensembles.split(study)
     recipe = replace(RECIPES[study.name], batch=BASELINE_BATCH, weight=0.0, consistency=0.0, robustness=0.0)

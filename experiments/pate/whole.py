@@ -20,23 +20,23 @@ from darrm.util import checks
 from darrm.util.extras import require
 from darrm.util.progress import StatusLine
 from darrm.votes import ABSTAIN, Votes
-from experiments.kept import array_digest, kept
+from experiments.kept import digest_array, read_or_compute
 from experiments.pages import Row
 from experiments.pate.accounting import (
     account,
-    costs,
-    published_as_in_paper,
-    published_beforehand,
-    published_by_logarithm,
-    published_on_vote_scale,
-    search,
+    compute_costs,
+    publish_as_in_paper,
+    publish_by_logarithm,
+    publish_on_vote_scale,
+    publish_with_parameters,
+    search_aggregator,
 )
-from experiments.pate.curves import figure_1, figure_4, figure_5
-from experiments.pate.dpsgd import LINEAR, dpsgd_accuracy, linear_rows
-from experiments.pate.ensembles import obtain_fewer
-from experiments.pate.recorded import LABEL_SEED, Labels, Measured, Recorded, load_counts, save_counts
+from experiments.pate.curves import compute_figure_1, compute_figure_4, compute_figure_5
+from experiments.pate.dpsgd import LINEAR, measure_dpsgd, measure_linear_models
+from experiments.pate.ensembles import obtain_smaller
+from experiments.pate.recorded import LABEL_SEED, Labels, Recorded, StudentAccuracies, load_counts, save_counts
 from experiments.pate.settings import PLANS, STUDIES, Plan, Study, VoteSize, Way
-from experiments.pate.students import baseline, obtain, recipe_of, student_of
+from experiments.pate.students import measure_baseline, obtain, recipe_of, student_of
 from experiments.teachers import Machine
 
 
@@ -49,12 +49,12 @@ class Run:
     folder: Path
     line: StatusLine
 
-    def kept(self, stage: str, facts: Sequence[object], compute: Callable[[], Any]) -> Any:  # noqa: ANN401 (plain data)
+    def read_or_compute(self, stage: str, facts: Sequence[object], compute: Callable[[], Any]) -> Any:  # noqa: ANN401 (plain data)
         """Compute a stage that depends on the votes and on ``facts``, or read it."""
-        return kept(self.folder, f"{stage}-{self.study.name}", [self.recorded.digest, *facts], compute)
+        return read_or_compute(self.folder, f"{stage}-{self.study.name}", [self.recorded.digest, *facts], compute)
 
 
-def released(run: Run, way: Way) -> Labels:
+def release_labels(run: Run, way: Way) -> Labels:
     """Draw the labels (Q,) of a way, exactly, from the seed of the experiment; `ABSTAIN` is no label."""
 
     def draw() -> list[int]:
@@ -62,7 +62,9 @@ def released(run: Run, way: Way) -> Labels:
         rng = np.random.default_rng([LABEL_SEED, way.queries])
         return [int(label) for label in way.aggregator.release(run.recorded.votes[: way.queries], rng=rng)]
 
-    return np.array(run.kept("labels", [repr(way.aggregator), way.queries, LABEL_SEED], draw), dtype=np.int64)
+    return np.array(
+        run.read_or_compute("labels", [repr(way.aggregator), way.queries, LABEL_SEED], draw), dtype=np.int64
+    )
 
 
 def analysis_of(run: Run, way: Way, labels: Labels) -> Analysis:
@@ -72,81 +74,85 @@ def analysis_of(run: Run, way: Way, labels: Labels) -> Analysis:
 
 def row_of(run: Run, way: Way) -> tuple[Row, Labels]:
     """Describe a way: answers, their accuracy, their cost, and the cost of publishing that."""
-    labels = released(run, way)
+    labels = release_labels(run, way)
 
-    def counted() -> Row:
+    def compute() -> Row:
         run.line.show(f"accounting for {way.name}, {way.queries} queries")
         analysis = analysis_of(run, way, labels)
         return {
-            "costs": costs([analysis]),
-            "in_paper": published_as_in_paper([analysis]),
-            "ours": published_on_vote_scale([analysis]),
+            "costs": compute_costs([analysis]),
+            "in_paper": publish_as_in_paper([analysis]),
+            "ours": publish_on_vote_scale([analysis]),
         }
 
-    facts = [repr(way.aggregator), array_digest(labels), run.study.delta]
+    facts = [repr(way.aggregator), digest_array(labels), run.study.delta]
     row: Row = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries}
-    row |= measured(run, labels, labels != ABSTAIN) | run.kept("costs", facts, counted)
-    return row | _printed(way), labels
+    row |= measure_labels(run, labels, labels != ABSTAIN) | run.read_or_compute("costs", facts, compute)
+    return row | _describe_printed(way), labels
 
 
-def searched_row(run: Run, base: Way, size: VoteSize) -> tuple[Row, Labels]:
+def describe_searched(run: Run, base: Way, size: VoteSize) -> tuple[Row, Labels]:
     """Describe a way whose parameters were searched on public votes, to match what another one answers."""
     aggregator, delta = base.aggregator, run.study.delta
     if not isinstance(aggregator, ConfidentGNMax):
         checks.fail("base", base.name, "a way with a check")
 
-    def found() -> Row:
+    def find_parameters() -> Row:
         run.line.show("parameters on public votes")
-        best = search(aggregator, size, delta)
-        chosen, published = best.aggregator, best.parameters
+        result = search_aggregator(aggregator, size, delta)
+        parameters, published = result.aggregator, result.parameters
         return {
-            "aggregator": [chosen.threshold, chosen.sigma_threshold, chosen.sigma_answer],
+            "aggregator": [parameters.threshold, parameters.sigma_threshold, parameters.sigma_answer],
             "publication": [published.order, published.deviation],
-            "expected": best.epsilon,
-            "expected_of_base": best.base_epsilon,
+            "expected": result.epsilon,
+            "expected_of_base": result.base_epsilon,
         }
 
-    chosen = run.kept("search", [repr(aggregator), repr(size), delta], found)
-    way = Way("Confident-GNMax, searched", ConfidentGNMax(*chosen["aggregator"]), base.queries)
+    parameters = run.read_or_compute("search", [repr(aggregator), repr(size), delta], find_parameters)
+    way = Way("Confident-GNMax, searched", ConfidentGNMax(*parameters["aggregator"]), base.queries)
     row, labels = row_of(run, way)
-    for of, drawn in ((way, labels), (base, released(run, base))):
-        facts = [repr(of.aggregator), array_digest(drawn), chosen["publication"]]
-        published = PublicationParameters(*chosen["publication"])
-        compute = partial(_beforehand, run, of, drawn, published)
-        row["beforehand" if of is way else "base_beforehand"] = run.kept("beforehand", facts, compute)
-    drawn = released(run, base)
-    facts = [repr(base.aggregator), array_digest(drawn), "logarithm"]
-    row["base_by_logarithm"] = run.kept(
-        "beforehand", facts, lambda: published_by_logarithm(analysis_of(run, base, drawn))
+    for publication_way, base_labels in ((way, labels), (base, release_labels(run, base))):
+        facts = [repr(publication_way.aggregator), digest_array(base_labels), parameters["publication"]]
+        published = PublicationParameters(*parameters["publication"])
+        compute = partial(_publish_fixed, run, publication_way, base_labels, published)
+        row["beforehand" if publication_way is way else "base_beforehand"] = run.read_or_compute(
+            "beforehand", facts, compute
+        )
+    base_labels = release_labels(run, base)
+    facts = [repr(base.aggregator), digest_array(base_labels), "logarithm"]
+    row["base_by_logarithm"] = run.read_or_compute(
+        "beforehand", facts, lambda: publish_by_logarithm(analysis_of(run, base, base_labels))
     )
-    return row | {"search": chosen}, labels
+    return row | {"search": parameters}, labels
 
 
-def _beforehand(run: Run, way: Way, labels: Labels, parameters: PublicationParameters) -> Row:
-    return published_beforehand(analysis_of(run, way, labels), parameters)
+def _publish_fixed(run: Run, way: Way, labels: Labels, parameters: PublicationParameters) -> Row:
+    return publish_with_parameters(analysis_of(run, way, labels), parameters)
 
 
-def by_label_row(run: Run, way: Way) -> tuple[Row, Labels]:
+def describe_by_label(run: Run, way: Way) -> tuple[Row, Labels]:
     """Describe a way that is charged without a look at the votes: its ε is public as it is."""
-    labels = released(run, way)
+    labels = release_labels(run, way)
     epsilon = way.aggregator.guarantee.repeated(way.queries).best(run.study.delta).epsilon
     row = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries, "epsilon": epsilon}
-    return row | measured(run, labels, labels != ABSTAIN), labels
+    return row | measure_labels(run, labels, labels != ABSTAIN), labels
 
 
-def measured(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> Row:
+def measure_labels(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> Row:
     """Measure labels against the true classes: of the answers, and of the plurality over all the queries."""
     truth = run.recorded.pool_y[: len(labels)]
     plurality = run.recorded.votes.counts[: len(labels)].argmax(axis=1)
-    rarer = {} if run.study.classes > 2 else {"ones": [float(np.mean(one[answered] == 1)) for one in (labels, truth)]}
-    return rarer | {
+    ones = (
+        {} if run.study.classes > 2 else {"ones": [float(np.mean(values[answered] == 1)) for values in (labels, truth)]}
+    )
+    return ones | {
         "answered": int(answered.sum()),
         "label_accuracy": float(np.mean(labels[answered] == truth[answered])) if answered.any() else None,
         "plurality_accuracy": float(np.mean(plurality == truth)),
     }
 
 
-def _printed(way: Way) -> Row:
+def _describe_printed(way: Way) -> Row:
     """Return what [P] prints for a row, or None."""
     return {"paper": None if way.printed is None else asdict(way.printed)}
 
@@ -161,23 +167,23 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
     start = time.perf_counter()
     plan = PLANS[study.name]
     run = Run(study, recorded, machine.folder / "kept", line)
-    asked = min(plan.figure_4_queries, recorded.votes.queries)
-    smaller = [obtain_fewer(study, count, asked, machine, quick=quick) for count in study.retrained]
-    found = [row_of(run, way) for way in plan.rows]
+    num_queries = min(plan.figure_4_queries, recorded.votes.queries)
+    smaller = [obtain_smaller(study, count, num_queries, machine, quick=quick) for count in study.retrained]
+    table_rows = [row_of(run, way) for way in plan.rows]
     points = [row_of(run, way) for way in plan.points]
-    by_label = [by_label_row(run, way) for way in plan.by_label]
-    searched = [] if plan.searched is None or quick else [searched_row(run, plan.rows[-1], plan.searched)]
+    by_label = [describe_by_label(run, way) for way in plan.by_label]
+    searched = [] if plan.searched is None or quick else [describe_searched(run, plan.rows[-1], plan.searched)]
     seeds = ONE_SEED if quick else STUDENT_SEEDS
-    often = found if study.name == "adult" else found[-1:]  # a network takes minutes
-    _train(run, often, seeds, machine.jobs, quick=quick)
-    seldom = [*found[: len(found) - len(often)], *searched, *points, *by_label]
-    _train(run, seldom, ONE_SEED, machine.jobs, quick=quick)
+    repeated_rows = table_rows if study.name == "adult" else table_rows[-1:]  # a network takes minutes
+    _train_students(run, repeated_rows, seeds, machine.jobs, quick=quick)
+    single_rows = [*table_rows[: len(table_rows) - len(repeated_rows)], *searched, *points, *by_label]
+    _train_students(run, single_rows, ONE_SEED, machine.jobs, quick=quick)
     line.show("baseline")
-    without_privacy = [_baseline(run, seed, quick=quick) for seed in ONE_SEED]
-    outsiders = []
+    baselines = [_measure_baseline(run, seed, quick=quick) for seed in ONE_SEED]
+    dpsgd_rows = []
     for epsilon in () if quick else plan.budgets:
         line.show(f"DP-SGD at ε = {epsilon:g}")
-        outsiders.append({"epsilon": epsilon, **_dpsgd(study, epsilon, machine, quick=quick)})
+        dpsgd_rows.append({"epsilon": epsilon, **_measure_dpsgd(study, epsilon, machine, quick=quick)})
     line.show("figures")
     save_counts(machine.folder / f"{study.name}-counts.npz", recorded, smaller)
     return {
@@ -193,14 +199,14 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
         "plurality_accuracy": recorded.plurality_accuracy,
         "label_seed": LABEL_SEED,
         "student_seeds": list(seeds),
-        "rows": [row for row, _ in found],
+        "rows": [row for row, _ in table_rows],
         "points": [row for row, _ in points],
         "by_label": [row for row, _ in by_label],
         "searched": [row for row, _ in searched],
-        "baseline": without_privacy,
-        "dpsgd": outsiders,
+        "baseline": baselines,
+        "dpsgd": dpsgd_rows,
         "linear": linear_of(study, machine, line, quick=quick),
-        **_figures(run, plan, smaller),
+        **_compute_figures(run, plan, smaller),
         "teacher_seconds": recorded.seconds,
         "seconds": round(time.perf_counter() - start, 1),
     }
@@ -216,14 +222,14 @@ def recompute(path: Path, line: StatusLine) -> Row:
     plan = PLANS[study.name]
     with TemporaryDirectory() as folder:
         run = Run(study, recorded, Path(folder), line)
-        found = {
+        results = {
             "digest": recorded.digest,
             "plurality_accuracy": recorded.plurality_accuracy,
             "rows": [row_of(run, way)[0] for way in plan.rows],
             "points": [row_of(run, way)[0] for way in plan.points],
-            "by_label": [by_label_row(run, way)[0] for way in plan.by_label],
+            "by_label": [describe_by_label(run, way)[0] for way in plan.by_label],
         }
-        return found | _figures(run, plan, smaller)
+        return results | _compute_figures(run, plan, smaller)
 
 
 def linear_of(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> list[Row]:
@@ -232,72 +238,78 @@ def linear_of(study: Study, machine: Machine, line: StatusLine, *, quick: bool) 
         return []
     line.show("DP-SGD on scattering features")
     budgets = [PrivacyParams(epsilon, study.delta) for epsilon in PLANS[study.name].budgets]
-    train = partial(linear_rows, study, budgets)
-    return list(kept(machine.folder / "kept", f"linear-{study.name}", [repr(budgets), repr(LINEAR)], train))
+    train = partial(measure_linear_models, study, budgets)
+    return list(read_or_compute(machine.folder / "kept", f"linear-{study.name}", [repr(budgets), repr(LINEAR)], train))
 
 
-def draw_on(path: Path, machine: Machine, line: StatusLine, *, quick: bool) -> Row:
+def retrain_smaller(path: Path, machine: Machine, line: StatusLine, *, quick: bool) -> Row:
     """Train the smaller ensembles of Figure 4 alone, keep their counts at ``path`` too, and compute the figures."""
     recorded, _ = load_counts(path)
     study = STUDIES[recorded.name]
     plan = PLANS[study.name]
-    asked = min(plan.figure_4_queries, recorded.votes.queries)
-    smaller = [obtain_fewer(study, count, asked, machine, quick=quick) for count in study.retrained]
+    num_queries = min(plan.figure_4_queries, recorded.votes.queries)
+    smaller = [obtain_smaller(study, count, num_queries, machine, quick=quick) for count in study.retrained]
     save_counts(path, recorded, smaller)
     with TemporaryDirectory() as folder:
-        return _figures(Run(study, recorded, Path(folder), line), plan, smaller)
+        return _compute_figures(Run(study, recorded, Path(folder), line), plan, smaller)
 
 
-def _figures(run: Run, plan: Plan, smaller: Sequence[Votes]) -> Row:
+def _compute_figures(run: Run, plan: Plan, smaller: Sequence[Votes]) -> Row:
     """Compute the numbers of the figures, of the first LNMax and the last Confident-GNMax of Table 1."""
     recorded, delta = run.recorded, run.study.delta
     lnmax = next(way.aggregator for way in plan.rows if isinstance(way.aggregator, LNMax))
     way, confident = [(way, way.aggregator) for way in plan.rows if isinstance(way.aggregator, ConfidentGNMax)][-1]
-    labels = released(run, way)
+    labels = release_labels(run, way)
     pool = recorded.votes.queries
-    facts = [repr(plan), delta, labels.tolist(), *(array_digest(votes.counts) for votes in smaller)]
+    facts = [repr(plan), delta, labels.tolist(), *(digest_array(votes.counts) for votes in smaller)]
 
     def compute() -> Row:
         return {
-            "figure_1": figure_1(recorded, lnmax, confident, labels, delta),
-            "figure_4": figure_4(recorded, min(plan.figure_4_queries, pool), delta, smaller),
-            "figure_5": figure_5(recorded, lnmax, confident.sigma_answer, pool, delta),
+            "figure_1": compute_figure_1(recorded, lnmax, confident, labels, delta),
+            "figure_4": compute_figure_4(recorded, min(plan.figure_4_queries, pool), delta, smaller),
+            "figure_5": compute_figure_5(recorded, lnmax, confident.sigma_answer, pool, delta),
         }
 
-    return dict(run.kept("figures", facts, compute))
+    return dict(run.read_or_compute("figures", facts, compute))
 
 
-def _train(run: Run, rows: Sequence[tuple[Row, Labels]], seeds: Sequence[int], jobs: int, *, quick: bool) -> None:
+def _train_students(
+    run: Run, rows: Sequence[tuple[Row, Labels]], seeds: Sequence[int], jobs: int, *, quick: bool
+) -> None:
     """Train the students of every row, in ``jobs`` processes, and note their accuracies in the rows."""
     tasks = [(row, labels, seed) for row, labels in rows for seed in seeds]
     joblib = require("joblib")
-    calls = [joblib.delayed(_student)(run.folder, run.recorded, labels, seed, quick) for _, labels, seed in tasks]
+    calls = [
+        joblib.delayed(_measure_student)(run.folder, run.recorded, labels, seed, quick) for _, labels, seed in tasks
+    ]
     for row, _ in rows:
         row["students"], row["rest"] = [], []
     accuracies = joblib.Parallel(n_jobs=jobs, return_as="generator")(calls)
-    for done, ((row, _, _), (held_out, rest)) in enumerate(zip(tasks, accuracies, strict=True), start=1):
+    for num_done, ((row, _, _), (held_out, rest)) in enumerate(zip(tasks, accuracies, strict=True), start=1):
         row["students"].append(held_out)
         row["rest"].append(rest)
-        run.line.show(f"students: {done} of {len(tasks)}")
+        run.line.show(f"students: {num_done} of {len(tasks)}")
 
 
-def _baseline(run: Run, seed: int, *, quick: bool) -> float:
+def _measure_baseline(run: Run, seed: int, *, quick: bool) -> float:
     """Measure a model without privacy, or read its kept accuracy."""
-    measure_one = partial(baseline, run.study, run.recorded, seed=seed, quick=quick)
-    facts = [array_digest(run.recorded.test_x), seed, quick, recipe_of(run.study.name)]
-    return float(run.kept("baseline", facts, measure_one))
+    measure_one = partial(measure_baseline, run.study, run.recorded, seed=seed, quick=quick)
+    facts = [digest_array(run.recorded.test_x), seed, quick, recipe_of(run.study.name)]
+    return float(run.read_or_compute("baseline", facts, measure_one))
 
 
-def _student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick: bool) -> Measured:
-    arrays = [array_digest(array) for array in (recorded.pool_x, recorded.test_x, labels)]
+def _measure_student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick: bool) -> StudentAccuracies:
+    arrays = [digest_array(array) for array in (recorded.pool_x, recorded.test_x, labels)]
 
-    def train() -> Measured:
-        return recorded.measured(student_of(recorded, labels, seed=seed, quick=quick), len(labels))
+    def train() -> StudentAccuracies:
+        return recorded.measure_student(student_of(recorded, labels, seed=seed, quick=quick), len(labels))
 
-    return list(kept(folder, f"students-{recorded.name}", [*arrays, seed, quick, recipe_of(recorded.name)], train))
+    return list(
+        read_or_compute(folder, f"students-{recorded.name}", [*arrays, seed, quick, recipe_of(recorded.name)], train)
+    )
 
 
-def _dpsgd(study: Study, epsilon: float, machine: Machine, *, quick: bool) -> Row:
+def _measure_dpsgd(study: Study, epsilon: float, machine: Machine, *, quick: bool) -> Row:
     budget = PrivacyParams(epsilon, study.delta)
-    train = partial(dpsgd_accuracy, study, budget, machine, quick=quick)
-    return dict(kept(machine.folder / "kept", f"dpsgd-{study.name}", [epsilon, study.delta, quick], train))
+    train = partial(measure_dpsgd, study, budget, machine, quick=quick)
+    return dict(read_or_compute(machine.folder / "kept", f"dpsgd-{study.name}", [epsilon, study.delta, quick], train))

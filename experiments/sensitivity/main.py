@@ -9,30 +9,33 @@ from dataclasses import asdict
 
 from darrm.util import checks
 from experiments import pages
-from experiments.sensitivity.curves import figure2, figure3
-from experiments.sensitivity.kde import figure7
-from experiments.sensitivity.mean import figure4, figure9
-from experiments.sensitivity.page import FigureData, page, save_picture
-from experiments.sensitivity.svm import figure5, figure6
+from experiments.sensitivity.curves import compute_figure2, compute_figure3
+from experiments.sensitivity.kde import compute_figure7
+from experiments.sensitivity.mean import compute_figure4, compute_figure9
+from experiments.sensitivity.page import FigureData, fill_page, save_picture
+from experiments.sensitivity.svm import compute_figure5, compute_figure6
 
 NAME = "sensitivity"
-COMPUTED, SAMPLED = {"2": figure2, "3": figure3}, {"4": figure4, "5": figure5, "6": figure6, "7": figure7, "9": figure9}
+COMPUTED, SAMPLED = (
+    {"2": compute_figure2, "3": compute_figure3},
+    {"4": compute_figure4, "5": compute_figure5, "6": compute_figure6, "7": compute_figure7, "9": compute_figure9},
+)
 FIGURES = (*COMPUTED, *SAMPLED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = pages.command_line(NAME, __doc__, quick="small sizes: seconds instead of minutes", figures=FIGURES)
+    parser = pages.make_command_line(NAME, __doc__, quick="small sizes: seconds instead of minutes", figures=FIGURES)
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default 2)")
     options = parser.parse_args(arguments)
     checks.integer_at_least(1, jobs=options.jobs)
-    folder = pages.data_folder(options, NAME)
-    for figure in pages.chosen_figures(options, FIGURES):
+    folder = pages.prepare_folder(options, NAME)
+    for figure in pages.select_figures(options, FIGURES):
         started = time.perf_counter()
         data = compute(figure, quick=options.quick, jobs=options.jobs)
         pages.write_json(folder / f"figure{figure}.json", asdict(data))
         save_picture(folder / f"figure{figure}.png", data)
         print(f"Figure {figure}: {data.title} ({time.perf_counter() - started:.1f} s)")
-    return pages.finish(folder, page(folder))
+    return pages.write_page(folder, fill_page(folder))
 
 
 def compute(figure: str, *, quick: bool, jobs: int) -> FigureData:

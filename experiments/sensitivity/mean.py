@@ -24,41 +24,42 @@ SEED = 20170804
 BOUNDED_RECORDS, DIMENSIONS, BOUNDED_GAMMAS = 500, (1, 2, 4, 8, 16, 32, 64), (0.02, 0.05, 0.1, 0.2, 0.5)
 
 
-def exponential(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+def draw_exponential(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
     """Draw records from Exp(1)."""
     return rng.exponential(size=count)
 
 
-def figure4(*, quick: bool, jobs: int) -> FigureData:
+def compute_figure4(*, quick: bool, jobs: int) -> FigureData:
     repeats = 5 if quick else REPEATS
     sizes = SAMPLE_SIZES[:2] if quick else SAMPLE_SIZES
-    sampler = SensitivitySampler(np.mean, exponential, "l1", distribution="Exp(1)")
+    sampler = SensitivitySampler(np.mean, draw_exponential, "l1", distribution="Exp(1)")
     execution = Execution(jobs=jobs, batch_size=250)
     rows: list[list[float | None]] = []
     for m in sizes:
         samples = [sampler.measure(RECORDS, m, seed=SEED + repeat, execution=execution) for repeat in range(repeats)]
-        _, reached = smallest_gamma(m)
+        _, least_gamma = smallest_gamma(m)
         for gamma in GAMMAS:
             analytic = math.log(1.0 / gamma) / RECORDS
-            if gamma < reached:
+            if gamma < least_gamma:
                 rows.append([m, gamma, None, None, analytic])
                 continue
             k = sample_size(gamma=gamma, m=m).k
-            found = [order_statistic_of(sample, k) for sample in samples]
-            rows.append([m, gamma, float(np.mean(found)), float(np.std(found)), analytic])
-    ratio = {(row[0], row[1]): row[2] / row[4] for row in rows if row[2] is not None and row[4]}
-    at = GAMMAS[-4]
-    near = [ratio[m, at] for m in sizes]
+            estimates = [order_statistic_of(sample, k) for sample in samples]
+            rows.append([m, gamma, float(np.mean(estimates)), float(np.std(estimates)), analytic])
+    ratio_at = {(row[0], row[1]): row[2] / row[4] for row in rows if row[2] is not None and row[4]}
+    claim_gamma = GAMMAS[-4]
+    ratios = [ratio_at[m, claim_gamma] for m in sizes]
     claims = [
         Claim(
             "the sampled sensitivity is on the safe side of the analytical one",
-            f"least ratio {min(ratio.values()):.3f}, over {len(ratio)} points",
-            min(ratio.values()) >= 1.0,
+            f"least ratio {min(ratio_at.values()):.3f}, over {len(ratio_at)} points",
+            min(ratio_at.values()) >= 1.0,
         ),
         Claim(
             "it converges quickly to the exact one as m grows",
-            ", ".join(f"ratio {share:.3f} (m = {m})" for m, share in zip(sizes, near, strict=True)) + f" at γ = {at}",
-            bool(np.all(np.diff(near) < 0)),
+            ", ".join(f"ratio {share:.3f} (m = {m})" for m, share in zip(sizes, ratios, strict=True))
+            + f" at γ = {claim_gamma}",
+            bool(np.all(np.diff(ratios) < 0)),
         ),
     ]
     settings = {"n": RECORDS, "λ": 1, "repeats": repeats}
@@ -67,29 +68,29 @@ def figure4(*, quick: bool, jobs: int) -> FigureData:
     return FigureData(4, title, settings, columns, rows, claims, quick)
 
 
-def uniform(rng: np.random.Generator, count: int, *, dimension: int) -> NDArray[np.float64]:
+def draw_uniform(rng: np.random.Generator, count: int, *, dimension: int) -> NDArray[np.float64]:
     """Draw records from the uniform law on [0, 1]^d."""
     return rng.random((count, dimension))
 
 
-def figure9(*, quick: bool, jobs: int) -> FigureData:
+def compute_figure9(*, quick: bool, jobs: int) -> FigureData:
     """Compare the sampled L1 sensitivity of the mean on [0, 1]^d, at the least m for each γ, with the global one."""
     rows: list[list[float | None]] = []
     gammas = BOUNDED_GAMMAS[2:] if quick else BOUNDED_GAMMAS
     for dimension in DIMENSIONS:
-        draws = partial(uniform, dimension=dimension)
+        draws = partial(draw_uniform, dimension=dimension)
         sampler = SensitivitySampler(partial(np.mean, axis=0), draws, "l1", distribution=f"U[0, 1]^{dimension}")
         for gamma in gammas:
             size = sample_size(gamma=gamma)
             sample = sampler.measure(BOUNDED_RECORDS, size.m, seed=SEED, execution=Execution(jobs=jobs, batch_size=250))
             rows.append([dimension, gamma, order_statistic_of(sample, size.k), dimension / BOUNDED_RECORDS])
     factors = [row[3] / row[2] for row in rows if row[2] and row[3]]
-    most = {d: max(factor for row, factor in zip(rows, factors, strict=True) if row[0] == d) for d in DIMENSIONS}
+    max_factors = {d: max(factor for row, factor in zip(rows, factors, strict=True) if row[0] == d) for d in DIMENSIONS}
     claims = [
         Claim("the sampled sensitivity is below the global one", f"{len(rows)} points", min(factors) >= 1.0),
         Claim(
             "the reduction is striking (at least tenfold)",
-            ", ".join(f"{most[d]:.2f} (d = {d})" for d in DIMENSIONS) + ", where 3 is the limit of large d",
+            ", ".join(f"{max_factors[d]:.2f} (d = {d})" for d in DIMENSIONS) + ", where 3 is the limit of large d",
             max(factors) >= 10.0,
         ),
     ]

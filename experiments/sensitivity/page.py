@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
-from experiments.pages import Claim, Row, filled, read_json, table
+from experiments.pages import Claim, Row, fill_template, format_table, read_json
 
 ROWS_SHOWN = 6  # of a long table; the JSON has all of them
 
@@ -43,24 +43,24 @@ def read_figure(path: Path) -> FigureData:
     return FigureData(**{**fields, "columns": tuple(fields["columns"])}, claims=claims)
 
 
-def page(folder: Path) -> str:
+def fill_page(folder: Path) -> str:
     figures = [read_figure(path) for path in sorted(folder.glob("figure*.json"))]
     if not figures:
         raise ValueError(f"{folder} holds no results: run some figures first")
-    return filled("sensitivity", {"figures": list(map(_section, figures))})
+    return fill_template("sensitivity", {"figures": list(map(_summarize_figure, figures))})
 
 
-def _section(data: FigureData) -> Row:
+def _summarize_figure(data: FigureData) -> Row:
     """Summarize one figure; a long table is thinned."""
     step = max(1, -(-len(data.rows) // ROWS_SHOWN))
     return {
         **vars(data),
         "settings": ", ".join(f"{name} = {value}" for name, value in data.settings.items()),
-        "table": table(data.columns, [map(_cell, row) for row in data.rows[::step]]),
+        "table": format_table(data.columns, [map(_format_cell, row) for row in data.rows[::step]]),
     }
 
 
-def _cell(value: float | None) -> str:
+def _format_cell(value: float | None) -> str:
     if value is None:
         return "–"
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
@@ -72,9 +72,9 @@ def save_picture(path: Path, data: FigureData) -> None:
         DRAWINGS[data.figure](axes, data)
         axes.grid(visible=True, which="major", alpha=0.3)
         if data.figure in (4, 5, 9):
-            shown = [gamma for gamma in (0.02, 0.05, 0.1, 0.2, 0.5) if gamma >= min(data.column("gamma")) * 0.99]
+            ticks = [gamma for gamma in (0.02, 0.05, 0.1, 0.2, 0.5) if gamma >= min(data.column("gamma")) * 0.99]
             axes.set(xscale="log")
-            axes.set_xticks(shown, labels=[str(gamma) for gamma in shown])
+            axes.set_xticks(ticks, labels=[str(gamma) for gamma in ticks])
             axes.set_xticks([], minor=True)
         if data.figure in (3, 5, 9):
             name_lines(axes)
@@ -82,7 +82,7 @@ def save_picture(path: Path, data: FigureData) -> None:
             axes.legend(fontsize=9)
 
 
-def _effort(axes: Axes, data: FigureData) -> None:
+def _draw_effort(axes: Axes, data: FigureData) -> None:
     gammas = data.column("gamma")
     axes.plot(gammas, data.column("m"), label="least m (Theorem 15)", **style(0).line(len(gammas)))
     bounds = (data.column("lower bound"), data.column("upper bound"))
@@ -92,49 +92,49 @@ def _effort(axes: Axes, data: FigureData) -> None:
     axes.set(xscale="log", yscale="log", xlabel="γ, share of pairs without a promise", ylabel="m, sampled pairs")
 
 
-def _index(axes: Axes, data: FigureData) -> None:
+def _draw_index(axes: Axes, data: FigureData) -> None:
     for place, m in enumerate(dict.fromkeys(data.column("m"))):
         gammas = data.column("gamma", m)
         axes.plot(gammas, data.column("k/m", m), label=f"m = {m:,}", **style(place).line(len(gammas)))
     axes.set(xlabel="γ, share of pairs without a promise", ylabel="k/m, rank of the order statistic")
 
 
-def _mean(axes: Axes, data: FigureData) -> None:
+def _draw_mean(axes: Axes, data: FigureData) -> None:
     sizes = list(dict.fromkeys(data.column("m")))
     for place, m in enumerate(sizes):
-        sampled, deviations = (data.column(f"sampled ({what})", m) for what in ("mean", "deviation"))
-        how = {"capsize": 2, **style(place).line(len(sampled))}
+        sampled, deviations = (data.column(f"sampled ({quantity})", m) for quantity in ("mean", "deviation"))
+        error_style = {"capsize": 2, **style(place).line(len(sampled))}
         axes.plot(data.column("gamma", m), sampled, label=f"m = {m:,}", **style(place).line(len(sampled)))
-        axes.errorbar(data.column("gamma", m), sampled, yerr=deviations, label="_", **how)
+        axes.errorbar(data.column("gamma", m), sampled, yerr=deviations, label="_", **error_style)
     exact = [data.column(name, sizes[0]) for name in ("gamma", "analytical")]
     axes.plot(*exact, color=BLACK, linestyle="--", label="analytical, log(1/γ)/n")
     axes.set(xlabel="γ, share of pairs without a promise", ylabel="sensitivity of the mean")
 
 
-def _machine(axes: Axes, data: FigureData) -> None:
+def _draw_sensitivity(axes: Axes, data: FigureData) -> None:
     for index, dimension in enumerate(dict.fromkeys(data.column("d"))):
         gammas = data.column("gamma", dimension)
         for name, line in (("sampled", "o-"), ("global bound", "--")):
-            how = {"color": style(index).color, "markersize": 3, "label": f"{name}, d = {dimension}"}
-            axes.plot(gammas, data.column(name, dimension), line, **how)
+            line_style = {"color": style(index).color, "markersize": 3, "label": f"{name}, d = {dimension}"}
+            axes.plot(gammas, data.column(name, dimension), line, **line_style)
     axes.set(yscale="log", xlabel="γ, share of pairs without a promise", ylabel="L1 sensitivity")
 
 
-def _over_epsilon(axes: Axes, data: FigureData, label: str, scale: str) -> None:
+def _draw_over_epsilon(axes: Axes, data: FigureData, label: str, scale: str) -> None:
     epsilons = data.column("epsilon")
     for place, name in enumerate(data.columns[1:-1]):
-        what = name.replace("gamma", "γ")
-        axes.plot(epsilons, data.column(name), label=what, **style(place).line(len(epsilons)))
+        label_text = name.replace("gamma", "γ")
+        axes.plot(epsilons, data.column(name), label=label_text, **style(place).line(len(epsilons)))
     axes.plot(epsilons, data.column(data.columns[-1]), color=BLACK, linestyle="--", label=data.columns[-1])
     axes.set(xscale="log", yscale=scale, xlabel="ε", ylabel=label)
 
 
 DRAWINGS: dict[int, Callable[[Axes, FigureData], None]] = {
-    2: _effort,
-    3: _index,
-    4: _mean,
-    5: _machine,
-    6: partial(_over_epsilon, label="misclassified share of test records", scale="linear"),
-    7: partial(_over_epsilon, label="largest error of the density", scale="log"),
-    9: _machine,
+    2: _draw_effort,
+    3: _draw_index,
+    4: _draw_mean,
+    5: _draw_sensitivity,
+    6: partial(_draw_over_epsilon, label="misclassified share of test records", scale="linear"),
+    7: partial(_draw_over_epsilon, label="largest error of the density", scale="log"),
+    9: _draw_sensitivity,
 }

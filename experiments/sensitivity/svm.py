@@ -32,20 +32,20 @@ ERROR_GAMMA = 0.05
 REPEATS = 500
 TEST_RECORDS = 10_000
 EPSILONS = tuple(float(f"{epsilon:.3g}") for epsilon in np.geomspace(0.01, 1000.0, 16))
-BACK_WITHIN = 0.01  # "back at the non-private level" means: within one percentage point
+MAX_GAP = 0.01  # "back at the non-private level" means: within one percentage point
 SEED = 20170805
 
 STRICT_GAMMA = 0.1
 
 
-def two_classes(rng: np.random.Generator, count: int, dimension: int) -> Labeled:
+def draw_two_classes(rng: np.random.Generator, count: int, dimension: int) -> Labeled:
     """Draw (count, d) features in [0, 1], N(0.2·1, 0.01·I) or N(0.8·1, 0.01·I), and labels ±1, equally likely."""
     labels = np.where(rng.random(count) < 0.5, 1.0, -1.0)
     centers = np.where(labels > 0, 0.2, 0.8)[:, np.newaxis]
     return np.clip(centers + 0.1 * rng.standard_normal((count, dimension)), 0.0, 1.0), labels
 
 
-def support_vector_machine(data: Labeled) -> NDArray[np.float64]:
+def fit_machine(data: Labeled) -> NDArray[np.float64]:
     """Fit the machine: minimize |w|²/2 + (C/n) Σ hinge; returns (w, b), shape (d + 1,)."""
     features, labels = data
     machine = require("sklearn.svm").SVC(kernel="linear", C=C / len(labels), tol=TOLERANCE)
@@ -53,46 +53,46 @@ def support_vector_machine(data: Labeled) -> NDArray[np.float64]:
     return np.concatenate([machine.coef_.ravel(), machine.intercept_])
 
 
-def global_bound(dimension: int, records: int = RECORDS) -> float:
+def compute_global_bound(dimension: int, records: int = RECORDS) -> float:
     """Compute 2 + 2C√d + 4Cd/n [S, Proposition 19].
 
-    >>> round(global_bound(64), 3)
+    >>> round(compute_global_bound(64), 3)
     50.768
     """
     return 2.0 + 2.0 * C * math.sqrt(dimension) + 4.0 * C * dimension / records
 
 
-def sampler_for(dimension: int) -> SensitivitySampler:
+def make_sampler(dimension: int) -> SensitivitySampler:
     """Make the sampler of the machine's L1 sensitivity."""
-    draw = partial(two_classes, dimension=dimension)
+    draw = partial(draw_two_classes, dimension=dimension)
     name = f"two normal classes in [0, 1]^{dimension}"
-    return SensitivitySampler(support_vector_machine, draw, "l1", distribution=name)
+    return SensitivitySampler(fit_machine, draw, "l1", distribution=name)
 
 
-def figure5(*, quick: bool, jobs: int) -> FigureData:
+def compute_figure5(*, quick: bool, jobs: int) -> FigureData:
     """Compare the sampled sensitivity with the global bound over γ and d."""
     pairs = 150 if quick else PAIRS
     dimensions = DIMENSIONS[:2] if quick else DIMENSIONS
-    _, reached = smallest_gamma(pairs)
-    gammas = [gamma for gamma in GAMMAS if gamma >= reached]
+    _, least_gamma = smallest_gamma(pairs)
+    gammas = [gamma for gamma in GAMMAS if gamma >= least_gamma]
     rows: list[list[float | None]] = []
     execution = Execution(jobs=jobs, batch_size=25, progress=True)
     for dimension in dimensions:
-        sample = sampler_for(dimension).measure(RECORDS, pairs, seed=SEED + dimension, execution=execution)
+        sample = make_sampler(dimension).measure(RECORDS, pairs, seed=SEED + dimension, execution=execution)
         for gamma in gammas:
             k = sample_size(gamma=gamma, m=pairs).k
-            rows.append([dimension, gamma, order_statistic_of(sample, k), global_bound(dimension)])
+            rows.append([dimension, gamma, order_statistic_of(sample, k), compute_global_bound(dimension)])
     table = np.array([row[2] for row in rows], dtype=np.float64).reshape(len(dimensions), len(gammas))
-    strict = table[:, [index for index, gamma in enumerate(gammas) if gamma <= STRICT_GAMMA or index == 0]]
-    ranges = [float(np.max(part[:, 0] / part[:, -1])) for part in (strict, table)]
-    bounds = [global_bound(dimension) for dimension in dimensions]
+    small_gamma_table = table[:, [index for index, gamma in enumerate(gammas) if gamma <= STRICT_GAMMA or index == 0]]
+    ranges = [float(np.max(part[:, 0] / part[:, -1])) for part in (small_gamma_table, table)]
+    bounds = [compute_global_bound(dimension) for dimension in dimensions]
     ratio = float(np.min(np.array(bounds)[:, np.newaxis] / table))
-    first = table[:, 0]
+    first_column = table[:, 0]
     claims = [
         Claim(
             f"the sampled sensitivity is near 0.01 (within a factor 3, γ up to {STRICT_GAMMA})",
-            f"{strict.min():.4f} to {strict.max():.4f}",
-            bool(strict.min() >= 1 / 300 and strict.max() <= 3 / 100),
+            f"{small_gamma_table.min():.4f} to {small_gamma_table.max():.4f}",
+            bool(small_gamma_table.min() >= 1 / 300 and small_gamma_table.max() <= 3 / 100),
         ),
         Claim(
             "it is largely independent of γ (within a factor 3)",
@@ -107,9 +107,9 @@ def figure5(*, quick: bool, jobs: int) -> FigureData:
         Claim("the bound is two orders of magnitude greater", f"a factor of at least {ratio:.0f}", ratio >= 100),
         Claim(
             "the sampled sensitivity grows with d",
-            ", ".join(f"{value:.4f} (d = {d})" for d, value in zip(dimensions, first, strict=True))
+            ", ".join(f"{value:.4f} (d = {d})" for d, value in zip(dimensions, first_column, strict=True))
             + f" at γ = {gammas[0]}",
-            bool(np.all(np.diff(first) > 0)),
+            bool(np.all(np.diff(first_column) > 0)),
         ),
     ]
     settings = {"n": RECORDS, "C": C, "m": pairs, "loss": "hinge, C/n a record, bias not regularized"}
@@ -117,25 +117,25 @@ def figure5(*, quick: bool, jobs: int) -> FigureData:
     return FigureData(5, "sampled and global sensitivity of the linear SVM", settings, columns, rows, claims, quick)
 
 
-def figure6(*, quick: bool, jobs: int) -> FigureData:
+def compute_figure6(*, quick: bool, jobs: int) -> FigureData:
     """Compare the private machines' errors over ε with the non-private one's."""
     pairs, repeats = (1_500, 20) if quick else (PAIRS, REPEATS)
-    sampler = sampler_for(ERROR_DIMENSION)
-    found = sampler.estimate(
+    sampler = make_sampler(ERROR_DIMENSION)
+    estimate = sampler.estimate(
         RECORDS, gamma=ERROR_GAMMA, m=pairs, seed=SEED, execution=Execution(jobs=jobs, batch_size=25, progress=True)
     )
-    bound = global_bound(ERROR_DIMENSION)
-    errors, public = private_errors((found.value, bound), repeats)
+    bound = compute_global_bound(ERROR_DIMENSION)
+    errors, public = measure_private_errors((estimate.value, bound), repeats)
     rows: list[list[float | None]] = [
-        [epsilon, float(sampled), float(worst), public]
-        for epsilon, (sampled, worst) in zip(EPSILONS, errors, strict=True)
+        [epsilon, float(sampled_error), float(global_error), public]
+        for epsilon, (sampled_error, global_error) in zip(EPSILONS, errors, strict=True)
     ]
-    back = [_first_back(errors[:, column], public) for column in (0, 1)]
+    back = [_find_return(errors[:, column], public) for column in (0, 1)]
     gain = back[1] / back[0]
     worst_gap = float(np.max(errors[:, 0] - errors[:, 1]))
     claims = [
         Claim(
-            f"the error is back at the non-private level ({public:.4f}, within {BACK_WITHIN}) before the global one",
+            f"the error is back at the non-private level ({public:.4f}, within {MAX_GAP}) before the global one",
             f"at ε = {back[0]} with the sampled sensitivity, ε = {back[1]} with the global bound: a factor {gain:.0f}",
             gain >= 10.0,
         ),
@@ -152,19 +152,19 @@ def figure6(*, quick: bool, jobs: int) -> FigureData:
     ]
     settings = {
         "n": RECORDS, "d": ERROR_DIMENSION, "C": C, "m": pairs, "γ": ERROR_GAMMA, "repeats": repeats,
-        "test records": TEST_RECORDS, "sampled sensitivity": f"{found.value:.4f}", "global bound": f"{bound:.3f}",
+        "test records": TEST_RECORDS, "sampled sensitivity": f"{estimate.value:.4f}", "global bound": f"{bound:.3f}",
     }  # fmt: skip
     columns = ("epsilon", "sampled", "global", "non-private")
     return FigureData(6, "predictive error of the private linear SVM", settings, columns, rows, claims, quick)
 
 
-def private_errors(sensitivities: tuple[float, ...], repeats: int) -> tuple[NDArray[np.float64], float]:
+def measure_private_errors(sensitivities: tuple[float, ...], repeats: int) -> tuple[NDArray[np.float64], float]:
     """Average the errors of private machines, (EPSILONS, sensitivities), and that of the machine without privacy."""
     rng = np.random.default_rng(SEED)
-    test, labels = two_classes(rng, TEST_RECORDS, ERROR_DIMENSION)
+    test, labels = draw_two_classes(rng, TEST_RECORDS, ERROR_DIMENSION)
     errors, public = np.zeros((len(EPSILONS), len(sensitivities))), 0.0
     for _ in range(repeats):
-        parameters = support_vector_machine(two_classes(rng, RECORDS, ERROR_DIMENSION))
+        parameters = fit_machine(draw_two_classes(rng, RECORDS, ERROR_DIMENSION))
         public += error_of(parameters, test, labels) / repeats
         for row, epsilon in enumerate(EPSILONS):
             mechanism = Laplace(PrivacyParams(epsilon))
@@ -180,7 +180,7 @@ def error_of(parameters: NDArray[np.float64], features: NDArray[np.float64], lab
     return float(np.mean(np.where(scores > 0, 1.0, -1.0) != labels))
 
 
-def _first_back(errors: NDArray[np.float64], public: float) -> float:
+def _find_return(errors: NDArray[np.float64], public: float) -> float:
     """Find the ε from which on the error stays within the margin of the non-private one, NaN if there is none."""
-    near = errors <= public + BACK_WITHIN
-    return next((epsilon for index, epsilon in enumerate(EPSILONS) if np.all(near[index:])), math.nan)
+    is_near = errors <= public + MAX_GAP
+    return next((epsilon for index, epsilon in enumerate(EPSILONS) if np.all(is_near[index:])), math.nan)

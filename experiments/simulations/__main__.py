@@ -19,8 +19,8 @@ from darrm.util.figures import Axes, Style, saved_figure, say_instead, style
 from experiments import pages
 from experiments.pages import Row
 from experiments.simulations import curves
-from experiments.simulations.curves import PANELS, figure_data, table_3
-from experiments.simulations.page import page
+from experiments.simulations.curves import PANELS, compute_figure, compute_table_3
+from experiments.simulations.page import fill_page
 
 COLUMN_WIDTH, ROW_HEIGHT, NAME_WIDTH = 2.9, 2.9, 1.3  # inches
 WORDS_HEIGHT = 0.7  # of a row that has nothing to draw
@@ -39,14 +39,14 @@ NAMES = (
 STYLES: dict[str, Style] = {
     name: style(place, width=1.6 if place else 2.6) for place, names in enumerate(NAMES) for name in names
 }
-ZERO = 1e-12  # errors below are rounding
-ROOM = 1.6  # the factor that is left free beyond the errors
+MAX_ROUNDING = 1e-12  # errors below are rounding
+AXIS_FACTOR = 1.6  # the factor that is left free beyond the errors
 
 
 def draw(path: Path, data: Row) -> None:
     panels = data["panels"]
     laws = panels[0]["curves"][0]["errors"]
-    heights = [ROW_HEIGHT, *(ROW_HEIGHT if _is_seen(panels, law) else WORDS_HEIGHT for law in range(len(laws)))]
+    heights = [ROW_HEIGHT, *(ROW_HEIGHT if _has_errors(panels, law) else WORDS_HEIGHT for law in range(len(laws)))]
     width = COLUMN_WIDTH * len(panels) + NAME_WIDTH
     with saved_figure(path, width=width, height=sum(heights), dpi=DPI) as figure:
         axes = figure.subplots(len(heights), len(panels), squeeze=False, sharey="row", height_ratios=heights)
@@ -57,8 +57,8 @@ def draw(path: Path, data: Row) -> None:
             _draw_errors(axes[1 + law], panels, law, error["actual"])
 
 
-def _is_seen(panels: list[Row], law: int) -> bool:
-    return any(curve["errors"][law]["mean"] > ZERO for panel in panels for curve in panel["curves"])
+def _has_errors(panels: list[Row], law: int) -> bool:
+    return any(curve["errors"][law]["mean"] > MAX_ROUNDING for panel in panels for curve in panel["curves"])
 
 
 def _draw_shapes(axes: Axes, panel: Row) -> None:
@@ -76,15 +76,17 @@ def _draw_errors(row: Sequence[Axes], panels: list[Row], law: int, actual: str) 
     """Draw the mean errors under one law, all panels on one scale, the methods' names once, on the left."""
     names = [curve["name"] for curve in panels[0]["curves"]]
     errors = [[curve["errors"][law] for curve in panel["curves"]] for panel in panels]
-    seen = [error["mean"] for panel in errors for error in panel if error["mean"] > ZERO]
-    least, most = (min(seen) / ROOM, max(seen) * ROOM) if seen else (0.1, 1.0)
-    least = 10.0 ** np.floor(np.log10(least))
-    for axes, drawn in zip(row, errors, strict=True):
-        if all(error["mean"] <= ZERO for error in drawn):
+    positive_means = [error["mean"] for panel in errors for error in panel if error["mean"] > MAX_ROUNDING]
+    lower, upper = (
+        (min(positive_means) / AXIS_FACTOR, max(positive_means) * AXIS_FACTOR) if positive_means else (0.1, 1.0)
+    )
+    lower = 10.0 ** np.floor(np.log10(lower))
+    for axes, panel_errors in zip(row, errors, strict=True):
+        if all(error["mean"] <= MAX_ROUNDING for error in panel_errors):
             say_instead(axes, f"{actual}:\nthe error of every γ is 0")
             continue
-        axes.set(xscale="log", xlim=(least, most), ylim=(len(names) - 0.5, -0.8))
-        for place, (name, error) in enumerate(zip(names, drawn, strict=True)):
+        axes.set(xscale="log", xlim=(lower, upper), ylim=(len(names) - 0.5, -0.8))
+        for place, (name, error) in enumerate(zip(names, panel_errors, strict=True)):
             _draw_error(axes, place, STYLES[name], error)
         axes.set_yticks(range(len(names)), labels=names, fontsize=8)
         axes.set_xlabel(f"error, {actual}", fontsize=8)
@@ -93,23 +95,23 @@ def _draw_errors(row: Sequence[Axes], panels: list[Row], law: int, actual: str) 
         axes.grid(axis="x", alpha=0.3)
 
 
-def _draw_error(axes: Axes, place: int, how: Style, error: Row) -> None:
+def _draw_error(axes: Axes, place: int, line_style: Style, error: Row) -> None:
     """Draw one mean as a line from the left with its marker; 0, which such an axis lacks, as a number at the left."""
-    least, most = axes.get_xlim()
+    lower, upper = axes.get_xlim()
     mean = error["mean"]
-    if mean <= ZERO:
-        axes.annotate("0", (least, place), (5, 0), textcoords="offset points", va="center", fontsize=7)
+    if mean <= MAX_ROUNDING:
+        axes.annotate("0", (lower, place), (5, 0), textcoords="offset points", va="center", fontsize=7)
         return
-    axes.plot([least, mean], [place, place], color=how.color, linestyle=how.dash, linewidth=1.0)
+    axes.plot([lower, mean], [place, place], color=line_style.color, linestyle=line_style.dash, linewidth=1.0)
     spread = error["standard_error"]
-    axes.errorbar(mean, place, xerr=spread, color=how.color, marker=how.marker, capsize=2, markersize=6)
-    right = mean > np.sqrt(least * most)
-    side = {"ha": "right" if right else "left", "textcoords": "offset points", "fontsize": 7}
-    axes.annotate(_short(mean), (mean, place), (-6 if right else 6, 5), **side)
+    axes.errorbar(mean, place, xerr=spread, color=line_style.color, marker=line_style.marker, capsize=2, markersize=6)
+    is_right = mean > np.sqrt(lower * upper)
+    side = {"ha": "right" if is_right else "left", "textcoords": "offset points", "fontsize": 7}
+    axes.annotate(_format_error(mean), (mean, place), (-6 if is_right else 6, 5), **side)
 
 
-def _short(mean: float) -> str:
-    if mean <= ZERO:
+def _format_error(mean: float) -> str:
+    if mean <= MAX_ROUNDING:
         return "0"
     return f"{mean:.3f}" if mean >= 1e-2 else f"{mean:.1e}"
 
@@ -119,18 +121,18 @@ TABLE = "table3"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = pages.command_line(NAME, __doc__, figures=(*PANELS, TABLE)).parse_args(arguments)
-    folder = pages.data_folder(options, NAME)
+    options = pages.make_command_line(NAME, __doc__, figures=(*PANELS, TABLE)).parse_args(arguments)
+    folder = pages.prepare_folder(options, NAME)
     if not options.page:
         require("matplotlib")
-    for name in pages.chosen_figures(options, (*PANELS, TABLE)):
+    for name in pages.select_figures(options, (*PANELS, TABLE)):
         if name == TABLE:
-            pages.write_json(folder / f"{TABLE}.json", table_3())
+            pages.write_json(folder / f"{TABLE}.json", compute_table_3())
         else:
-            data = figure_data(name)
+            data = compute_figure(name)
             pages.write_json(folder / f"figure{name}.json", data)
             draw(folder / f"figure{name}.png", data)
-    return pages.finish(folder, page(folder))
+    return pages.write_page(folder, fill_page(folder))
 
 
 if __name__ == "__main__":

@@ -48,28 +48,28 @@ class Panel:
     composed: PrivacyParams  # (τε, λ) of the majority of all voters, for the paper's γ_const
 
 
-def allowances(K: int, values: tuple[int, ...], each: PrivacyParams) -> tuple[Panel, ...]:
+def make_allowance_panels(K: int, values: tuple[int, ...], each: PrivacyParams) -> tuple[Panel, ...]:
     """Make one panel for every m, with δ = 1 − (1 − Δ)^m and γ_const by simple composition."""
-    everyone = compose_simple(each, K)
-    return tuple(Panel(Problem.from_allowance(Voters(K, each), m), f"K = {K}, m = {m}", m, everyone) for m in values)
+    all_voters = compose_simple(each, K)
+    return tuple(Panel(Problem.from_allowance(Voters(K, each), m), f"K = {K}, m = {m}", m, all_voters) for m in values)
 
 
-def composed_panels() -> tuple[Panel, ...]:
+def make_composed_panels() -> tuple[Panel, ...]:
     """Make the panels of Figure 6: the target is the general composition of M voters [D, D.1.1]."""
-    everyone = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
+    all_voters = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
     panels = []
     for draws in COMPOSED_DRAWS:
         problem = Problem(Voters(COMPOSED_VOTERS, APPROXIMATE), compose_general(APPROXIMATE, draws, DELTA_PRIME))
-        panels.append(Panel(problem, f"K = {COMPOSED_VOTERS}, M = {draws}, m = {problem.m:.4f}", draws, everyone))
+        panels.append(Panel(problem, f"K = {COMPOSED_VOTERS}, M = {draws}, m = {problem.m:.4f}", draws, all_voters))
     return tuple(panels)
 
 
 PANELS: dict[str, Callable[[], tuple[Panel, ...]]] = {
-    "2": partial(allowances, 11, (1, 3, 5, 7), APPROXIMATE),
-    "6": composed_panels,
-    "7": partial(allowances, 11, (1, 3, 5, 7, 9, 11), PURE),
-    "8": partial(allowances, 101, (10, 20, 30, 40, 60, 80), PURE),
-    "9": partial(allowances, 11, (3, 5), PURE),
+    "2": partial(make_allowance_panels, 11, (1, 3, 5, 7), APPROXIMATE),
+    "6": make_composed_panels,
+    "7": partial(make_allowance_panels, 11, (1, 3, 5, 7, 9, 11), PURE),
+    "8": partial(make_allowance_panels, 101, (10, 20, 30, 40, 60, 80), PURE),
+    "9": partial(make_allowance_panels, 11, (3, 5), PURE),
 }
 # the laws of the p_i in the plots of errors
 UNIFORM_VOTERS: dict[str, Prior] = {"p_i ~ U[0, 1]": UNIFORM}
@@ -88,24 +88,24 @@ BEST_CONSTANT = "γ_const* (ours)"  # by the best composition instead of the pap
 FLAT = "γ_flat (ours)"  # the largest private constant
 
 
-def figure_data(figure: str) -> Row:
+def compute_figure(figure: str) -> Row:
     return {
         "figure": figure,
         "seed": SEED,
-        "panels": [_panel_data(figure, panel) for panel in PANELS[figure]()],
+        "panels": [_compute_panel(figure, panel) for panel in PANELS[figure]()],
     }
 
 
-def table_3() -> list[Row]:
+def compute_table_3() -> list[Row]:
     """Compute the rows of Table 3, with the printed digits."""
     rows = []
-    everyone = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
-    for panel in composed_panels():
+    all_voters = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
+    for panel in make_composed_panels():
         problem, printed = panel.problem, PRINTED_TABLE_3[panel.sampled]
         values = {
             "m": problem.m,
-            "tau": everyone.epsilon / problem.voters.each.epsilon,
-            "lambda": everyone.delta,
+            "tau": all_voters.epsilon / problem.voters.each.epsilon,
+            "lambda": all_voters.delta,
             "m epsilon": problem.target.epsilon,
             "delta": problem.target.delta,
         }
@@ -114,12 +114,12 @@ def table_3() -> list[Row]:
     return rows
 
 
-def _panel_data(figure: str, panel: Panel) -> Row:
+def _compute_panel(figure: str, panel: Panel) -> Row:
     """Compute every method's certified γ, its scale, its gap, its exact surrogate and its errors."""
     problem = panel.problem
-    tables = dict(_tables(figure, panel))
-    drawn = _draws(figure, problem.voters.K)
-    first = next(iter(tables.values())).gamma.half
+    tables = dict(_make_tables(figure, panel))
+    draws = _draw_differences(figure, problem.voters.K)
+    first_gamma = next(iter(tables.values())).gamma.half
     curves = [
         {
             "name": name,
@@ -128,7 +128,7 @@ def _panel_data(figure: str, panel: Panel) -> Row:
             "worst_cost": table.certificate.worst_cost,
             "surrogate": table.gamma.expected_error(SURROGATE),
             "gap": None if table.optimality is None else table.optimality.gap,
-            "errors": [_error(actual, table.gamma.half, first, rows) for actual, rows in drawn.items()],
+            "errors": [_estimate_error(actual, table.gamma.half, first_gamma, rows) for actual, rows in draws.items()],
         }
         for name, table in tables.items()
     ]
@@ -144,10 +144,10 @@ def _panel_data(figure: str, panel: Panel) -> Row:
     }
 
 
-def _error(actual: str, half: Array, first: Array, rows: Array) -> Row:
+def _estimate_error(actual: str, half: Array, first: Array, rows: Array) -> Row:
     """Estimate a method's error under one law, and its excess over the first curve's on the same draws."""
-    own = errors_of(half, rows)
-    estimate, excess = summarize(own), summarize(own - errors_of(first, rows))
+    errors = errors_of(half, rows)
+    estimate, excess = summarize(errors), summarize(errors - errors_of(first, rows))
     return {
         "actual": actual,
         "draws": estimate.draws,
@@ -158,14 +158,14 @@ def _error(actual: str, half: Array, first: Array, rows: Array) -> Row:
     }
 
 
-def _draws(figure: str, K: int) -> dict[str, Array]:
+def _draw_differences(figure: str, K: int) -> dict[str, Array]:
     """Draw K probabilities many times for each law; all methods meet the same draws."""
     rng = np.random.default_rng(SEED)
     laws = ACTUALS[figure].items()
     return {name: differences(law.probabilities(K, DRAWS[K], rng=rng)) for name, law in laws}
 
 
-def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, Table]]:
+def _make_tables(figure: str, panel: Panel) -> Iterator[tuple[str, Table]]:
     problem = panel.problem
     if figure in WITH_TWO_PRIORS:
         yield OPTIMAL_U, optimize_table(problem, prior=SURROGATE)
@@ -173,8 +173,8 @@ def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, Table]]:
     else:
         yield OPTIMAL, optimize_table(problem, prior=SURROGATE)
     # the majority of M voters, whatever the target is called
-    drawn = Problem.from_allowance(Voters(problem.voters.K, problem.voters.each), panel.sampled)
-    yield SUB, certify(problem, baselines.subsampling(drawn))
+    sampled_problem = Problem.from_allowance(Voters(problem.voters.K, problem.voters.each), panel.sampled)
+    yield SUB, certify(problem, baselines.subsampling(sampled_problem))
     if figure in WITH_DOUBLE_SUBSAMPLING:
         yield DOUBLE_SUB, certify(problem, baselines.double_subsampling(problem))
     yield CONSTANT, certify(problem, baselines.randomized_response(problem, panel.composed))

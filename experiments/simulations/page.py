@@ -9,96 +9,110 @@ import numpy as np
 
 from darrm.plan.accuracy import accuracy_of_majorities
 from darrm.priors import Prior
-from experiments.pages import Row, filled, read_json, table
+from experiments.pages import Row, fill_template, format_table, read_json
 from experiments.simulations import curves
 from experiments.simulations.curves import ACTUALS, PANELS
 
 # "the same" and "zero": far below a pixel, far above the solver's precision
-SAME = 1e-6
+TOLERANCE = 1e-6
 # a larger difference, in standard errors, is seen
-STANDARD_ERRORS = 4.0
+MIN_STANDARD_ERRORS = 4.0
 BASELINES = (curves.SUB, curves.DOUBLE_SUB, curves.CONSTANT)
 
 
-def decided(figures: Mapping[str, Row], table: Sequence[Row] | None) -> Row:
+def decide_claims(figures: Mapping[str, Row], table: Sequence[Row] | None) -> Row:
     """Decide every claim of the template whose figures were run; a claim without figures is missing."""
-    found: Row = {"surrogate": _surrogate_excess(figures), "baselines": _beaten(figures, BASELINES)}
-    found["constant"], found["flat"] = (_beaten(figures, (name,)) for name in (curves.BEST_CONSTANT, curves.FLAT))
-    found["zero"] = [_zero_from_half(figures[figure]) for figure in ("7", "8") if figure in figures]
+    claims: Row = {"surrogate": _find_surrogate_excess(figures), "baselines": _find_defeats(figures, BASELINES)}
+    claims["constant"], claims["flat"] = (
+        _find_defeats(figures, (name,)) for name in (curves.BEST_CONSTANT, curves.FLAT)
+    )
+    claims["zero"] = [_find_largest_error(figures[figure]) for figure in ("7", "8") if figure in figures]
     if "2" in figures:
-        found["best"] = _subsampling_best_at_one(figures["2"])
+        claims["best"] = _compare_subsampling(figures["2"])
     if "2" in figures and "7" in figures:
-        found["same"] = _same_at_one(figures)
+        claims["same"] = _compare_at_one(figures)
     if "9" in figures:
-        found["both"] = _both_beat_the_baselines(figures["9"])
-        found["priors"] = list(_priors(figures["9"]))
+        claims["both"] = _compare_both_optima(figures["9"])
+        claims["priors"] = list(_compare_priors(figures["9"]))
     if table is not None:
-        wrong = [row["M"] for row in table if not row["agrees"]]
-        found["table"] = {"holds": not wrong, "wrong": wrong}
-    return found
+        wrong_rows = [row["M"] for row in table if not row["agrees"]]
+        claims["table"] = {"holds": not wrong_rows, "wrong": wrong_rows}
+    return claims
 
 
 def curve_of(panel: Row, name: str) -> Row:
     return next(curve for curve in panel["curves"] if curve["name"] == name)
 
 
-def _at_one(data: Row) -> Row:
+def _find_first_panel(data: Row) -> Row:
     """Find the panel of m = 1."""
     return next(panel for panel in data["panels"] if panel["m"] == 1.0)
 
 
-def _same_at_one(figures: Mapping[str, Row]) -> Row:
+def _compare_at_one(figures: Mapping[str, Row]) -> Row:
     """Compare γ_opt with γ_Sub at m = 1; with Δ > 0 the optimum may gain of the order of Δ."""
-    approximate, pure = (
+    approximate_difference, pure_difference = (
         float(np.max(np.abs(np.subtract(*(curve_of(panel, name)["gamma"] for name in (curves.OPTIMAL, curves.SUB))))))
-        for panel in (_at_one(figures["2"]), _at_one(figures["7"]))
+        for panel in (_find_first_panel(figures["2"]), _find_first_panel(figures["7"]))
     )
-    return {"holds": approximate < 1e-3 and pure < SAME, "approximate": approximate, "pure": pure}
+    return {
+        "holds": approximate_difference < 1e-3 and pure_difference < TOLERANCE,
+        "approximate": approximate_difference,
+        "pure": pure_difference,
+    }
 
 
-def _subsampling_best_at_one(data: Row) -> Row:
+def _compare_subsampling(data: Row) -> Row:
     """Compare γ_Sub with the optimum for the error itself; both are averages over the same draws."""
-    sub, true = (curve_of(_at_one(data), name)["errors"][0] for name in (curves.SUB, curves.TRUE))
-    spread = true["excess_standard_error"] + sub["excess_standard_error"]
-    gain = sub["excess"] - true["excess"]
-    return {"holds": gain <= STANDARD_ERRORS * spread, "true": true, "sub": sub, "gain": gain, "spread": spread}
+    subsampling, optimum = (curve_of(_find_first_panel(data), name)["errors"][0] for name in (curves.SUB, curves.TRUE))
+    spread = optimum["excess_standard_error"] + subsampling["excess_standard_error"]
+    gain = subsampling["excess"] - optimum["excess"]
+    return {
+        "holds": gain <= MIN_STANDARD_ERRORS * spread,
+        "true": optimum,
+        "sub": subsampling,
+        "gain": gain,
+        "spread": spread,
+    }
 
 
-def _both_beat_the_baselines(data: Row) -> Row:
+def _compare_both_optima(data: Row) -> Row:
     """Compare the means of both optimized curves with the paper's baselines under each of the paper's laws."""
-    ours, baselines = (curves.OPTIMAL_U, curves.OPTIMAL_P), (curves.SUB, curves.CONSTANT)
+    optimized, baselines = (curves.OPTIMAL_U, curves.OPTIMAL_P), (curves.SUB, curves.CONSTANT)
     excess = [
-        own["mean"] - other["mean"]
-        for panel, name, baseline in itertools.product(data["panels"], ours, baselines)
-        for own, other in zip(curve_of(panel, name)["errors"], curve_of(panel, baseline)["errors"], strict=True)
+        error["mean"] - baseline_error["mean"]
+        for panel, name, baseline in itertools.product(data["panels"], optimized, baselines)
+        for error, baseline_error in zip(
+            curve_of(panel, name)["errors"], curve_of(panel, baseline)["errors"], strict=True
+        )
     ]
-    return {"holds": max(excess) <= SAME, "most": max(excess), "number": len(excess)}
+    return {"holds": max(excess) <= TOLERANCE, "most": max(excess), "number": len(excess)}
 
 
-def _surrogate_excess(figures: Mapping[str, Row]) -> Row:
+def _find_surrogate_excess(figures: Mapping[str, Row]) -> Row:
     """Compare the paper's γ_opt with the baselines in the objective that it optimizes."""
     excesses = [
         (first["surrogate"] - baseline["surrogate"], f"Figure {figure}, {panel['title']}, {baseline['name']}")
-        for figure, panel, first, baseline in _pairs(figures, BASELINES)
+        for figure, panel, first, baseline in _list_pairs(figures, BASELINES)
     ]
-    worst, where = max(excesses, key=itemgetter(0), default=(float("-inf"), ""))
-    return {"holds": worst <= SAME, "worst": worst, "where": where}
+    worst, place = max(excesses, key=itemgetter(0), default=(float("-inf"), ""))
+    return {"holds": worst <= TOLERANCE, "worst": worst, "where": place}
 
 
-def _beaten(figures: Mapping[str, Row], names: Sequence[str]) -> Row:
+def _find_defeats(figures: Mapping[str, Row], names: Sequence[str]) -> Row:
     """List where the paper's γ_opt has a larger error than baselines, beyond chance."""
-    beaten, count = [], 0
-    for figure, panel, _, baseline in _pairs(figures, names):
+    defeats, count = [], 0
+    for figure, panel, _, baseline in _list_pairs(figures, names):
         for error in baseline["errors"]:
             count += 1
-            if error["excess"] < -max(STANDARD_ERRORS * error["excess_standard_error"], SAME):
-                where = f"Figure {figure}, {panel['title']}, {error['actual']}"
-                beaten.append(f"{baseline['name']} by {-error['excess']:.2g} in {where}")
-    measured = "beaten by " + "; ".join(beaten) if beaten else f"in none of {count} comparisons"
-    return {"holds": not beaten, "measured": measured}
+            if error["excess"] < -max(MIN_STANDARD_ERRORS * error["excess_standard_error"], TOLERANCE):
+                place = f"Figure {figure}, {panel['title']}, {error['actual']}"
+                defeats.append(f"{baseline['name']} by {-error['excess']:.2g} in {place}")
+    measurement = "beaten by " + "; ".join(defeats) if defeats else f"in none of {count} comparisons"
+    return {"holds": not defeats, "measured": measurement}
 
 
-def _pairs(figures: Mapping[str, Row], names: Sequence[str]) -> Iterator[tuple[str, Row, Row, Row]]:
+def _list_pairs(figures: Mapping[str, Row], names: Sequence[str]) -> Iterator[tuple[str, Row, Row, Row]]:
     for figure, data in figures.items():
         for panel in data["panels"]:
             for curve in panel["curves"]:
@@ -106,30 +120,30 @@ def _pairs(figures: Mapping[str, Row], names: Sequence[str]) -> Iterator[tuple[s
                     yield figure, panel, panel["curves"][0], curve
 
 
-def _zero_from_half(data: Row) -> Row:
+def _find_largest_error(data: Row) -> Row:
     """Return the largest error of γ_opt and γ_DSub over the panels with m ≥ (K+1)/2."""
     panels = [panel for panel in data["panels"] if 2 * panel["m"] >= panel["K"] + 1]
     names = (curves.OPTIMAL, curves.DOUBLE_SUB)
     largest = max(curve_of(panel, name)["errors"][0]["mean"] for panel in panels for name in names)
     allowances = [panel["m"] for panel in panels]
-    return {"holds": largest < SAME, "figure": data["figure"], "largest": largest, "allowances": allowances}
+    return {"holds": largest < TOLERANCE, "figure": data["figure"], "largest": largest, "allowances": allowances}
 
 
-def _priors(data: Row) -> Iterator[Row]:
+def _compare_priors(data: Row) -> Iterator[Row]:
     for index, error in enumerate(data["panels"][0]["curves"][0]["errors"]):
         excess = [curve_of(panel, curves.OPTIMAL_P)["errors"][index] for panel in data["panels"]]
-        shown = ", ".join(f"{entry['excess']:+.2e} ± {entry['excess_standard_error']:.0e}" for entry in excess)
-        seen = [STANDARD_ERRORS * entry["excess_standard_error"] for entry in excess]
-        costs = [entry["excess"] > max(limit, SAME) for entry, limit in zip(excess, seen, strict=True)]
-        helps = [entry["excess"] < -limit for entry, limit in zip(excess, seen, strict=True)]
-        holds, what = all(helps), "the matching prior helps" + " (not in the paper)" * (index > 2)
+        text = ", ".join(f"{entry['excess']:+.2e} ± {entry['excess_standard_error']:.0e}" for entry in excess)
+        limits = [MIN_STANDARD_ERRORS * entry["excess_standard_error"] for entry in excess]
+        costs = [entry["excess"] > max(limit, TOLERANCE) for entry, limit in zip(excess, limits, strict=True)]
+        helps = [entry["excess"] < -limit for entry, limit in zip(excess, limits, strict=True)]
+        holds, statement = all(helps), "the matching prior helps" + " (not in the paper)" * (index > 2)
         if index < 2:
             # under U[0, 1] the cost is seen at both m, with p_i = 0.5 it would have to be seen at one
-            holds, what = any(costs) if index else all(costs), "the prior T_P costs a little"
-        yield {"holds": holds, "law": error["actual"], "what": what, "shown": shown}
+            holds, statement = any(costs) if index else all(costs), "the prior T_P costs a little"
+        yield {"holds": holds, "law": error["actual"], "what": statement, "shown": text}
 
 
-ZERO = 1e-12  # errors below are rounding
+MAX_ROUNDING = 1e-12  # errors below are rounding
 
 
 def read_folder(folder: Path) -> tuple[dict[str, Row], list[Row] | None]:
@@ -140,7 +154,7 @@ def read_folder(folder: Path) -> tuple[dict[str, Row], list[Row] | None]:
     return figures, read_json(rows) if rows.exists() else None
 
 
-def page(folder: Path) -> str:
+def fill_page(folder: Path) -> str:
     figures, rows = read_folder(folder)
     if not figures and rows is None:
         raise ValueError(f"{folder} holds no results: run some figures first")
@@ -150,16 +164,16 @@ def page(folder: Path) -> str:
 def page_of(figures: Mapping[str, Row], rows: Sequence[Row] | None) -> str:
     """Fill the page from the figures and from Table 3."""
     facts = {
-        "found": decided(figures, rows),
-        "surrogate": _surrogate(figures["2"]) if "2" in figures else None,
-        "priors": _prior_rows(figures["9"]) if "9" in figures else None,
-        "figures": [_section(data) for data in figures.values()],
+        "found": decide_claims(figures, rows),
+        "surrogate": _tabulate_surrogate(figures["2"]) if "2" in figures else None,
+        "priors": _tabulate_priors(figures["9"]) if "9" in figures else None,
+        "figures": [_summarize_figure(data) for data in figures.values()],
         "table_3": rows,
     }
-    return filled("simulations", facts)
+    return fill_template("simulations", facts)
 
 
-def _section(data: Row) -> Row:
+def _summarize_figure(data: Row) -> Row:
     """Summarize a figure: right labels and errors under each law, scales, and the largest gap."""
     figure, panels = data["figure"], data["panels"]
     first = panels[0]["curves"]
@@ -167,59 +181,72 @@ def _section(data: Row) -> Row:
     laws = []
     for place, error in enumerate(first[0]["errors"]):
         law = ACTUALS[figure][error["actual"]]
-        right = [[panel["title"], *(_right(curve["gamma"], law) for curve in panel["curves"])] for panel in panels]
-        errors = [[panel["title"], *(_error(curve["errors"][place]) for curve in panel["curves"])] for panel in panels]
-        laws.append({"actual": error["actual"], "right": table(head, right), "errors": table(head, errors)})
+        accuracies = [
+            [panel["title"], *(_format_accuracy(curve["gamma"], law) for curve in panel["curves"])] for panel in panels
+        ]
+        errors = [
+            [panel["title"], *(_format_error(curve["errors"][place]) for curve in panel["curves"])] for panel in panels
+        ]
+        laws.append(
+            {"actual": error["actual"], "right": format_table(head, accuracies), "errors": format_table(head, errors)}
+        )
     curves_of = [(panel["title"], curve) for panel in panels for curve in panel["curves"]]
-    scaled = [
+    scale_texts = [
         f"{curve['name']} by 1 − {1.0 - curve['scale']:.1e} at {title}"
         for title, curve in curves_of
         if curve["scale"] < 1.0 - 1e-12
     ]
     gap = max(curve["gap"] for _, curve in curves_of if curve["gap"] is not None)
     draws = first[0]["errors"][0]["draws"]
-    flat = [(panel["budget"], curve_of(panel, curves.FLAT)["worst_cost"]) for panel in panels]
-    whole = "; ".join(f"{cost:.4f} of {budget:.4f}" for budget, cost in flat)
-    is_it = {f"is_{figure}": True}
-    return is_it | {
+    flat_costs = [(panel["budget"], curve_of(panel, curves.FLAT)["worst_cost"]) for panel in panels]
+    flat_text = "; ".join(f"{cost:.4f} of {budget:.4f}" for budget, cost in flat_costs)
+    flag = {f"is_{figure}": True}
+    return flag | {
         "figure": figure,
         "draws": draws,
         "laws": laws,
-        "scaled": "; ".join(scaled),
+        "scaled": "; ".join(scale_texts),
         "gap": gap,
-        "whole": whole,
+        "whole": flat_text,
     }
 
 
-def _right(gamma: Sequence[float], law: Prior) -> str:
+def _format_accuracy(gamma: Sequence[float], law: Prior) -> str:
     """Write the share of right labels of a noise function on l = 0 … K ones, K odd."""
     K = len(gamma) - 1
     share = accuracy_of_majorities(0.5 + 0.5 * np.array(gamma[K // 2 + 1 :]), K, law)
     return "–" if share is None else f"{share.value:.4f}"
 
 
-def _surrogate(data: Row) -> list[Row]:
+def _tabulate_surrogate(data: Row) -> list[Row]:
     rows = []
     for panel in data["panels"]:
-        surrogate, true = (curve_of(panel, name)["errors"][0] for name in (curves.OPTIMAL, curves.TRUE))
-        ratio = surrogate["mean"] / true["mean"] if true["mean"] > ZERO else None
-        rows.append({"panel": panel["title"], "optimal": _error(surrogate), "true": _error(true), "ratio": ratio})
+        surrogate, optimum = (curve_of(panel, name)["errors"][0] for name in (curves.OPTIMAL, curves.TRUE))
+        ratio = surrogate["mean"] / optimum["mean"] if optimum["mean"] > MAX_ROUNDING else None
+        rows.append(
+            {
+                "panel": panel["title"],
+                "optimal": _format_error(surrogate),
+                "true": _format_error(optimum),
+                "ratio": ratio,
+            }
+        )
     return rows
 
 
-def _prior_rows(data: Row) -> list[Row]:
+def _tabulate_priors(data: Row) -> list[Row]:
     """Show the loss of the optimum for U[0, 1] with agreeing voters."""
     rows = []
     for panel in data["panels"]:
         errors = [curve_of(panel, name)["errors"] for name in (curves.OPTIMAL_U, curves.OPTIMAL_P, curves.TRUE)]
         for law in (0, 2):
-            written = " | ".join(_error(of_curve[law]) for of_curve in errors)
-            rows.append({"panel": panel["title"], "law": errors[0][law]["actual"], "errors": written})
+            texts = " | ".join(_format_error(of_curve[law]) for of_curve in errors)
+            rows.append({"panel": panel["title"], "law": errors[0][law]["actual"], "errors": texts})
     return rows
 
 
-def _error(error: Row) -> str:
+def _format_error(error: Row) -> str:
     mean, spread = error["mean"], error["standard_error"]
-    if mean < ZERO:
+    if mean < MAX_ROUNDING:
         return "0"
     return f"{mean:{'.4f' if mean >= 1e-3 else '.1e'}} ± {spread:{'.4f' if spread >= 5e-5 else '.0e'}}"

@@ -16,8 +16,8 @@ from darrm.problem import Problem, Voters, Workload
 from darrm.votes import Votes
 from experiments import pages
 from experiments.aggregators import budgets
-from experiments.aggregators.comparison import BY_COUNTS, Comparison, compare, decide
-from experiments.aggregators.plurality_page import label_costs, three_outcomes, two_classes
+from experiments.aggregators.comparison import BY_COUNTS, Comparison, compare, decide_claims
+from experiments.aggregators.plurality_page import compute_label_costs, compute_three_outcomes, compute_two_class_curve
 from experiments.aggregators.votes import EnsembleVotes
 from tests.planned import ONE, share
 
@@ -38,11 +38,11 @@ def comparison(ours: list[float], theirs: list[float], *, queries: int = 1) -> C
 
 def test_claims_can_fail() -> None:
     better, crossing = ([0.6, 0.7, 0.9], [0.6, 0.6, 0.8]), ([0.5, 0.7, 0.9], [0.6, 0.6, 0.8])
-    assert [claim.holds for claim in decide([comparison(*better)])] == [True, True]
-    broken = {claim.statement.split(": ")[1]: claim.holds for claim in decide([comparison(*crossing)])}
+    assert [claim.holds for claim in decide_claims([comparison(*better)])] == [True, True]
+    broken = {claim.statement.split(": ")[1]: claim.holds for claim in decide_claims([comparison(*crossing)])}
     every, expected = "ours is at least as good at every margin", "ours has at least the expected accuracy"
     assert broken == {every: False, expected: True}
-    worse = decide([comparison(*reversed(better), queries=7)])
+    worse = decide_claims([comparison(*reversed(better), queries=7)])
     assert [claim.holds for claim in worse] == [False, False]
     assert all("many queries" in claim.statement for claim in worse)
 
@@ -85,11 +85,11 @@ def test_a_plurality_workload_is_compared_by_shares_of_right_labels() -> None:
     assert found.coin == pytest.approx(float(coin))
     assert found.at_most == pytest.approx(float(np.mean(right_at_most(rows, work.total))))
     assert found.sigma_by_counts is not None
-    assert found.sigma_by_counts > found.of(BY_COUNTS)["settings"]["sigma"] * 0.999  # type: ignore[index]
-    entry = found.of("permute-and-flip")
+    assert found.sigma_by_counts > found.find_option(BY_COUNTS)["settings"]["sigma"] * 0.999  # type: ignore[index]
+    entry = found.find_option("permute-and-flip")
     assert entry is not None
     assert found.coin < entry["right"] <= found.at_most
-    assert found.of("nothing") is None
+    assert found.find_option("nothing") is None
 
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reproduction" / "aggregators"
@@ -111,20 +111,20 @@ def test_three_outcomes_are_those_of_draws() -> None:
     noise = rng.standard_normal((2, 3, draws))
     a, b = x[:, None] + noise[0], y[:, None] + noise[1]
     seen = [np.mean((a > b) & (a > 0), axis=1), np.mean((b > a) & (b > 0), axis=1), np.mean((a < 0) & (b < 0), axis=1)]
-    exact = three_outcomes(x, y)
+    exact = compute_three_outcomes(x, y)
     assert exact.sum(axis=0) == pytest.approx(np.ones(3), abs=1e-12)
     assert np.all(np.abs(np.array(seen) - exact) < 5.0 * np.sqrt(exact * (1.0 - exact) / draws))
 
 
 def test_two_classes_are_one_bit() -> None:
     """σ = 40, order 8: 0.003187 for two classes; small orders come near 2/π of the counts' cost."""
-    assert two_classes(40.0, np.array([8.0]))[0] == pytest.approx(0.003187, abs=1e-6)
-    assert two_classes(1000.0, np.array([2.0]))[0] * 1000.0**2 / 2.0 == pytest.approx(2.0 / np.pi, abs=1e-4)
+    assert compute_two_class_curve(40.0, np.array([8.0]))[0] == pytest.approx(0.003187, abs=1e-6)
+    assert compute_two_class_curve(1000.0, np.array([2.0]))[0] * 1000.0**2 / 2.0 == pytest.approx(2.0 / np.pi, abs=1e-4)
 
 
 def test_the_worst_place_costs_what_the_label_costs() -> None:
     """At the best place of the grid 0.003204 of 0.005, and the certified curve is at most one in a hundred above."""
-    costs = label_costs()
+    costs = compute_label_costs()
     surface, ratio = costs["surface"], costs["ratios"][1]
     assert np.max(surface["shares"]) * 8.0 / 1600.0 == pytest.approx(0.003204, abs=1e-6)
     certified = ratio["label"][ratio["orders"].index(8.0)]

@@ -11,7 +11,7 @@ from darrm.numerics.binomial import binomial_pmf
 pytest.importorskip("torch")
 from darrm.training import PrivateSGD
 from experiments import audits
-from experiments.audits import p_value, refuted_epsilon
+from experiments.audits import bound_p_value, find_refuted_epsilon
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from experiments.audits import p_value, refuted_epsilon
     [(1_000, 100, 75, 1e-4, 0.673), (100_000, 1_510, 1_439, 1e-5, 2.675)],
 )
 def test_the_numbers_of_the_paper(canaries: int, guesses: int, right: int, delta: float, printed: float) -> None:
-    assert refuted_epsilon(canaries, guesses, right, delta, 0.95) == pytest.approx(printed, abs=1e-3)
+    assert find_refuted_epsilon(canaries, guesses, right, delta, 0.95) == pytest.approx(printed, abs=1e-3)
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.99])
@@ -36,7 +36,7 @@ def test_private_mechanisms_are_refuted_as_seldom_as_stated(
     shows_all = (1.0 - delta) * binomial_pmf(canaries, q)  # or fails for all bits at once
     shows_all[-1] += delta
     refuted = np.array(
-        [p_value(canaries, canaries, right, epsilon, delta) <= 1 - confidence for right in range(canaries + 1)]
+        [bound_p_value(canaries, canaries, right, epsilon, delta) <= 1 - confidence for right in range(canaries + 1)]
     )
     for law in (shows_each, shows_all):
         assert law[refuted].sum() <= 1.0 - confidence + 1e-12
@@ -47,7 +47,7 @@ def test_private_mechanisms_are_refuted_as_seldom_as_stated(
 def canaries(*, clipped: bool) -> Any:
     """One small training; the false-alarm rate of the honest one is 1e-6."""
     recipe = PrivateSGD(learning_rate=0.5, steps=20, sampling_rate=0.5, noise=10.0)
-    return audits.one_run(recipe, 600, 0.999999, clipped=clipped, seed=1)
+    return audits.audit_training(recipe, 600, 0.999999, clipped=clipped, seed=1)
 
 
 def test_an_honest_training_stands_and_one_without_clipping_is_refuted() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 from experiments.estimators import contenders
-from experiments.estimators.contenders import CONTENDERS, NEITHER, THEIRS, accuracy
+from experiments.estimators.contenders import CONTENDERS, DIFFPRIVLIB, NON_PRIVATE, measure_accuracy
 
 
 def test_rows_lie_in_bounds_and_a_split_shares_none() -> None:
@@ -22,13 +22,13 @@ def test_rows_lie_in_bounds_and_a_split_shares_none() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", [who for who, (kind, _) in CONTENDERS.items() if kind != NEITHER])
+@pytest.mark.parametrize("who", [who for who, (kind, _) in CONTENDERS.items() if kind != NON_PRIVATE])
 def test_every_contender_learns_where_the_budget_is_large(who: str) -> None:
     pytest.importorskip("torch")
-    if CONTENDERS[who][0] == THEIRS:
+    if CONTENDERS[who][0] == DIFFPRIVLIB:
         pytest.importorskip("diffprivlib")
     made = contenders.split("wine", 0)
-    largest = accuracy("the largest class", made, 100, 0)
+    largest = measure_accuracy("the largest class", made, 100, 0)
     assert largest is not None
-    assert (accuracy(who, made, 100, 0) or 0.0) > largest + 0.1
+    assert (measure_accuracy(who, made, 100, 0) or 0.0) > largest + 0.1
     assert len(made.x) * contenders.DELTA < 0.01

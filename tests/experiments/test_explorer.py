@@ -309,16 +309,18 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
 
 
 def test_the_data_have_the_form_that_the_script_writes() -> None:
-    data = explorer_data.read(explorer_data.OUTPUT)
+    data = explorer_data.read_script(explorer_data.OUTPUT)
     assert tuple(data["gamma"]) == tuple(data["rivals"]) == make_tables.SIZES
-    written = explorer_data.script({K: (data["gamma"][K].tolist(), data["rivals"][K].tolist()) for K in data["gamma"]})
+    written = explorer_data.write_script(
+        {K: (data["gamma"][K].tolist(), data["rivals"][K].tolist()) for K in data["gamma"]}
+    )
     assert explorer_data.OUTPUT.read_text(encoding="utf-8") == written
 
 
 @pytest.mark.parametrize("K", [pytest.param(K, marks=[pytest.mark.slow] if K > 21 else []) for K in make_tables.SIZES])
 @pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_data_are_those_of_the_tables(K: int, *, all_of_them: bool) -> None:
-    data, settings = explorer_data.read(explorer_data.OUTPUT), available_tables(K)
+    data, settings = explorer_data.read_script(explorer_data.OUTPUT), available_tables(K)
     count = len(settings) // 2  # free and monotone
     every = all_of_them and (EXHAUSTIVE or K <= 21)  # K = 101 takes minutes
     problems = list(range(count)) if every else [0, count - 8]

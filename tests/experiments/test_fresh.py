@@ -20,7 +20,7 @@ def test_prompts_that_see_everybody_vote_rightly_and_empty_ones_guess() -> None:
     axes, y, answers = np.eye(2, dtype=np.float32), np.arange(400) % 2, np.arange(200) % 2
     examples, rng = fresh.Examples("corners", axes[y], y, axes[answers], answers), np.random.default_rng(1)
     full = fresh.votes_of(examples, 3, 0.9, 200, rng=rng)
-    assert fresh.shares(full, answers)["accuracy"] == 1.0
+    assert fresh.average_shares(full, answers)["accuracy"] == 1.0
     assert full.counts.max(axis=1).min() == 3
     nobody = fresh.votes_of(examples, 1, 1e-9, 4_000, rng=rng).ones
     assert abs(nobody.mean() - 0.5) <= 4.9 * 0.5 / math.sqrt(4_000)  # false alarms: 1e-6
@@ -59,16 +59,18 @@ def test_every_person_is_drawn_and_assigned_by_their_own_coins() -> None:
 
 def test_shares_are_added_up_exactly() -> None:
     votes, answers = Votes.of_counts([[2, 2, 0], [0, 1, 3]]), np.array([1, 1])
-    assert fresh.shares(votes, answers) == {"kept": 1.0, "accuracy": 0.25}  # half of the tie is right
+    assert fresh.average_shares(votes, answers) == {"kept": 1.0, "accuracy": 0.25}  # half of the tie is right
     law = np.array([[0.6, 0.3, 0.1], [0.5, 0.4, 0.1]])
-    assert fresh.shares(votes, answers, law) == pytest.approx({"kept": (0.9 + 0.5) / 2, "accuracy": (0.3 + 0.4) / 2})
+    assert fresh.average_shares(votes, answers, law) == pytest.approx(
+        {"kept": (0.9 + 0.5) / 2, "accuracy": (0.3 + 0.4) / 2}
+    )
 
 
 @pytest.mark.slow
 def test_a_row_keeps_more_than_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     monkeypatch.setattr(fresh, "EPSILONS", (3,))
-    monkeypatch.setattr("darrm.plan.planner.MECHANISMS", [named(slug) for slug in fresh.FIXED])
+    monkeypatch.setattr("darrm.plan.planner.MECHANISMS", [named(slug) for slug in fresh.FIXED_SLUGS])
     (row,) = fresh.rows_of(fresh.load("digits"), fresh.Setting(10, 4, 20))
     assert row["spent"] <= row["epsilon"] == 3
     assert row["still"]["kept"] < row["gaussian"]["kept"] < row["ours"]["kept"] <= 1.0
@@ -79,7 +81,7 @@ def test_noise_on_counts_covers_both_counts_that_a_vote_moves() -> None:
     """By δ of the Gaussian mechanism [BW18, Theorem 8]; another 2 % less noise would not do."""
     pytest.importorskip("dp_accounting")
     epsilon, delta, moved = 2.0, 1e-5, math.hypot(1.0, -1.0)
-    sigma = fresh.gaussian_counts(1.0, 1, epsilon, delta)
+    sigma = fresh.find_count_sigma(1.0, 1, epsilon, delta)
     spent = []
     for tried in (sigma, sigma / 1.02):
         first, second = (norm.cdf(side * moved / (2.0 * tried) - epsilon * tried / moved) for side in (1.0, -1.0))
@@ -99,7 +101,7 @@ def test_a_private_model_has_the_noise_that_its_budget_needs(monkeypatch: pytest
             return noise
 
         monkeypatch.setattr(fresh, "least_noise", least_noise)
-        return fresh.private_model(examples, 3.0, 1e-5, rng=np.random.default_rng(3))
+        return fresh.measure_private_model(examples, 3.0, 1e-5, rng=np.random.default_rng(3))
 
     assert right(1e-6) == 1.0
     # at most 2 · STEPS of signal in noise of √STEPS · 10⁴: 200 answers by chance, false alarms: 1e-6

@@ -15,9 +15,14 @@ from darrm.majority.noise_function import NoiseFunction
 from darrm.training.calibration import privacy_of
 from experiments.knowledge_transfer import fresh, settings
 from experiments.knowledge_transfer.__main__ import main, recompute
-from experiments.knowledge_transfer.labels import accuracies, exact_rows, total_rows, ways
-from experiments.knowledge_transfer.page import text
-from experiments.knowledge_transfer.settings import private_recipe
+from experiments.knowledge_transfer.labels import (
+    compute_exact_rows,
+    compute_total_rows,
+    make_methods,
+    measure_accuracies,
+)
+from experiments.knowledge_transfer.page import fill_section
+from experiments.knowledge_transfer.settings import make_private_recipe
 from experiments.pages import read_json, write_json
 from experiments.pate.settings import TABLE_4
 from experiments.teachers import TeacherVotes
@@ -36,7 +41,7 @@ def test_right_labels_of_flipped_answers_by_enumeration() -> None:
             told = gamma.half[max(votes, 3 - votes) - 2]
             total += chance * (told * (votes > 1) + (1.0 - told) / 2.0)
         expected.append(total)
-    found = fresh.accuracy(np.array([0, 2, 3, 3]), gamma)
+    found = fresh.compute_accuracy(np.array([0, 2, 3, 3]), gamma)
     assert found == pytest.approx(np.mean([*expected, expected[-1]]), rel=1e-12)
 
 
@@ -46,17 +51,17 @@ def test_accuracies_of_known_votes() -> None:
     right = np.repeat(truth[None, :, None], 11, axis=2).astype(np.int8)
     votes = TeacherVotes(right, np.zeros((1, 400, 11), dtype=np.int8), truth)
     found = {
-        way.name: accuracies(way, votes, 100, trainings=1, draws=200, rng=np.random.default_rng(0)).mean()
-        for way in ways(settings.SETUPS["mnist"].each, 3)
+        way.name: measure_accuracies(way, votes, 100, trainings=1, draws=200, rng=np.random.default_rng(0)).mean()
+        for way in make_methods(settings.SETUPS["mnist"].each, 3)
     }
     assert found[settings.PRIVATE_MAJORITY] == 1.0
     assert found[settings.OPTIMAL] > 0.98
     assert found[settings.PLAIN_MAJORITY] == pytest.approx(0.5, abs=0.02)  # they always say 0
     plain = TeacherVotes(right, right, truth)
-    first = ways(settings.SETUPS["mnist"].each, 3)[0]
-    gnmax = accuracies(first, plain, 100, trainings=1, draws=200, rng=np.random.default_rng(0))
+    first = make_methods(settings.SETUPS["mnist"].each, 3)[0]
+    gnmax = measure_accuracies(first, plain, 100, trainings=1, draws=200, rng=np.random.default_rng(0))
     for data, (*_, sigma) in zip(("mnist", "fashion-mnist"), TABLE_4, strict=True):  # it has the paper's noise
-        assert ways(settings.SETUPS[data].each, 3)[0].facts["sigma"] == pytest.approx(sigma, abs=0.01)
+        assert make_methods(settings.SETUPS[data].each, 3)[0].facts["sigma"] == pytest.approx(sigma, abs=0.01)
     # Phi(11 / (21.46 * sqrt(2))) = 0.6415
     assert gnmax.mean() == pytest.approx(0.6415, abs=0.02)
     right_shares = {"private_teacher": 1.0, "private_majority": 1.0, "plain_teacher": 0.5, "plain_majority": 0.5}
@@ -76,10 +81,10 @@ def test_published_numbers_that_need_no_training_are_those_of_today(
     data: str, m: int, queries: int, published: dict[str, dict[str, Any]]
 ) -> None:
     kept, setup = published[data], replace(settings.SETUPS[data], queries=(queries,))
-    recipe = private_recipe(setup)
+    recipe = make_private_recipe(setup)
     spent = privacy_of(recipe, setup.each.delta)
     assert spent.epsilon <= setup.each.epsilon
-    facts = {way.name: way.facts for way in ways(setup.each, m)}
+    facts = {way.name: way.facts for way in make_methods(setup.each, m)}
     labels = [row | {"facts": facts[row["aggregator"]]} for row in kept["labels"] if row["m"] == m]
     today = kept | {
         "allowances": [m],
@@ -87,11 +92,11 @@ def test_published_numbers_that_need_no_training_are_those_of_today(
         "private_training": recipe.to_dict(),
         "plain_training": setup.plain.to_dict(),
         "labels": labels,
-        "totals": total_rows(data, setup, (m,)),
+        "totals": compute_total_rows(data, setup, (m,)),
     }
     totals = [row for row in kept["totals"] if (row["m"], row["queries"]) == (m, queries)]
     then = kept | {"allowances": [m], "totals": totals}
-    assert text(today) == text(then)
+    assert fill_section(today) == fill_section(then)
 
 
 def test_what_the_page_says_is_so(published: dict[str, dict[str, Any]]) -> None:
@@ -156,7 +161,7 @@ def test_exact_shares_and_teachers_of_the_page_are_those_of_the_deposited_votes(
     stored = read_json(DATA / f"{path.stem.removesuffix('-votes')}.json")
     assert recompute(path, stored, ())["trainings"] == stored["trainings"]
     votes, setup = TeacherVotes.load(path), settings.SETUPS[stored["dataset"]]
-    assert exact_rows(setup, (3,), votes) == [row for row in stored["exact"] if row["m"] == 3]
+    assert compute_exact_rows(setup, (3,), votes) == [row for row in stored["exact"] if row["m"] == 3]
     right = np.count_nonzero(votes.private == votes.truth[:, None], axis=2)
     problem = Problem(Voters(11, setup.each), PrivacyParams(3 * setup.each.exact_epsilon, 3 * setup.each.exact_delta))
     largest = float(certify(problem, NoiseFunction(11, np.ones(6))).gamma.half[0])

@@ -21,7 +21,7 @@ from experiments.__main__ import MODULES
 from experiments.__main__ import main as run_experiment
 from experiments.aggregators import advice_page, plurality_page
 from experiments.drawings import corners_of
-from experiments.pages import claims_on, filled, read_json
+from experiments.pages import fill_template, read_claims, read_json
 from tests.doors import one_error
 
 ROOT = Path(__file__).parents[2]
@@ -141,17 +141,19 @@ def test_a_page_is_what_its_program_writes_from_its_data(name: str, tmp_path: Pa
 
 def test_every_page_is_listed_and_pages_elsewhere_are_made_from_their_data() -> None:
     assert set(PAGES) == {path.stem for path in DOCS.glob("*.md")}
-    assert plurality_page.page(DOCS / "aggregators") == (ROOT / "docs" / "plurality.md").read_text(encoding="utf-8")
+    assert plurality_page.fill_page(DOCS / "aggregators") == (ROOT / "docs" / "plurality.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.slow
 def test_the_advice_page_is_what_the_command_says_today() -> None:
-    assert advice_page.page() == (ROOT / "docs" / "which-aggregator.md").read_text(encoding="utf-8")
+    assert advice_page.fill_page() == (ROOT / "docs" / "which-aggregator.md").read_text(encoding="utf-8")
 
 
 def test_a_template_that_asks_for_what_is_not_there_is_refused() -> None:
     with pytest.raises(UndefinedError, match="no attribute 'tables'"):
-        filled("audits", {"holds": {}, "found": {"false": 1}, "number": 1, "nearly": 0.5})
+        fill_template("audits", {"holds": {}, "found": {"false": 1}, "number": 1, "nearly": 0.5})
 
 
 @pytest.mark.slow
@@ -182,7 +184,7 @@ def test_a_short_run_writes_its_data_pictures_and_page(
     assert (tmp_path / f"{name}.md").read_text(encoding="utf-8") == text
 
 
-CLAIMS = {name: len(claims_on((DOCS / f"{name}.md").read_text(encoding="utf-8"))) for name in PAGES}
+CLAIMS = {name: len(read_claims((DOCS / f"{name}.md").read_text(encoding="utf-8"))) for name in PAGES}
 BY_RUNS = {"sensitivity", "simulations"}  # their runs decide the claims: test_sensitivity, test_simulations
 SEEN_TO_FAIL = {"aggregators": {0}, "scale": {1}}  # in test_aggregators and tests/load
 
@@ -203,7 +205,7 @@ def test_every_claim_fails_for_some_numbers(name: str, tmp_path: Path) -> None:
 
         names = {each for each in sorted(fields(data)) if rng.random() < 0.2}
         with suppress(ArithmeticError, LookupError, ValueError, RuntimeError, StopIteration):  # what cannot be measured
-            found = claims_on(written(name, tmp_path / str(seed), changed(data, change, names)))
+            found = read_claims(written(name, tmp_path / str(seed), changed(data, change, names)))
             failed |= {place for place, (_, holds, _) in enumerate(found) if not holds}
         if claims <= failed:
             return

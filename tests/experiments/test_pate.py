@@ -15,21 +15,21 @@ from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.gnss import printed_cost
 from darrm.pate.theorem_6 import gaussian_renyi
 from darrm.votes import ABSTAIN, Votes
-from experiments.pages import differences, read_json, write_json
+from experiments.pages import list_differences, read_json, write_json
 from experiments.pate import paper_votes
 from experiments.pate.__main__ import main
-from experiments.pate.accounting import account, by_label, costs
-from experiments.pate.page import page
+from experiments.pate.accounting import account, compute_costs, compute_label_epsilon
+from experiments.pate.page import fill_page
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.recorded import load_counts
-from experiments.pate.settings import VoteSize, pate_like_votes
+from experiments.pate.settings import VoteSize, draw_pate_votes
 
 PAGES = Path(__file__).parents[2] / "docs" / "reproduction"
 
 
 def test_the_committed_numbers_are_those_of_today() -> None:
     found: dict[str, Any] = {part.__name__: part() for part in (table_2, fixed_part, table_4, figure_10)}
-    assert differences(found, read_json(PAGES / "pate" / "printed.json"), tolerance=1e-6) == []
+    assert list_differences(found, read_json(PAGES / "pate" / "printed.json"), tolerance=1e-6) == []
     for row in found["figure_10"]:
         assert min(row["variances"]) >= row["best"]["variance"] * (1.0 - 1e-4)  # of a grid of steps of a half
         fall = np.diff(row["variances"]) < 0.0
@@ -62,7 +62,7 @@ def test_digits_go_the_whole_way_and_a_second_run_reads_what_was_kept(tmp_path: 
     assert {path.name for path in folder.glob("digits-*.png")} == {
         f"digits-{name}.png" for name in ("figure-1", "figure-4", "figure-5", "comparison")
     }
-    assert (tmp_path / "pate.md").read_text(encoding="utf-8") == page(folder)
+    assert (tmp_path / "pate.md").read_text(encoding="utf-8") == fill_page(folder)
     files = {path: path.stat().st_mtime_ns for path in (folder / "kept").iterdir()}
     assert main(arguments) == 0
     assert {path: path.stat().st_mtime_ns for path in (folder / "kept").iterdir()} == files
@@ -84,7 +84,7 @@ def test_what_needs_no_votes_is_what_the_page_says(name: str) -> None:
     rows = [row for part in ("rows", "points", "searched") for row in result[part] if ";" not in row["aggregator"]]
     for row in rows:
         aggregator = eval(row["aggregator"], ALL)  # noqa: S307 (the page's own words)
-        again = by_label(aggregator, row["queries"], row["answered"], result["delta"])
+        again = compute_label_epsilon(aggregator, row["queries"], row["answered"], result["delta"])
         assert row["costs"]["by_label"] == pytest.approx(again, rel=1e-9)
     for row in result["by_label"]:
         guarantee = eval(row["aggregator"], ALL).guarantee  # noqa: S307 (as above)
@@ -106,7 +106,7 @@ def test_what_needs_votes_is_what_the_kept_counts_say(path: Path) -> None:
         asked = votes[: row["queries"]]
         labels = aggregator.release(asked, rng=np.random.default_rng([result["label_seed"], row["queries"]]))
         answered = labels != ABSTAIN if isinstance(aggregator, ConfidentGNMax) else None
-        again = costs([account(asked, aggregator, result["delta"], answered)])
+        again = compute_costs([account(asked, aggregator, result["delta"], answered)])
         assert row["answered"] == int(np.sum(labels != ABSTAIN))
         assert {name: row["costs"][name] for name in again} == pytest.approx(again, rel=1e-9)
 
@@ -138,16 +138,16 @@ def test_every_figure_of_the_deposited_votes_is_counted_again() -> None:
 
 
 ARCHIVE = replace(paper_votes.ARCHIVES[0], queries=60, laplace=((20, 2.0),))
-COUNTS = pate_like_votes(VoteSize(80, 250, 10, (6.0, 1.0)))
+COUNTS = draw_pate_votes(VoteSize(80, 250, 10, (6.0, 1.0)))
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "mnist_250_teachers.npy"
     np.save(path, COUNTS.astype(np.float64))
     with pytest.raises(ValueError, match="not the file of the authors"):
-        paper_votes.read(tmp_path, ARCHIVE)
+        paper_votes.read_archive(tmp_path, ARCHIVE)
     digest = sha256(path.read_bytes()).hexdigest()
-    assert np.array_equal(paper_votes.read(tmp_path, replace(ARCHIVE, digest=digest)).counts, COUNTS)
+    assert np.array_equal(paper_votes.read_archive(tmp_path, replace(ARCHIVE, digest=digest)).counts, COUNTS)
 
 
 @pytest.mark.slow
@@ -162,4 +162,4 @@ def test_columns_are_ordered_and_the_page_has_them() -> None:
     assert row["deviation"] == pytest.approx(row["sensitivity"] * published.noise_scale)
     (laplace,) = row["laplace"]
     assert laplace["all_orders"] <= laplace["epsilon"]
-    assert f"| here | {row['answered']:,.1f} | {row['epsilon']:.3f} |" in paper_votes.page([row])
+    assert f"| here | {row['answered']:,.1f} | {row['epsilon']:.3f} |" in paper_votes.fill_page([row])

@@ -71,7 +71,7 @@ def test_students_learn_from_labels_alone(monkeypatch: pytest.MonkeyPatch) -> No
     data = Recorded("digits", votes, x[:200], y[:200], x[200:], y[200:], 1.0, 0.0)
 
     def scores(labels: np.ndarray, recorded: Recorded = data) -> np.ndarray:
-        return students.network_student(recorded, labels, seed=0, quick=False).scores(x)
+        return students.train_network_student(recorded, labels, seed=0, quick=False).scores(x)
 
     right, wrong = ((scores((y[:100] + moved) % 10).argmax(axis=1) == y).mean() for moved in (0, 1))
     assert wrong < 0.2
@@ -115,19 +115,19 @@ def test_every_forest_sees_its_own_shard_and_is_trained_once(machine: Machine, m
 @pytest.mark.slow
 def test_dpsgd_spends_its_budget_and_hardly_more_noise(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     budget = PrivacyParams(8, 1e-5)
-    found = dpsgd.dpsgd_accuracy(STUDIES["digits"], budget, machine, quick=True)
+    found = dpsgd.measure_dpsgd(STUDIES["digits"], budget, machine, quick=True)
     assert 0.95 * budget.epsilon < found["epsilon"] <= budget.epsilon
     recipe = recipe_from(found["training"])
     assert isinstance(recipe, PrivateSGD)
     assert privacy_of(recipe, budget.delta).epsilon == found["epsilon"]  # of the very training
     assert recipe.expected_batch(1437) == pytest.approx(128, abs=0.5)
-    strict = dpsgd.dpsgd_accuracy(STUDIES["digits"], PrivacyParams(0.01, 1e-5), machine, quick=True)
+    strict = dpsgd.measure_dpsgd(STUDIES["digits"], PrivacyParams(0.01, 1e-5), machine, quick=True)
     assert strict["accuracy"] < found["accuracy"] - 0.1
     monkeypatch.setattr("experiments.teachers.train_teachers", trained)
-    assert dpsgd.dpsgd_accuracy(STUDIES["digits"], budget, machine, quick=True) == found
+    assert dpsgd.measure_dpsgd(STUDIES["digits"], budget, machine, quick=True) == found
     monkeypatch.setitem(dpsgd.SETTINGS, "digits", replace(dpsgd.SETTINGS["digits"], learning_rate=0.1))
     with pytest.raises(RuntimeError, match="trained"):  # another rate is another training
-        dpsgd.dpsgd_accuracy(STUDIES["digits"], budget, machine, quick=True)
+        dpsgd.measure_dpsgd(STUDIES["digits"], budget, machine, quick=True)
 
 
 # channel: coefficients at (2, 3) and (4, 2) of the image below, by kymatio 0.3.0's Scattering2D(J=2, shape=(28, 28))
@@ -148,7 +148,7 @@ def test_features_are_those_of_another_library() -> None:
     image = np.exp(-((row - 9) ** 2 + (column - 15) ** 2) / 20) + 0.5 * np.exp(
         -((row - 18) ** 2 + 2 * (column - 10) ** 2) / 8
     )
-    (found,) = dpsgd.scattered(image.astype(np.float32)[np.newaxis, np.newaxis])
+    (found,) = dpsgd.compute_scattering(image.astype(np.float32)[np.newaxis, np.newaxis])
     assert found.shape == (dpsgd.CHANNELS, 7, 7)
     for channel, expected in KYMATIO.items():
         # kymatio halves the images on the way, and so takes in a little that is beyond their resolution
@@ -164,7 +164,7 @@ def test_a_clipped_sum_is_that_of_per_example_gradients() -> None:
     gradients_of = per_example_gradients(torch.nn.Linear(6, 3, bias=False))
     gradients = gradients_of(parameters, torch.as_tensor(x)[None], torch.as_tensor(y)[None])
     sums = clipped_sums(gradients, torch.ones(1, 20), 0.5)["weight"][0].numpy()
-    assert dpsgd.clipped_sum(x, y, weights, 0.5) == pytest.approx(sums.T, abs=1e-5)
+    assert dpsgd.sum_clipped_gradients(x, y, weights, 0.5) == pytest.approx(sums.T, abs=1e-5)
 
 
 def test_training_learns_and_its_noise_is_the_recipe_s() -> None:

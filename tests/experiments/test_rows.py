@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.pages import formatted, read_json
-from experiments.rows import collected, template
+from experiments.pages import format_value, read_json
+from experiments.rows import collect_numbers, read_template
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "reproduction"
@@ -55,11 +55,11 @@ def test_lists_and_ranges_are_read() -> None:
 
 @pytest.mark.parametrize("paper", NUMBERED)
 def test_everything_that_a_paper_numbers_has_a_row(paper: str) -> None:
-    assert named(NUMBERED[paper]) - named("\n".join(sections(template())[paper])) == set()
+    assert named(NUMBERED[paper]) - named("\n".join(sections(read_template())[paper])) == set()
 
 
 def test_every_row_says_how_and_names_a_page_or_a_place_that_exists() -> None:
-    for row in chain.from_iterable(sections(template()).values()):
+    for row in chain.from_iterable(sections(read_template()).values()):
         hows = {row.split(" | ")[1]} if row[0] == "|" else set(re.findall(r"\*([a-z ]+)\*", row.replace("**", "")))
         assert hows, row
         assert hows <= WORDS, row
@@ -74,16 +74,16 @@ def test_every_row_says_how_and_names_a_page_or_a_place_that_exists() -> None:
 def test_the_numbers_of_the_rows_are_those_of_the_other_pages() -> None:
     """In the JSON files, and as they are written on the page that the row names."""
     stored = read_json(DOCS / "rows" / "rows.json")
-    assert stored == collected(DOCS)
+    assert stored == collect_numbers(DOCS)
     seen = 0
-    for row in chain.from_iterable(sections(template()).values()):
+    for row in chain.from_iterable(sections(read_template()).values()):
         if row[0] != "|":
             continue
         cells = row.strip("| ").split(" | ")
         (page,) = re.findall(r"\((\w+\.md)\)", cells[2])
         text = (DOCS / page).read_text(encoding="utf-8")
         for name, form in re.findall(r'number\("([^"]+)"\)(?:\|f\("([^"]*)"\))?', cells[3]):
-            number = str(formatted(stored[name], form))
+            number = str(format_value(stored[name], form))
             assert re.search(rf"(?<![\d.,]){re.escape(number)}(?!\d|\.\d)", text), (row, number)
             seen += 1
     assert seen > 50

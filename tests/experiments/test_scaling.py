@@ -3,7 +3,7 @@
 import pytest
 
 from experiments import peers
-from experiments.scaling import Case, measure, measure_apart
+from experiments.scaling import Case, measure, measure_in_process
 
 
 def test_a_case_is_measured() -> None:
@@ -16,7 +16,7 @@ def test_a_case_is_measured() -> None:
 
 @pytest.mark.slow
 def test_a_case_is_measured_in_a_process_of_its_own() -> None:
-    apart = measure_apart(Case(11, 3, "0", "monotone", "production", "numpy"), 60.0)
+    apart = measure_in_process(Case(11, 3, "0", "monotone", "production", "numpy"), 60.0)
     here = measure(Case(11, 3, "0", "monotone", "production"), 60.0)
     assert (apart.loops, here.loops) == ("numpy", "compiled")
     assert (apart.expected_error, apart.bound, apart.rounds) == (here.expected_error, here.bound, here.rounds)
@@ -38,6 +38,6 @@ def test_both_sides_of_a_comparison_are_timed_and_the_ratio_is_ours_over_theirs(
 
 @pytest.mark.slow
 def test_every_peer_does_its_task() -> None:
-    for peer in peers.peers():
+    for peer in peers.list_peers():
         peer.ours()
         peer.theirs()

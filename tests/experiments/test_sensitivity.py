@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.random_dp.sample_size import sample_size
-from experiments.sensitivity.curves import effort_bounds
-from experiments.sensitivity.kde import PEAK, density, mixture
-from experiments.sensitivity.mean import figure9
-from experiments.sensitivity.svm import C, error_of, support_vector_machine, two_classes
+from experiments.sensitivity.curves import bound_effort
+from experiments.sensitivity.kde import PEAK, draw_mixture, estimate_density
+from experiments.sensitivity.mean import compute_figure9
+from experiments.sensitivity.svm import C, draw_two_classes, error_of, fit_machine
 
 
 def objective(parameters: np.ndarray, features: np.ndarray, labels: np.ndarray) -> float:
@@ -22,8 +22,8 @@ def objective(parameters: np.ndarray, features: np.ndarray, labels: np.ndarray) 
 @pytest.mark.parametrize("dimension", [1, 2, 8])
 def test_the_machine_minimizes_its_objective(dimension: int) -> None:
     rng = np.random.default_rng(0)
-    features, labels = two_classes(rng, 200, dimension)
-    fitted = support_vector_machine((features, labels))
+    features, labels = draw_two_classes(rng, 200, dimension)
+    fitted = fit_machine((features, labels))
     best = objective(fitted, features, labels)
     for size in (1e-3, 1e-2, 0.1, 1.0):
         for _ in range(100):
@@ -34,7 +34,7 @@ def test_the_machine_minimizes_its_objective(dimension: int) -> None:
 
 @given(gamma=st.floats(1e-7, 0.999))
 def test_the_bounds_of_corollary_16(gamma: float) -> None:
-    low, high = effort_bounds(gamma)
+    low, high = bound_effort(gamma)
     assert low <= sample_size(gamma=gamma).m <= high
     assert high < 1.6 * low + 2
 
@@ -45,17 +45,17 @@ def test_the_rate_is_theta_with_constant_one_half() -> None:
 
 
 def test_the_density_integrates_to_one_and_one_record_moves_it_by_at_most_the_peak() -> None:
-    data = mixture(np.random.default_rng(0), 200)
+    data = draw_mixture(np.random.default_rng(0), 200)
     grid = np.linspace(-2, 3, 5001)
-    assert float(np.sum(density(data, grid)) * (grid[1] - grid[0])) == pytest.approx(1.0, abs=1e-6)
+    assert float(np.sum(estimate_density(data, grid)) * (grid[1] - grid[0])) == pytest.approx(1.0, abs=1e-6)
     assert data.mean() == pytest.approx(0.65, abs=0.03)
     moved = data.copy()
     moved[0] = 5.0
-    assert np.max(np.abs(density(data, grid) - density(moved, grid))) <= PEAK / 200 + 1e-12
+    assert np.max(np.abs(estimate_density(data, grid) - estimate_density(moved, grid))) <= PEAK / 200 + 1e-12
 
 
 def test_the_sampled_sensitivity_on_the_cube_lies_between_its_quantile_and_the_global_one() -> None:
-    data = figure9(quick=True, jobs=1)
+    data = compute_figure9(quick=True, jobs=1)
     for dimension, gamma, sampled, bound in data.rows:
         assert dimension is not None
         assert gamma is not None

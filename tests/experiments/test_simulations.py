@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from darrm import priors
-from experiments.pages import claims_on
+from experiments.pages import read_claims
 from experiments.simulations import curves, page
 
 
@@ -21,11 +21,11 @@ def fewer_draws() -> Any:
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, dict[str, Any]]:
-    return {name: curves.figure_data(name) for name in ("2", "7", "9")}
+    return {name: curves.compute_figure(name) for name in ("2", "7", "9")}
 
 
 def test_table_3_to_every_printed_digit() -> None:
-    rows = curves.table_3()
+    rows = curves.compute_table_3()
     assert [row["M"] for row in rows] == [10, 13, 15, 20]
     for row in rows:
         assert row["agrees"], row
@@ -34,7 +34,7 @@ def test_table_3_to_every_printed_digit() -> None:
 
 @pytest.mark.slow
 def test_the_claims_of_the_paper(figures: dict[str, dict[str, Any]]) -> None:
-    found = claims_on(page.page_of(figures, curves.table_3()))
+    found = read_claims(page.page_of(figures, curves.compute_table_3()))
     refuted = [statement for statement, holds, _ in found if not holds]
     # with p_i = 1/2 every γ has error 0; and under T_P itself the paper's surrogate for it is no gain
     # and at m = 1 the optimum for the error itself beats subsampling; under U[0, 1] a constant beats the surrogate's
@@ -56,12 +56,12 @@ def test_a_false_claim_would_be_noticed(figures: dict[str, dict[str, Any]]) -> N
     for curve in changed["7"]["panels"][4]["curves"]:
         curve["errors"][0]["mean"] = 0.1
     page.curve_of(changed["9"]["panels"][1], "γ_opt-P")["errors"][0]["mean"] = 0.2
-    held = {statement: holds for statement, holds, _ in claims_on(page.page_of(changed, None))}
+    held = {statement: holds for statement, holds, _ in read_claims(page.page_of(changed, None))}
     assert sum(not holds for holds in held.values()) == 4 + 5
 
 
 def test_the_true_objective_wins_under_its_own_law() -> None:
-    for panel in curves.figure_data("2")["panels"][:3]:
+    for panel in curves.compute_figure("2")["panels"][:3]:
         true = page.curve_of(panel, curves.TRUE)["errors"][0]
         for curve in panel["curves"]:
             if curve["name"] != curves.TRUE:
@@ -70,5 +70,5 @@ def test_the_true_objective_wins_under_its_own_law() -> None:
 
 def test_the_share_of_right_labels_on_the_page() -> None:
     exact = 0.5 * sum(comb(3, n) * 0.25**n * 0.75 ** (3 - n) * (1.0 + (0.31, 0.8127)[n in {0, 3}]) for n in range(4))
-    assert page._right([0.8127, 0.31, 0.31, 0.8127], priors.Independent(0.0, 0.5)) == f"{exact:.4f}"
-    assert page._right([0.0] * 4, priors.TwoSided(0.7, 1.0)) == "0.5000"
+    assert page._format_accuracy([0.8127, 0.31, 0.31, 0.8127], priors.Independent(0.0, 0.5)) == f"{exact:.4f}"
+    assert page._format_accuracy([0.0] * 4, priors.TwoSided(0.7, 1.0)) == "0.5000"

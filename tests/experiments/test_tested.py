@@ -11,7 +11,7 @@ from experiments import tested
 from experiments.aggregators.votes import EnsembleVotes
 from experiments.pages import read_json
 from experiments.teachers import TeacherVotes
-from experiments.tested import CHANCE, Setting, least_budget
+from experiments.tested import PASS_PROBABILITY, Setting, find_least_budget
 
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "tested"
 WAYS = ("one teacher", "no noise")
@@ -21,14 +21,14 @@ SETTING = Setting(40, 40, 12.0, 5.0)
 
 @pytest.mark.slow
 def test_the_least_budget_passes_and_one_less_does_not() -> None:
-    epsilon, order = least_budget(VOTES, SETTING, 1e-3, 3.0)
+    epsilon, order = find_least_budget(VOTES, SETTING, 1e-3, 3.0)
 
     def chance(budget: float) -> float:
-        return tested.tested_run(VOTES, SETTING, PrivacyParams(budget, 1e-3), order).pass_chance(VOTES)
+        return tested.make_run(VOTES, SETTING, PrivacyParams(budget, 1e-3), order).pass_chance(VOTES)
 
-    assert chance(epsilon) >= CHANCE > chance(0.998 * epsilon)
+    assert chance(epsilon) >= PASS_PROBABILITY > chance(0.998 * epsilon)
     split = Votes.of_counts([[31, 29, 0]] * 40)
-    assert least_budget(split, SETTING, 1e-3, 3.0)[0] > 1.2 * epsilon
+    assert find_least_budget(split, SETTING, 1e-3, 3.0)[0] > 1.2 * epsilon
 
 
 @pytest.mark.parametrize(("name", "title"), [("mnist", "MNIST"), ("fashion-mnist", "Fashion-MNIST")])

@@ -62,11 +62,11 @@ def measure(command: Command, folder: Path) -> Row:
 
 
 def page(commands: Sequence[Row]) -> str:
-    return pages.filled(NAME, {"commands": commands, "table": TABLE})
+    return pages.fill_template(NAME, {"commands": commands, "table": TABLE})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = pages.command_line(NAME, __doc__, module="tests.load.commands", quick="only what takes seconds")
+    parser = pages.make_command_line(NAME, __doc__, module="tests.load.commands", quick="only what takes seconds")
     options = parser.parse_args(arguments)
 
     def measure_all() -> list[Row]:
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_once(TABLE, Path(work))
             return [measure(one, Path(work)) for one in COMMANDS if one.quick or not options.quick]
 
-    return pages.run_whole(options, f"{NAME}/{NAME}.json", measure_all, page)
+    return pages.run_measurement(options, f"{NAME}/{NAME}.json", measure_all, page)
 
 
 if __name__ == "__main__":

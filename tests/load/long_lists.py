@@ -71,11 +71,11 @@ def draw(folder: Path, data: Row) -> None:
 
 
 def page(data: Row) -> str:
-    return pages.filled(NAME, data, {"voters": VOTERS, "strings": STRINGS, "plan": PLAN, "mechanism": MECHANISM})
+    return pages.fill_template(NAME, data, {"voters": VOTERS, "strings": STRINGS, "plan": PLAN, "mechanism": MECHANISM})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = pages.command_line(NAME, __doc__, module="tests.load.long_lists", quick="the shortest of each")
+    parser = pages.make_command_line(NAME, __doc__, module="tests.load.long_lists", quick="the shortest of each")
     options = parser.parse_args(arguments)
 
     def measure() -> Row:
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory() as work:
             return {"plans": plans(Path(work), CLASSES[:most]), "releases": releases(Path(work), QUESTIONS[:most])}
 
-    return pages.run_whole(options, f"{NAME}/long_lists.json", measure, page, draw)
+    return pages.run_measurement(options, f"{NAME}/long_lists.json", measure, page, draw)
 
 
 if __name__ == "__main__":

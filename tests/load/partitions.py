@@ -119,7 +119,7 @@ TWICE, MOST_MEGABYTES = 1.6, 512  # the aims: two workers against one, and the m
 
 def main(arguments: Sequence[str] | None = None) -> int:
     quick = f"{ROWS_QUICK:,} rows a file instead of {ROWS:,}"
-    options = pages.command_line(NAME, __doc__, module="tests.load.partitions", quick=quick).parse_args(arguments)
+    options = pages.make_command_line(NAME, __doc__, module="tests.load.partitions", quick=quick).parse_args(arguments)
 
     def measured() -> Row:
         rows = ROWS_QUICK if options.quick else ROWS
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = list(measure(Path(name), rows))
         return {"cores": os.cpu_count(), "voters": VOTERS, "files": FILES, "rows": rows * FILES, "measured": found}
 
-    return pages.run_whole(options, f"{NAME}/throughput.json", measured, page)
+    return pages.run_measurement(options, f"{NAME}/throughput.json", measured, page)
 
 
 def page(data: Row) -> str:
@@ -153,7 +153,7 @@ def page(data: Row) -> str:
         "is_small": most < MOST_MEGABYTES,
         "whole": votes,
     }
-    return pages.filled(NAME, facts, data)
+    return pages.fill_template(NAME, facts, data)
 
 
 if __name__ == "__main__":

@@ -50,14 +50,14 @@ WORDS = ("no", "yes")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = pages.command_line(NAME, __doc__, module="tests.load.releases", quick="10^5 queries, below a minute")
+    parser = pages.make_command_line(NAME, __doc__, module="tests.load.releases", quick="10^5 queries, below a minute")
     options = parser.parse_args(arguments)
 
     def measured_all() -> Row:
         quick = [(100_000, *files) for queries, *files in CASES if queries == 1_000_000]
         return {"timings": measure(quick if options.quick else CASES), "nanoseconds": parts()}
 
-    return pages.run_whole(options, f"{NAME}/{NAME}.json", measured_all, page)
+    return pages.run_measurement(options, f"{NAME}/{NAME}.json", measured_all, page)
 
 
 def measure(cases: Sequence[tuple[Any, ...]]) -> list[Row]:
@@ -129,7 +129,7 @@ def parts() -> dict[str, float]:
 
 
 def page(data: Row) -> str:
-    return pages.filled(NAME, {"voters": K, "rounds": ROUNDS, "longest": LONGEST}, data)
+    return pages.fill_template(NAME, {"voters": K, "rounds": ROUNDS, "longest": LONGEST}, data)
 
 
 if __name__ == "__main__":

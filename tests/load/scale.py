@@ -140,12 +140,12 @@ def draw(folder: Path, data: Row) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = pages.command_line(NAME, __doc__, module="tests.load.scale").parse_args(arguments)
+    options = pages.make_command_line(NAME, __doc__, module="tests.load.scale").parse_args(arguments)
 
     def computed() -> Row:
         return {"simulated": list(simulated()), "regions": list(regions()), "arithmetic": arithmetic()}
 
-    return pages.run_whole(options, f"{NAME}/scale.json", computed, page, draw)
+    return pages.run_measurement(options, f"{NAME}/scale.json", computed, page, draw)
 
 
 def page(data: Row) -> str:
@@ -171,7 +171,7 @@ def page(data: Row) -> str:
         "is_alike": all(0.9 <= ratio <= 1.1 for ratio in alike),
         "budget": BUDGET,
     }
-    return pages.filled(NAME, facts, kinds, data)
+    return pages.fill_template(NAME, facts, kinds, data)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ PORT = 8799
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = pages.command_line(
+    parser = pages.make_command_line(
         NAME, __doc__, module="tests.load.serve", figures=FIGURES, quick="seconds, a hundredth, a few kills"
     )
     parser.add_argument("--folder", type=Path, help="where ledgers lie: on the disk that is meant")
@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--entries", type=int, default=10**7, help="of the long ledger (default 10⁷)")
     parser.add_argument("--kills", type=int, default=500, help="of each store (default 500)")
     options = parser.parse_args(arguments)
-    folder = pages.data_folder(options, NAME)
-    for figure in pages.chosen_figures(options, FIGURES):
+    folder = pages.prepare_folder(options, NAME)
+    for figure in pages.select_figures(options, FIGURES):
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
             Path(name).chmod(0o755)  # PostgreSQL runs as another user
             found = measure(figure, Path(name), options)
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder / f"{figure}.json", {"machine": f"{platform.machine()}, {os.cpu_count()} cores"} | found
         )
     data = pages.read_results(folder, FIGURES)
-    return pages.finish(folder, page(data)) if len(data) == len(FIGURES) else 0
+    return pages.write_page(folder, page(data)) if len(data) == len(FIGURES) else 0
 
 
 def measure(figure: str, folder: Path, options: Namespace) -> Row:
@@ -433,7 +433,7 @@ def page(data: dict[str, Any]) -> str:
     }
     facts: Row = {name: sum(row[name] for row in killed) for name in ("kills", "asked")}
     facts |= {"faults": faults, "grown": ", ".join(f"{row['grown']:+.1%}" for row in data["soak"]["stores"])}
-    return pages.filled(NAME, {"found": facts, "holds": holds, "slowest": SLOWEST, "many": MANY}, data)
+    return pages.fill_template(NAME, {"found": facts, "holds": holds, "slowest": SLOWEST, "many": MANY}, data)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 
 from darrm import PrivacyLedger
 from darrm.votes import Votes
-from experiments.pages import claims_on, read_json
+from experiments.pages import read_claims, read_json
 from tests.load import releases, scale, serve
 from tests.load.commands import COMMANDS, run_once
 from tests.load.measuring import Taken
@@ -100,9 +100,9 @@ def test_every_file_holds_the_same_votes(tmp_path: Path) -> None:
 
 def test_a_billion_labels_a_day_are_claimed_where_the_simulation_reaches_them() -> None:
     data = read_json(DOCS / "reproduction" / "scale" / "scale.json")
-    _, (statement, holds, _), _ = claims_on(scale.page(data))
+    _, (statement, holds, _), _ = read_claims(scale.page(data))
     assert statement.startswith("10⁹ labels a day")
     assert holds
     slow = [row | {"answers_a_second": 1e9 / 86_400 - 1.0} for row in data["simulated"]]
-    _, (_, holds, _), _ = claims_on(scale.page(data | {"simulated": slow}))
+    _, (_, holds, _), _ = read_claims(scale.page(data | {"simulated": slow}))
     assert not holds

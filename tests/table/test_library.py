@@ -91,7 +91,7 @@ def test_one_file_is_what_the_script_writes(tmp_path: Path, capsys: pytest.Captu
     stored = json.loads(gzip.decompress((make_tables.FOLDER / "K3.json.gz").read_bytes()))
     for new, old in zip(fresh["tables"], stored["tables"], strict=True):
         assert new["gamma"] == pytest.approx(old["gamma"], rel=1e-8, abs=1e-8)
-    assert make_tables.library_bytes(3, make_tables.settings_of(3)) == (tmp_path / "K3.json.gz").read_bytes()
+    assert make_tables.pack_tables(3, make_tables.settings_of(3)) == (tmp_path / "K3.json.gz").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_a_setting_of_the_paper_is_loaded_and_is_the_optimum(setting: library.Pa
 
 def test_the_settings_of_the_paper_are_those_of_the_experiments() -> None:
     stored = set(library.paper_settings())
-    assert list(library.paper_settings()) == make_tables.paper_settings()
+    assert list(library.paper_settings()) == make_tables.list_paper_settings()
     for data, m in product(("mnist", "fashion-mnist"), (1, 3, 5, 7)):
         each = composition_tables.EACH[data]
         problem = Problem(Voters(composition_tables.K, each), (m * each.exact_epsilon, m * each.exact_delta))
         assert PaperSetting(problem, library.PRIOR, "free") in stored
-    for panel in curves.composed_panels():
+    for panel in curves.make_composed_panels():
         assert PaperSetting(panel.problem, curves.SURROGATE, "free") in stored
     for panel in curves.PANELS["9"]():
         assert PaperSetting(panel.problem, curves.DECIDED_SURROGATE, "free") in stored
