@@ -1,9 +1,9 @@
-"""Train the same private teachers with this library and with Opacus: seconds, and the reported ε.
+"""Train the same private teachers with this library and with Opacus; compare seconds and ε.
 
     python -m experiments opacus --recompute
 
-The images are random: neither time nor ε depends on them. Both train on one core of the CPU, by the same network, with
-batches of the same expected size, and the same number of steps.
+The images are random, because neither time nor ε depends on them. Both libraries train the same network on one CPU
+core, with the same expected batch size and the same number of steps.
 """
 
 import sys
@@ -56,7 +56,7 @@ def _measure_speed(teachers: int) -> Row:
 
 
 def _measure_seconds(train: Callable[[], object]) -> float:
-    """Return the least processor seconds of a few runs; the first run of all also compiles and is left out."""
+    """Return the least processor seconds of several runs after a warm-up."""
     seconds = []
     for _ in range(RUNS + 1):
         started = time.process_time()
@@ -68,7 +68,7 @@ def _measure_seconds(train: Callable[[], object]) -> float:
 def _train(x: NDArray[np.float32], y: NDArray[np.int64], teachers: int) -> None:
     recipe = PrivateSGD(learning_rate=0.05, steps=STEPS, sampling_rate=BATCH / SHARD, noise=12.0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PredictableNoiseWarning)  # of random images
+        warnings.simplefilter("ignore", PredictableNoiseWarning)  # the images are random
         train_teachers(x, y, Partition.random(len(x), teachers, seed=0), recipe, seed=0)
 
 
@@ -82,7 +82,7 @@ def _train_with_opacus(x: NDArray[np.float32], y: NDArray[np.int64], teachers: i
         records = torch.utils.data.TensorDataset(torch.from_numpy(x[shard]), torch.from_numpy(y[shard]))
         loader = torch.utils.data.DataLoader(records, batch_size=BATCH)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Opacus uses hooks that torch warns about
+            warnings.simplefilter("ignore")  # torch warns about the hooks of Opacus
             model, optimizer, loader = engines.PrivacyEngine().make_private(
                 module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=12.0, max_grad_norm=1.0
             )

@@ -1,13 +1,13 @@
 """Write the pages under docs/reproduction: templates, files and options of all experiments.
 
-An experiment NAME keeps its numbers in OUTPUT/NAME/*.json, with its pictures in the same folder, and writes the page
-OUTPUT/NAME.md from this JSON alone, so that a test can write the page again and compare. The text of a page is its
-jinja2 template, docs/reproduction/NAME/page.md.j2, in which
+An experiment NAME writes its numbers to OUTPUT/NAME/*.json, and its pictures to the same folder. It writes the page
+OUTPUT/NAME.md from the JSON files alone, so a test can write the page again and compare. The text of a page is its
+jinja2 template, docs/reproduction/NAME/page.md.j2. In a template,
 
-    {{ name.of.value | f(".3f") }}    is a formatted value. A missing value (None) is –, a list is its entries with
-                                      commas, a bool is yes or **no**
+    {{ name.of.value | f(".3f") }}    formats a value: None as –, a list with commas, a bool as yes or **no**
 
-A claim is a row of a table with the head `CLAIMS`: a statement, whether the measurement supports it, the measurement.
+A claim is a row of a table with the header `CLAIMS`: a statement, whether the measurement supports it, and the
+measurement.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CLAIMS = "| claim | holds | measured |"
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement whose text depends on the data; the others are in the templates."""
+    """A claim whose text depends on the data; the templates have the other claims."""
 
     statement: str
     measured: str
@@ -57,7 +57,9 @@ def format_bold_table(
     *,
     last_column: tuple[str, Sequence[str]] | None = None,
 ) -> str:
-    """Tabulate numbers by name after some first cells, and before a last column, the largest of every row in bold.
+    """Write a Markdown table of numbers by name, with the largest of each row in bold.
+
+    Each row begins with its first cells; ``last_column`` has a header and cells.
 
     >>> print(format_bold_table(["m"], [([1], {"a": 0.5, "b": 0.25})], ["a", "b", "c"]))
     | m | a | b | c |
@@ -77,7 +79,7 @@ def format_bold_table(
 
 
 class _Missing(StrictUndefined):
-    """A name that the data lack: false in a condition, an error everywhere else."""
+    """A name that is missing in the data: false in a condition, an error elsewhere."""
 
     def __bool__(self) -> bool:  # type: ignore[override]  # the base class never returns
         return False
@@ -100,7 +102,7 @@ def format_value(value: object, form: str = "") -> object:
 
 _ENVIRONMENT = Environment(
     loader=FileSystemLoader(TEMPLATES),
-    autoescape=select_autoescape(),  # of HTML alone: Markdown stays as it is
+    autoescape=select_autoescape(),  # HTML only; Markdown is not escaped
     undefined=_Missing,
     finalize=format_value,
     trim_blocks=True,
@@ -110,7 +112,7 @@ _ENVIRONMENT.filters["f"] = format_value
 
 
 def fill_template(name: str, *data: Mapping[str, Any], template: str = "page") -> str:
-    """Fill a template of the experiment ``name``; the first of the ``data`` that has a value supplies it."""
+    """Fill a template of the experiment ``name``; the first of the ``data`` with a name supplies it."""
     text = _ENVIRONMENT.get_template(f"{name}/{template}.md.j2").render(ChainMap(*map(dict, data)))
     return text.rstrip("\n") + "\n"
 
@@ -121,14 +123,14 @@ def write_json(path: Path, data: object) -> None:
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 (plain data)
-    """Read a file of `write_json`."""
+    """Read a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def list_differences(data: object, stored: object, where: str = "", tolerance: float = 1e-9) -> list[str]:
     """List the differences between plain data and stored data; numbers may differ by a relative tolerance.
 
-    The data may be a part of the stored data: fewer keys, or the beginning of a list.
+    The data may have fewer keys, or shorter lists, than the stored data.
 
     >>> list_differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.5], "b": 1})
     ['.a.1: 2.0 is stored as 2.5']
@@ -148,7 +150,7 @@ def list_differences(data: object, stored: object, where: str = "", tolerance: f
 
 
 def recompute(folder: Path, ending: str, compute: Callable[[Path, Row], Row]) -> int:
-    """Compute every NAME.json again from the raw file beside it, NAME and an ending; return 1 if a number differs.
+    """Compute every NAME.json again from its raw file, NAME + ``ending``; return 1 if a number differs.
 
     `ValueError` if the folder has no raw files.
     """
@@ -166,7 +168,7 @@ def recompute(folder: Path, ending: str, compute: Callable[[Path, Row], Row]) ->
 
 
 class CommandLine(argparse.ArgumentParser):
-    """An argument parser that accepts no abbreviated options and raises `ValueError` for bad arguments.
+    """An argument parser without abbreviated options that raises `ValueError` for bad arguments.
 
     `darrm.commands.command_line.run` prints the error as one line.
     """
@@ -194,8 +196,8 @@ def make_command_line(
 ) -> CommandLine:
     """Make the command line of an experiment that writes the page ``name``.
 
-    ``module`` is what ``python -m`` runs, by default ``experiments NAME``. ``quick`` is the help text of ``--quick``.
-    ``figures`` are the parts that can be computed alone.
+    ``module`` is the argument of ``python -m``, by default ``experiments NAME``. ``quick`` is the help of ``--quick``.
+    ``figures`` are the values of ``--figure``.
     """
     parser = CommandLine(module or f"experiments {name}", description)
     parser.add_argument(
@@ -211,12 +213,12 @@ def make_command_line(
 
 
 def select_figures(options: argparse.Namespace, figures: Iterable[str]) -> list[str]:
-    """Return the figures to compute in their order: the chosen ones or all, none without ``--recompute``."""
+    """Return the figures to compute, in order: the selected ones, or all; none without ``--recompute``."""
     return [] if options.page else [figure for figure in figures if figure in (options.figure or figures)]
 
 
 def prepare_folder(options: argparse.Namespace, name: str) -> Path:
-    """Return OUTPUT/NAME, the folder of the JSON files and pictures, and create it for a measurement.
+    """Return OUTPUT/NAME, the folder of JSON files and pictures; create it for a measurement.
 
     `ValueError` if a short run would replace the published data.
     """
@@ -229,7 +231,7 @@ def prepare_folder(options: argparse.Namespace, name: str) -> Path:
 
 
 def read_results(folder: Path, names: Iterable[str]) -> dict[str, Any]:
-    """Read NAME.json of every name that the folder has; `ValueError` if there is none."""
+    """Read the existing NAME.json files; `ValueError` if there are none."""
     paths = {name: folder / f"{name}.json" for name in names}
     results = {name: read_json(path) for name, path in paths.items() if path.is_file()}
     if not results:
@@ -237,7 +239,7 @@ def read_results(folder: Path, names: Iterable[str]) -> dict[str, Any]:
     return results
 
 
-Draw = Callable[[Path, Any], None]  # the data folder and what its JSON files say
+Draw = Callable[[Path, Any], None]  # the data folder, and the data of its JSON files
 
 
 def run_figures(
@@ -249,9 +251,9 @@ def run_figures(
     draw: Draw,
     earlier: Sequence[str] = (),
 ) -> int:
-    """Compute the chosen figures, each into a JSON file; draw and write the page from all that are stored.
+    """Compute the selected figures, each into a JSON file; draw, and write the page, from all stored figures.
 
-    ``earlier`` names JSON files of an earlier version of the library, which the page gets too.
+    ``earlier`` names JSON files of an earlier version of the library; only the page uses them.
     """
     folder = prepare_folder(options, name)
     for figure in select_figures(options, figures):
@@ -269,7 +271,7 @@ def run_measurement(
     page: Callable[[Any], str],
     draw: Draw | None = None,
 ) -> int:
-    """Measure into the JSON file NAME/FILE.json and draw, with ``--recompute``; write the page from the file."""
+    """With ``--recompute``, measure into ``path``, NAME/FILE.json, and draw; then write the page from the file."""
     name, _, file = path.partition("/")
     folder = prepare_folder(options, name)
     if not options.page:

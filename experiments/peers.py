@@ -1,6 +1,7 @@
-"""Compare the processor time of darrm's tasks with that of the alternatives that a user would pick.
+"""Compare the processor time of darrm's tasks with that of alternatives.
 
-`experiments.scaling` writes the table. Both sides run in turns: on a busy machine ratios can be compared, seconds not.
+`experiments.scaling` writes the table. The two sides run alternately, so their ratio is reliable on a busy machine; the
+seconds are not.
 """
 
 import resource
@@ -29,7 +30,7 @@ IMPORTS = "import click, flint, highspy, numpy"
 
 @dataclass(frozen=True)
 class Peer:
-    """A task of darrm and its alternative; both are timed after one call that fills caches."""
+    """A task of darrm and an alternative; one call of each fills caches before the timing."""
 
     task: str
     peer: str
@@ -59,7 +60,7 @@ def list_peers() -> list[Peer]:
     command = ["-m", "darrm.optimize", "--K", str(VOTERS), "--m", str(ALLOWANCE)]
 
     def start_process(arguments: list[str]) -> object:
-        # no words of a user
+        # the command is a constant
         return subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
 
     def make_event(noise: float) -> object:
@@ -105,7 +106,7 @@ def list_peers() -> list[Peer]:
 
 
 def compare(peer: Peer, runs: int) -> Row:
-    """Time both in turns; return a `Comparison` as plain data."""
+    """Time both sides alternately; return a `Comparison` as plain data."""
     peer.ours()
     peer.theirs()
     pairs = [(measure_processor_seconds(peer.ours), measure_processor_seconds(peer.theirs)) for _ in range(runs)]
@@ -114,7 +115,7 @@ def compare(peer: Peer, runs: int) -> Row:
 
 
 def measure_processor_seconds(call: Callable[[], object]) -> float:
-    """Measure the processor time of a call, with that of the processes that it starts."""
+    """Measure the processor time of a call and of the processes that it starts."""
     started = _read_processor_seconds()
     call()
     return _read_processor_seconds() - started

@@ -1,13 +1,13 @@
-"""Every table, figure, algorithm and theorem of the three papers: its place here, and our number next to the paper's.
+"""List every table, figure, algorithm and theorem of the three papers, with its place here and our numbers.
 
     python -m experiments rows --recompute
 
-The rows are in docs/reproduction/rows/page.md.j2. A number is named there by its place in the data of its own page,
+The rows are in docs/reproduction/rows/page.md.j2. The template names a number by its path in the data of another page,
 
-    {{ number("FOLDER/FILE.step.step")|f(format) }}      of docs/reproduction/FOLDER/FILE.json
+    {{ number("FOLDER/FILE.step.step")|f(format) }}      in docs/reproduction/FOLDER/FILE.json
 
-where a step is a key, a place in a list, ``key=value,…`` for the first entry of a list with these values, or at the
-end ``mean`` of a list. All are collected in OUTPUT/rows/rows.json.
+A step is a key, an index into a list, ``key=value,…`` for the first entry of a list with these values, or, as the last
+step, ``mean`` of a list. OUTPUT/rows/rows.json collects all numbers.
 """
 
 import re
@@ -34,7 +34,7 @@ def read_template() -> str:
 
 
 def collect_numbers(folder: Path) -> pages.Row:
-    """Look up every number that the template names, in the JSON files of the other pages."""
+    """Look up every number of the template in the JSON files of the other pages."""
     return {name: _look_up(name, folder) for name in sorted(set(_NUMBER.findall(read_template())))}
 
 

@@ -1,16 +1,16 @@
-"""How time, memory and gap grow with the number of voters, from 7 to 100,001.
+"""Measure how time, memory and gap grow with the number of voters, from 7 to 100,001.
 
     python -m experiments scaling --recompute --quick          # below a minute
-    python -m experiments scaling --recompute                  # up to K = 5,001; the free ones there take minutes each
+    python -m experiments scaling --recompute                  # up to K = 5,001, where a free γ takes minutes
     python -m experiments scaling --recompute --long           # K = 20,001 and 100,001 as well
-    python -m experiments scaling --recompute --only uniform   # these alone; the other measurements stay
+    python -m experiments scaling --recompute --only uniform   # only these; keep the other measurements
     python -m experiments scaling --recompute --only peers     # time compared with alternatives (`experiments.peers`)
 
 Writes OUTPUT/scaling/scaling.json, peers.json and scaling.png, and OUTPUT/scaling.md from the JSON.
 
-One run measures the paper's whole linear program in cvxpy against the production solver, then the production solver
-alone. Every solve runs in a separate process, and three times unless it takes more than a minute: the run of median
-seconds is kept. The floor of any method is one separation pass over every row.
+The program compares the paper's full linear program in cvxpy with the production solver, and then measures the
+production solver at larger K. Every solve runs in a separate process. Solves of up to a minute run three times, and the
+JSON has the run of median time. One separation pass over all rows is a lower bound for every method.
 """
 
 import importlib
@@ -49,20 +49,20 @@ NAME = "scaling"
 DELTAS, SHAPES, ALLOWANCES, LOOPS = ("0", "1e-5"), ("free", "monotone"), (5, 10), ("compiled", "numpy")
 REFERENCE_SIZES = (7, 9, 11, 13)
 QUICK_SIZES, SIZES, LONG_SIZES = (41, 101, 301), (41, 101, 301, 1001, 2001, 5001), (20_001, 100_001)
-NUMPY_SIZES = (101, 301, 1001)  # solved without compiled loops as well
+NUMPY_SIZES = (101, 301, 1001)  # also solved without compiled loops
 LARGEST_FREE_CASE = (10_001, 5, "1e-5", "free", "production")
-UNIFORM_CASES = (  # the default prior, which has no opinion of most numbers of ones
+UNIFORM_CASES = (  # for the default prior
     (2001, 5, "1e-5", "free"),
     (5001, 5, "1e-5", "free"),
     (20_001, 5, "1e-5", "monotone"),
 )
 EPSILON = "0.1"
-GAP, LARGE_GAP, MAX_SMALL_GAP_K = 1e-11, 1e-6, 301  # relative, up to K = 301 and beyond
-TIME_LIMIT = "600"  # seconds of row generation a solve; the proof comes on top
-RUNS, MAX_REPEATED_SECONDS = 3, 60.0  # the median run is shown; a solve that takes more seconds is run once
+GAP, LARGE_GAP, MAX_SMALL_GAP_K = 1e-11, 1e-6, 301  # relative, up to K = 301 and above
+TIME_LIMIT = "600"  # seconds of row generation for each solve, without the proof
+RUNS, MAX_REPEATED_SECONDS = 3, 60.0  # a solve that takes more seconds runs once
 UNIFORM_PRIOR = "uniform:0.5,1"  # the default prior of the command
 GROUPS = ("reference", "alone", "uniform", "long", "peers")
-MAX_WARM_UP_K = 101  # voters of the solve before the measured one, at most
+MAX_WARM_UP_K = 101  # of the solve before the measured one
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Case:
     prior: str = "common"  # or `UNIFORM_PRIOR`
 
 
-# of a case or its measurement, to sort and compare
+# the key of a case or of its measurement
 case_of = attrgetter("prior", "K", "m", "each_delta", "shape", "solver", "loops")
 
 
@@ -95,7 +95,7 @@ class Measurement(Case):
     status: str
     method: str
     peak_megabytes: float
-    runs: int = 1  # this one has the median time
+    runs: int = 1  # this run has the median time
 
     @property
     def over_floor(self) -> float:
@@ -121,7 +121,7 @@ def measure(case: Case, time_limit: float) -> Measurement:
     problem = Problem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
     options = SolveOptions(gap=GAP if case.K <= MAX_SMALL_GAP_K else LARGE_GAP, time_limit=time_limit)
     prior = priors.parse(case.prior)
-    # imports, compiled code and first calls are not measured
+    # warm up: do not measure imports, compilation and first calls
     kernels.KERNEL.nanoseconds = kernels.LOADING if case.loops == "compiled" else -math.inf
     warm_up = Problem.from_allowance(Voters(min(case.K, MAX_WARM_UP_K), problem.voters.each), case.m)
     optimize_table(warm_up, prior=prior, shape=case.shape, solver=case.solver)
@@ -153,7 +153,7 @@ def measure(case: Case, time_limit: float) -> Measurement:
 
 
 def measure_in_process(case: Case, time_limit: float) -> Measurement:
-    """Solve one case in a new process, which finds this module by its name, however this one was started."""
+    """Solve one case in a new process; it imports this module by name, because this one may be `__main__`."""
     module, context = importlib.import_module("experiments.scaling"), multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
         result = pool.submit(module.measure, module.Case(**asdict(case)), time_limit).result()
@@ -161,7 +161,7 @@ def measure_in_process(case: Case, time_limit: float) -> Measurement:
 
 
 def measure_median(case: Case, time_limit: float, runs: int) -> Measurement:
-    """Measure a case several times, or once if that takes long; return the run of median seconds."""
+    """Measure a case ``runs`` times, or once if it is slow; return the run of median time."""
     measurements = [measure_in_process(case, time_limit)]
     while len(measurements) < runs and measurements[0].seconds <= MAX_REPEATED_SECONDS:
         measurements.append(measure_in_process(case, time_limit))
@@ -177,7 +177,7 @@ def fit_exponent(measurements: Sequence[Measurement]) -> float:
 
 
 def group_series(measurements: Sequence[Measurement], loops: str) -> dict[tuple[int, str, str], list[Measurement]]:
-    """Group the production solves with one kind of loops by (m, Δ, shape)."""
+    """Group the production solves with these loops by (m, Δ, shape)."""
     groups = defaultdict(list)
     for item in measurements:
         if item.K not in REFERENCE_SIZES and item.loops == loops and item.prior == "common":
@@ -240,7 +240,7 @@ def read_measurements(path: Path) -> list[Measurement]:
 
 
 def read_comparisons(path: Path) -> list[peers.Comparison]:
-    """Read the comparisons with peers of an earlier run, if there are any."""
+    """Read the stored comparisons with peers, if there are any."""
     return [peers.Comparison(**item) for item in pages.read_json(path)] if path.exists() else []
 
 

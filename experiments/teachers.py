@@ -1,4 +1,4 @@
-"""Teachers for the experiments: trained once, on disjoint shards of some images, their votes kept and used again."""
+"""Train teachers on disjoint shards of images once, and store their votes for all experiments."""
 
 import hashlib
 import warnings
@@ -21,17 +21,17 @@ from experiments.kept import digest_of, read_or_train
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and how training runs; it changes no result beyond rounding."""
+    """Where and how training runs; results differ by rounding at most."""
 
     jobs: int  # processes
     device: str  # "auto", "cpu" or "cuda"
     progress: bool  # whether to show bars
-    folder: Path  # where votes are kept
+    folder: Path  # for votes and checkpoints
 
 
 @dataclass(frozen=True)
 class Training:
-    """How many teachers are trained, and how: with the images, all that their votes depend on."""
+    """The number of teachers and their training; with the images, it determines their votes."""
 
     teachers: int
     partition_seed: int
@@ -45,11 +45,13 @@ class Training:
         shards = Partition.random(len(y), self.teachers, seed=self.partition_seed)
         train = partial(train_teachers, jobs=machine.jobs, device=machine.device, progress=machine.progress)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PredictableNoiseWarning)  # of public data, and to be repeated
+            warnings.simplefilter(
+                "ignore", PredictableNoiseWarning
+            )  # the data are public, and the run must be reproducible
             return train(x, y, shards, self.recipe, build=self.build, seed=self.seed, checkpoints=checkpoints)
 
     def file_name(self, data: LabeledImages) -> str:
-        """Return the file name of this training on these data, without a suffix, by the digest of all inputs."""
+        """Return a file name, without a suffix, from the digest of the training and the data."""
         arrays = [data.train_x, data.train_y, data.test_x]
         digests = [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]
         recipe, network = self.recipe.to_dict(), network_digest(self.build)
@@ -79,7 +81,7 @@ class TeacherVotes:
     truth: NDArray[np.int64]  # (n,) true classes, for measuring accuracy alone
 
     def save(self, path: Path) -> None:
-        """Write them to one compressed file, votes on two classes a bit each."""
+        """Write the votes to a compressed file; for two classes, a vote is one bit."""
         arrays: dict[str, Any] = {"private": self.private.astype(np.uint8), "plain": self.plain.astype(np.uint8)}
         if self.truth.max() <= 1:
             arrays = {name: np.packbits(votes) for name, votes in arrays.items()} | {"trainings": len(self.private)}
@@ -88,7 +90,7 @@ class TeacherVotes:
 
     @classmethod
     def load(cls, path: Path) -> "TeacherVotes":
-        """Read what `save` wrote."""
+        """Read a file of `save`."""
         with np.load(path) as arrays:
             truth, votes = arrays["truth"].astype(np.int64), [arrays["private"], arrays["plain"]]
             if "trainings" in arrays:
@@ -113,7 +115,7 @@ class TeacherVotes:
 def obtain_votes(
     data: LabeledImages, private: Sequence[Training], plain: Sequence[Training], machine: Machine
 ) -> tuple[TeacherVotes, dict[str, float]]:
-    """Obtain the votes of teachers with and without DP-SGD, one training of each kind a row, and the seconds."""
+    """Obtain the votes of teachers with and without DP-SGD, and the seconds of each kind."""
     runs = {
         kind: [obtain_labels(data, training, machine) for training in trainings]
         for kind, trainings in (("private", private), ("plain", plain))

@@ -1,11 +1,11 @@
-"""Compare four costs of a Confident-GNMax run: for any votes, as published, tested first, and at these votes.
+"""Compare four ε of a Confident-GNMax run: for any votes, published, propose-test-release, and exact.
 
     python -m experiments tested --recompute --figure agreeing             # simulated votes: minutes, no download
     python -m experiments tested --recompute --figure ridge --figure convolutional --jobs 2
 
-Each ensemble is a figure. The votes of all ensembles are public here: of private votes neither the exact cost nor the
-chance to pass may be published. The file private_teachers.json has the accuracy of labels of private teachers, measured
-by an earlier version of the library.
+Each ensemble is a figure. All votes here are public. If votes are private, the exact cost and the pass probability are
+private too. The file private_teachers.json has the accuracy of labels of private teachers, from an earlier version of
+the library.
 """
 
 import math
@@ -36,10 +36,10 @@ from experiments.teachers import Machine
 NAME, EARLIER_FILE = "tested", "private_teachers"
 AGREEING = VoteSize(2_000, 5_000, 10, (20.0, 1.2))
 QUICK_AGREEING = VoteSize(200, 500, 10, (20.0, 1.2))
-PASS_PROBABILITY = 0.99  # with which a run is to pass
-SAFETY = 2.0  # of what is published: too small with probability 0.023
+PASS_PROBABILITY = 0.99  # the aim of a propose-test-release run
+SAFETY = 2.0  # standard deviations: the published ε is too small with probability 0.023
 ORDER_FACTORS = (0.6, 0.8, 1.05, 1.4)  # times log(1/δ)/ε, above 1
-MIN_GAIN = 0.01  # of ε: the search stops where orders around the best one gain less
+MIN_GAIN = 0.01  # relative: the search of orders stops at a smaller gain of ε
 BISECTION_STEPS = 14  # of the bisection of ε
 KINDS = {
     "data_independent": ("for any votes", GRAY),
@@ -89,7 +89,7 @@ ENSEMBLES = {
 
 
 def votes_of(name: str, machine: Machine, *, quick: bool) -> Votes:
-    """Read or make the votes of an ensemble; ``quick`` takes fewer voters or less training."""
+    """Read or make the votes of an ensemble; ``quick`` uses fewer voters or shorter training."""
     if name == "agreeing":
         return Votes.of_counts(draw_pate_votes(QUICK_AGREEING if quick else AGREEING))
     if name == "ridge":
@@ -100,7 +100,7 @@ def votes_of(name: str, machine: Machine, *, quick: bool) -> Votes:
 
 
 def scale_setting(setting: Setting, votes: Votes, voters: int) -> Setting:
-    """Scale a setting for ``voters`` voters to votes of fewer, and to as many queries as they have.
+    """Scale a setting for ``voters`` voters to the voters and queries of smaller votes.
 
     >>> scale_setting(Setting(640, 200, 150.0, 40.0), Votes.of_counts([[30, 20]] * 9), 250)
     Setting(queries=9, threshold=40, sigma_threshold=30.0, sigma_answer=8.0)
@@ -111,7 +111,7 @@ def scale_setting(setting: Setting, votes: Votes, voters: int) -> Setting:
 
 
 def measure(votes: Votes, setting: Setting, delta: float) -> Row:
-    """Compute the four costs of one run; δ is that of each."""
+    """Compute the four ε of one run, each at δ."""
     run_votes = votes[: setting.queries]
     analysis = account(run_votes, setting.aggregator, delta)
     parameters = search_publication(analysis).parameters
@@ -138,7 +138,7 @@ def make_run(votes: Votes, setting: Setting, budget: PrivacyParams, order: float
 
 
 def find_least_budget(votes: Votes, setting: Setting, delta: float, guess: float) -> tuple[float, float]:
-    """Find the least ε at some orders, and its order, with which these votes pass as wanted; others may need less."""
+    """Search a few orders for the least ε with which these votes pass; return ε and its order."""
     best_epsilon, best_order = math.inf, 0.0
     center, previous_epsilon = guess, math.inf
     while best_epsilon < (1.0 - MIN_GAIN) * previous_epsilon or math.isinf(best_epsilon):
@@ -150,7 +150,7 @@ def find_least_budget(votes: Votes, setting: Setting, delta: float, guess: float
 
 
 def _find_least_epsilon(votes: Votes, run: TestedRun) -> float:
-    """Find the least ε at one order: the levels depend on the order alone."""
+    """Find the least ε at the order of ``run``; the levels depend on the order alone."""
     level = int(run.find_level(float(run.bound_costs(votes.counts).sum())))
 
     def passes(epsilon: float) -> bool:
@@ -181,7 +181,7 @@ def rows_of(results: dict[str, Row]) -> list[Row]:
 
 
 def fill_page(results: dict[str, Row]) -> str:
-    """Fill the page; the smaller of both guarantees is bold."""
+    """Fill the page; the smaller of the two guarantees is bold."""
     private_teachers = results.pop(EARLIER_FILE, None)
     rows = rows_of(results)
     for row in rows:
@@ -221,7 +221,7 @@ def draw(folder: Path, results: dict[str, Row]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the runs of the chosen ensembles, and write the page about all that were."""
+    """Measure the selected ensembles, and write the page from all stored results."""
     parser = pages.make_command_line(NAME, __doc__, quick="smaller ensembles, one run each", figures=list(ENSEMBLES))
     parser.add_argument("--jobs", type=int, default=1, help="processes for teachers (default 1)")
     options = parser.parse_args(arguments)

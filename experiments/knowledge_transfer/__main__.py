@@ -1,11 +1,11 @@
-"""Private teachers, private labels, a student: Tables 1, 2 and 4 to 10 of [D].
+"""Train private teachers, release labels, and train students: Tables 1, 2 and 4 to 10 of [D].
 
     python -m experiments knowledge_transfer --recompute --dataset digits --quick --output results       # no download
     python -m experiments knowledge_transfer --recompute --dataset mnist --trainings 10
 
-Writes OUTPUT/knowledge_transfer/NAME.json and .png, keeps votes and teachers in the same folder, the votes of all
-trainings in NAME-votes.npz, and writes OUTPUT/knowledge_transfer.md from all results; --recount releases every label
-again from those files. MNIST and Fashion-MNIST are downloaded, or read from the folder that DARRM_DATA_DIR names.
+Writes OUTPUT/knowledge_transfer/NAME.json and .png, and OUTPUT/knowledge_transfer.md from all results. The same folder
+has votes and teachers; NAME-votes.npz has the votes of all trainings. --recount releases every label again from those
+files. The program downloads MNIST and Fashion-MNIST, or reads them from the folder DARRM_DATA_DIR.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from experiments.pages import CommandLine, Row
 from experiments.teachers import Machine, TeacherVotes, obtain_votes
 
 NAME = "knowledge_transfer"
-QUICK_STEPS, QUICK_ALLOWANCES = 60, (3,)  # steps of a student and values of m, with --quick
+QUICK_STEPS, QUICK_ALLOWANCES = 60, (3,)  # student steps and m of a --quick run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.private_rate is not None:
             setup, stem = (replace(setup, private_rate=options.private_rate), f"{stem}-rate-{options.private_rate:g}")
         result = _measure(options, data, setup, machine, folder / f"{stem}-votes.npz")
-        chosen = options.private_rate is None and selection_path.exists()  # another rate is none that was selected
+        chosen = options.private_rate is None and selection_path.exists()  # the selection does not cover other rates
         result["selection"] = pages.read_json(selection_path) if chosen else None
         pages.write_json(folder / f"{stem}.json", result)
         draw(folder / f"{stem}.png", result, queries=setup.queries[-1])
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def recompute(path: Path, stored: Row, allowances: Sequence[int]) -> Row:
-    """Measure the teachers and release the labels of some m again, from the votes at ``path``, as a result has them."""
+    """Measure the teachers and release labels for some m again, from the votes at ``path``."""
     votes, setup = TeacherVotes.load(path), settings.SETUPS[stored["dataset"]]
     labels = measure_label_rows(stored["dataset"], setup, tuple(allowances), votes, draws=stored["draws"])
     seeds = [training["seed"] for training in stored["trainings"]]

@@ -1,8 +1,8 @@
-"""The case that DaRRM is made for: voters that one person's data may reach all of, each answer private by itself.
+"""Measure DaRRM in its own setting: one person's data may influence all voters, and each answer is private.
 
-A voter compares an image with the mean image of each class, in a resample of all training images, and flips its answer
-by randomized response: it keeps it with probability e^ε/(1 + e^ε). An answer is (ε, 0)-private whatever data its voter
-saw, with fresh coins at every question. Given the voters the shares of right labels are exact: no coin is drawn.
+A voter resamples the training images, and answers with the class whose mean image is nearest. By randomized response,
+it keeps this answer with probability e^ε/(1 + e^ε). So each answer is (ε, 0)-private for any data of its voter, with
+fresh randomness for every question. Given the voters, the accuracies are exact: the program draws no coin.
 """
 
 import math
@@ -25,14 +25,14 @@ from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
 from experiments.pages import Row
 
-EACH = PrivacyParams("0.5")  # of one answer
+EACH = PrivacyParams("0.5")  # of one answer of a voter
 SEED = 0  # of the resamples
-TOTAL_DELTA = 1e-5  # at which the answers to all questions are added up
+TOTAL_DELTA = 1e-5  # of all questions together
 NO_NOISE = "majority of all, no noise"
 
 
 def compute_fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -> list[Row]:
-    """Compute the share of right labels for every m, and the cost of one label and of many."""
+    """Compute the accuracy for every m, and the ε of one label and of ``queries`` labels."""
     voters = Voters(K, EACH)
     right_voters = count_right_voters(data)
     rows = [
@@ -64,7 +64,7 @@ def compute_fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries
 
 
 def count_right_voters(data: LabeledImages) -> NDArray[np.int64]:
-    """Count for each test image the voters that are right before they flip answers: (n,)."""
+    """Count the voters that are right, before randomized response, for each test image: (n,)."""
     rng = np.random.default_rng(SEED)
     train, test = (x.reshape(len(x), -1) for x in (data.train_x, data.test_x))
     right = np.zeros(len(test), dtype=np.int64)
@@ -77,14 +77,14 @@ def count_right_voters(data: LabeledImages) -> NDArray[np.int64]:
 
 
 def compute_accuracy(right_voters: NDArray[np.int64], gamma: NoiseFunction) -> float:
-    """Average Pr[the label is right] over questions with given numbers of right voters before they flip answers.
+    """Average Pr[the label is right] over questions with these numbers of right voters.
 
     >>> always = NoiseFunction(1, [1.0])
     >>> round(compute_accuracy(np.array([1]), always), 6)  # e^0.5 / (1 + e^0.5)
     0.622459
     """
     keep = 1.0 / (1.0 + math.exp(-EACH.epsilon))
-    law = 0.5 + 0.5 * gamma.signed  # given l votes for the truth
+    law = 0.5 + 0.5 * gamma.signed  # Pr[right label | l votes for the true class]
     accuracies = [
         float(np.convolve(binomial_pmf(count, keep), binomial_pmf(gamma.K - count, 1.0 - keep)) @ law)
         for count in range(gamma.K + 1)

@@ -1,4 +1,4 @@
-"""The accuracy of released labels: every aggregator, every allowance m, over draws of the queries."""
+"""Measure the accuracy of released labels for every aggregator and allowance m, over draws of the queries."""
 
 from dataclasses import dataclass
 
@@ -29,17 +29,19 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Method:
+    """A way to label images: an aggregator, or the plain majority, of private or non-private teachers."""
+
     name: str  # as in the tables
-    aggregator: Release | GNMax | None  # it knows its charge; None for a bare majority
+    aggregator: Release | GNMax | None  # None for the majority without noise
     facts: Row  # σ, or γ, for the report
-    private_teachers: bool  # whether it takes the private teachers' votes, or those of the teachers without privacy
+    private_teachers: bool  # whether it uses the votes of the private teachers
 
     def votes(self, votes: TeacherVotes) -> NDArray[np.int8]:
-        """Return the votes that it takes: (T, n, K)."""
+        """Select the votes of its teachers: (T, n, K)."""
         return votes.private if self.private_teachers else votes.plain
 
     def label(self, votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
-        """Label (Q, K) votes → (Q,)."""
+        """Turn votes (Q, K) into labels (Q,)."""
         if self.aggregator is None:
             return majority(votes)
         return np.asarray(self.aggregator.release(Votes.of_labels(votes, classes=2), rng=rng), dtype=np.int64)
@@ -55,7 +57,7 @@ def compute_query_cost(each: PrivacyParams, m: int) -> PrivacyParams:
 
 
 def make_methods(each: PrivacyParams, m: int) -> list[Method]:
-    """Make the paper's three aggregators, all (mε, mΔ)-private a query, and the columns that the paper lacks."""
+    """Make the paper's three aggregators, each (mε, mΔ)-private for a query, and our further methods."""
     target = compute_query_cost(each, m)
     problem = Problem(Voters(K, each), target)
     subsampling = Release(certify(problem, baselines.subsampling(problem)))
@@ -77,7 +79,7 @@ def make_methods(each: PrivacyParams, m: int) -> list[Method]:
 def measure_accuracies(
     method: Method, votes: TeacherVotes, queries: int, *, trainings: int, draws: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Draw the queries from the test images and measure the share of right labels: (trainings, draws)."""
+    """Draw queries from the test images and measure the accuracy of their labels: (trainings, draws)."""
     shares = np.empty((trainings, draws))
     for training, training_votes in enumerate(method.votes(votes)[:trainings]):
         for draw in range(draws):
@@ -87,7 +89,7 @@ def measure_accuracies(
 
 
 def compute_exact_rows(setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes) -> list[Row]:
-    """Compute the share of right labels on all test images, without draws, of the paper's γ and the best constant."""
+    """Compute exact accuracies on all test images: of γ_opt, γ_Sub and the best constant."""
     rows, right_votes = [], (votes.private == votes.truth[:, None]).sum(axis=2)
     for m in allowances:
         problem = Problem(Voters(K, setup.each), compute_query_cost(setup.each, m))
@@ -99,16 +101,16 @@ def compute_exact_rows(setup: Setup, allowances: tuple[int, ...], votes: Teacher
         for name, table in tables.items():
             shares = (0.5 + 0.5 * table.gamma.signed)[right_votes].mean(axis=1)
             rows.append({"m": m, "aggregator": name, "mean": round(float(shares.mean()), 12)})
-            if len(shares) > 1:  # of all images: all that varies is the training
+            if len(shares) > 1:  # all images are labeled: only the training varies
                 rows[-1] |= summarize(shares[:, None])
     return rows
 
 
 def summarize(shares: NDArray[np.float64]) -> dict[str, float]:
-    """Sum up (trainings, draws) accuracies.
+    """Summarize accuracies (trainings, draws).
 
-    ``std`` is the spread of single draws over all trainings; ``standard_error`` is that of the mean, from the spread
-    between trainings, since draws from one training share their teachers. A single training has none.
+    ``std`` is the standard deviation of all draws. ``standard_error`` is that of the mean over trainings, because draws
+    from one training share their teachers. A single training has no standard error.
 
     >>> summarize(np.array([[0.5, 0.7], [0.7, 0.9]]))
     {'mean': 0.7, 'std': 0.163299316186, 'standard_error': 0.1}
@@ -122,7 +124,7 @@ def summarize(shares: NDArray[np.float64]) -> dict[str, float]:
 def measure_label_rows(
     data: str, setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, *, draws: int
 ) -> list[Row]:
-    """Measure every way, m and Q: 10 draws from the first training as in the paper, and ours."""
+    """Measure every method, m and Q: 10 draws from the first training as in the paper, and ``draws`` from each."""
     rows = []
     for m in allowances:
         query = compute_query_cost(setup.each, m)
@@ -143,7 +145,7 @@ def measure_label_rows(
 
 
 def find_printed(data: str, m: int, queries: int, name: str) -> dict[str, float] | None:
-    """Look up the paper's number, or None.
+    """Look up the paper's accuracy; None if it has none.
 
     >>> find_printed("mnist", 3, 100, "gamma_opt")
     {'mean': 0.8, 'std': 0.04}
@@ -156,7 +158,7 @@ def find_printed(data: str, m: int, queries: int, name: str) -> dict[str, float]
 
 
 def compute_total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[Row]:
-    """Compute Tables 2, 5, 7 and 9 of [D], with the best sum and the best proved bound at the same δ."""
+    """Compute Tables 2, 5, 7 and 9 of [D], with the accountant's best bounds at the same δ."""
     rows = []
     for m in allowances:
         query = compute_query_cost(setup.each, m)
@@ -180,10 +182,10 @@ def compute_total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> 
 
 
 def find_best_bound(method: Method, each: PrivacyParams, queries: int, delta: float) -> Row:
-    """Ask the accountant for the smallest ε at ``delta``.
+    """Return the accountant's smallest ε at ``delta``.
 
-    Private teachers are models trained once on disjoint shards. For labels by DaRRM ``epsilon`` is a sum, which holds
-    for voters with fresh randomness and not for these; ``with_private_models`` is the proved bound.
+    Private teachers are models, trained once on disjoint shards. For labels by DaRRM, ``epsilon`` holds only for voters
+    with fresh randomness, not for models; ``with_private_models`` is the proved bound for models.
     """
     if method.name == settings.PLAIN_MAJORITY:
         return {"epsilon": None, "delta": delta, "bound": "no privacy"}
@@ -192,7 +194,7 @@ def find_best_bound(method: Method, each: PrivacyParams, queries: int, delta: fl
     charge = method.aggregator.privacy_cost(queries)
     spent = PrivacyAccountant(charges=[charge]).spent(delta)
     result = {"epsilon": spent.epsilon, "delta": delta, "bound": spent.bound}
-    if isinstance(method.aggregator, Release):  # of the private teachers' votes
+    if isinstance(method.aggregator, Release):  # votes of private teachers
         voters = Voters(K, each, overlap=1, models=True)
         models_spent = PrivacyAccountant(charges=[charge_of(method.aggregator.table, queries, voters=voters)]).spent(
             delta

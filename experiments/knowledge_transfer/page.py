@@ -1,4 +1,4 @@
-"""The page of the results, and a picture of one data set, from the JSON."""
+"""Write the page of the results, and draw a picture of one data set, from the JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from experiments.pages import Row, fill_template, read_json
 
 
 def fill_page(folder: Path) -> str:
-    """Write the page from the results of all data sets, and of other learning rates, that lie in a folder."""
+    """Fill the page with all results in a folder: of data sets, and of other learning rates."""
     results = [read_json(path) for name in NAMES if (path := folder / f"{name}.json").exists()]
     if not results:
         raise ValueError(f"{folder} holds no results: run --dataset mnist first")
@@ -24,7 +24,7 @@ def fill_page(folder: Path) -> str:
 
 
 def fill_section(result: Row, rate: float | None = None) -> str:
-    """Write one data set's result as Markdown, or the part of it that another private learning rate changes."""
+    """Fill the section of a data set, or the shorter one of another private learning rate."""
     students = sorted(result["students"], key=lambda row: (row["m"] is None, row["m"] or 0, row["labels"]))
     kinds = set(result["trainings"][0]) - {"seed"}
     accuracies = {kind: [training[kind] for training in result["trainings"]] for kind in kinds}
@@ -51,14 +51,14 @@ def fill_section(result: Row, rate: float | None = None) -> str:
 
 
 def _describe_leads(result: Row) -> str:
-    """Say by how much gamma_opt is right more often than gamma_Sub where voters are fresh."""
+    """Describe the lead of gamma_opt's accuracy over gamma_Sub's, with fresh randomness."""
     accuracies = {(row["m"], row["aggregator"]): row["right"] for row in result["fresh"]}
     leads = {m: accuracies[m, settings.OPTIMAL] - accuracies[m, settings.SUBSAMPLING] for m in result["allowances"]}
     return ", ".join(f"{lead:+.4f} at m = {m}" for m, lead in leads.items())
 
 
 def _select_rows(rows: Sequence[Row], m: int) -> Row:
-    """Take the rows of one m, in the order of the aggregators."""
+    """Select the rows of one m, in the order of the aggregators."""
     method_rows = sorted(
         (row for row in rows if row["m"] == m), key=lambda row: settings.AGGREGATORS.index(row["aggregator"])
     )
@@ -86,7 +86,7 @@ def _format_pair(numbers: Row | None, form: str) -> str:
 
 
 def draw(path: Path, result: Row, queries: int) -> None:
-    """Draw accuracy against m at one Q: lines are ours, hollow marks are the paper's."""
+    """Plot accuracy over m at one Q: our lines, and the paper's hollow markers."""
     rows = [row for row in result["labels"] if row["queries"] == queries]
     allowances = result["allowances"]
     with saved_figure(path, width=8.0, height=5.0) as figure:

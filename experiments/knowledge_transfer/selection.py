@@ -1,14 +1,15 @@
-"""Learning rates, batches and the student's regularization, chosen on training data alone.
+"""Select learning rates, batches and the student's regularization on training data alone, and train students.
 
-A fifth of the training images is held out and teachers are trained on the rest. Private teachers are compared by the
-accuracy of their majority on the fifth, which will be released; teachers without privacy by their mean accuracy, since
-GNMax needs them unanimous; both accuracies are kept. The student is compared on simulated labels: 100
-training images of which a fifth carry the wrong label. No test image and no test label is read. (As in the paper, this
-choice is not part of the privacy accounting.)
+The selection holds out a fifth of the training images and trains teachers on the others. It scores private teachers by
+the held-out accuracy of their majority, because majorities are released. It scores teachers without privacy by their
+mean accuracy, because GNMax needs unanimous teachers. The JSON has both accuracies. The selection scores students on
+simulated labels: 100 training images, a fifth with the wrong label. It reads no test image and no test label. As in the
+paper, the privacy accounting does not cover this selection.
 
-Students are trained on an aggregator's labels. As in [P, Section 5.1] the test images are split in two: the first half
-is public (Q of its images are labeled, the rest are unlabeled), the second measures. The fully supervised model sees
-the private training images and their true classes: the accuracy without privacy and without a labeling budget.
+Students learn from an aggregator's labels. As in [P, Section 5.1], the test images are split in two halves. The first
+half is public: Q of its images have labels, the others have none. The second half measures accuracy. The fully
+supervised model learns from the private training images and their true classes; it shows the accuracy without privacy
+and without a limit on labels.
 """
 
 import itertools
@@ -34,7 +35,7 @@ from experiments.teachers import Machine, TeacherVotes, Training
 TRUE_LABELS, SUPERVISED = "non-private student", "fully supervised"
 SHARED_METHODS = (settings.PRIVATE_MAJORITY, settings.PLAIN_MAJORITY)  # the same for every m
 
-# one student to train: its row, positions among the public images, and their labels
+# one student: its row, the indices of its test images, and their labels
 Task = tuple[Row, NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -46,7 +47,7 @@ def train_students(
     machine: Machine,
     recipe: StudentRecipe,
 ) -> list[Row]:
-    """Train students for every aggregator, m and Q on the first training's labels, and two without private labels."""
+    """Train a student for every aggregator, m and Q on the first training's labels, and two without private labels."""
     order = np.random.default_rng([0, 1]).permutation(len(data.test_y))
     public, measured_images = order[: len(order) // 2], order[len(order) // 2 :]
     tasks = _list_tasks(setup, allowances, votes, public)
@@ -69,7 +70,7 @@ def _list_tasks(
     tasks: list[Task] = []
     for queries in setup.queries:
         rng = np.random.default_rng([0, 2, queries])
-        images = public[:queries]  # the order is random already; every aggregator gets the same
+        images = public[:queries]  # in random order; the same for every aggregator
         truth = votes.truth[images]
         row: Row = {"m": None, "queries": queries, "labels": TRUE_LABELS, "label_accuracy": 1.0}
         tasks.append((row, images, truth))
@@ -93,22 +94,22 @@ def measure_student(
     seed: int,
     device: str,
 ) -> float:
-    """Train one student and measure its share of right answers on images with known classes."""
+    """Train one student and measure its accuracy on the test data."""
     build = partial(convolutional_network, side=x.shape[-1])
     student = train_student(x, labels, unlabeled, recipe=recipe, build=build, seed=seed, device=device)
     return float((student.predict(test_data[0]) == test_data[1]).mean())
 
 
-Split = tuple[NDArray[np.int64], NDArray[np.int64]]  # places among the training images
+Split = tuple[NDArray[np.int64], NDArray[np.int64]]  # indices of training images: for training, and held out
 
 SPLIT_SEED, HELD_OUT_SHARE = 5, 0.2
-SEEDS = (101, 102)  # no training of the experiment itself uses them
-PRIVATE_SEEDS = (101, 102, 103, 104, 105)  # private trainings vary more
+SEEDS = (101, 102)  # the experiment uses other seeds
+PRIVATE_SEEDS = (101, 102, 103, 104, 105)  # more, because private trainings vary more
 STUDENT_QUERIES, STUDENT_WRONG, STUDENT_POOL = 100, 0.2, 900
 
 
 def select(data: LabeledImages, setup: Setup, machine: Machine) -> Row:
-    """Try every setting of the grids; return all scores and the best setting of each kind."""
+    """Score every setting of the grids; return all scores and the best setting of each kind."""
     split = split_training(data)
     private = [
         score_recipe(
@@ -135,14 +136,14 @@ def select(data: LabeledImages, setup: Setup, machine: Machine) -> Row:
 
 
 def split_training(data: LabeledImages, share: float = HELD_OUT_SHARE) -> Split:
-    """Split the training images: the places of those that teachers are trained on, and of those held out."""
+    """Split the indices of the training images: for training, and held out."""
     order = np.random.default_rng(SPLIT_SEED).permutation(len(data.train_y))
     num_held_out = round(share * len(order))
     return order[num_held_out:], order[:num_held_out]
 
 
 def score_recipe(data: LabeledImages, split: Split, trainings: Sequence[Training], machine: Machine) -> Row:
-    """Train with one recipe and several seeds, and measure a teacher and the majority on the images held out."""
+    """Measure teachers and their majority on the held-out images, over trainings of one recipe."""
     train_places, held_places = split
     truth, classes = data.train_y[held_places], int(data.train_y.max()) + 1
     teacher_accuracies, majority_accuracies = [], []
@@ -181,5 +182,5 @@ def _score_student(data: LabeledImages, split: Split, radius: float, weight: flo
 
 
 def _read_score(score: Row) -> float:
-    """Return the selection's score: the majority's accuracy of private teachers, else that of one model."""
+    """Return the score of a setting: the majority's accuracy for private teachers, else that of one model."""
     return float(score["majority_accuracy" if score.get("kind") == "private" else "accuracy"])

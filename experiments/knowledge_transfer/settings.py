@@ -1,6 +1,6 @@
-"""The set-up of the paper's knowledge transfer [D, Section 6.2], its printed results, and our own choices.
+"""Settings of the paper's knowledge transfer [D, Section 6.2], its printed results, and our own choices.
 
-The numbers under "printed" are shown next to ours, and are used for nothing else.
+The page shows the printed numbers next to ours; nothing else uses them.
 """
 
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ EPOCHS = 5
 ALLOWANCES = (1, 3, 5, 7)
 PAPER_DRAWS = 10  # draws of the queries in the paper, from one training
 DRAWS, TRAININGS = 100, 10  # ours
-PRIOR = (0.5, 1.0)  # every teacher is right with an unknown chance, uniform on this interval [D, Eq. 202]
+PRIOR = (0.5, 1.0)  # of p_i, uniform on this interval [D, Eq. 202]
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What differs between the data sets; learning rates are chosen by `experiments.knowledge_transfer.selection`."""
+    """Settings of a data set; `experiments.knowledge_transfer.selection` selected the learning rates."""
 
-    each: PrivacyParams  # what every private teacher satisfies; the batches are calibrated to it
+    each: PrivacyParams  # guarantee of a private teacher; the sampling rate is calibrated to it
     private_rate: float  # of DP-SGD
-    plain: PlainSGD  # training of the teachers without privacy
+    plain: PlainSGD  # for teachers without privacy
     noise: float = NOISE  # of DP-SGD
     epochs: int = EPOCHS
-    queries: tuple[int, ...] = QUERIES  # how many labels are released
+    queries: tuple[int, ...] = QUERIES  # numbers of released labels
 
 
 def make_private_recipe(setup: Setup) -> PrivateSGD:
@@ -48,7 +48,7 @@ def make_private_recipe(setup: Setup) -> PrivateSGD:
 
 
 def training_of(data: LabeledImages, recipe: Recipe, seed: int) -> Training:
-    """Return the training of K teachers, on other shards than the other trainings: these are independent."""
+    """Return the training of K teachers; each seed has its own random shards."""
     build = partial(convolutional_network, side=data.train_x.shape[-1])
     return Training(K, seed, recipe, build, seed)
 
@@ -56,7 +56,7 @@ def training_of(data: LabeledImages, recipe: Recipe, seed: int) -> Training:
 SETUPS = {
     "mnist": Setup(EACH["mnist"], 0.05, PlainSGD(0.2, EPOCHS, 32)),
     "fashion-mnist": Setup(EACH["fashion-mnist"], 0.03, PlainSGD(0.1, EPOCHS, 64)),
-    # 26 images a teacher cannot learn under the paper's budget: the demonstration allows itself more
+    # a teacher has 26 images and cannot learn with the paper's budget: a larger one
     "digits": Setup(PrivacyParams(1.0, 1e-4), 0.07, PlainSGD(0.2, 10, 32), noise=3.0, queries=(10, 20, 30)),
 }
 PRIVATE_RATES = (0.02, 0.03, 0.05, 0.07, 0.1)  # of the selection

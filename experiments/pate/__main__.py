@@ -1,12 +1,13 @@
-"""PATE on real votes: Tables 1 and 2 and Figures 1, 4 and 5 of [P], and its printed columns recomputed.
+"""Run PATE on real votes: Tables 1 and 2 and Figures 1, 4 and 5 of [P]; recompute its printed columns.
 
     python -m experiments pate --recompute --dataset digits --quick --output results       # no download
     python -m experiments pate --recompute --dataset mnist
 
-Trains the teachers of a data set, or reads their votes; releases labels by every aggregator, computes their costs and
-the publishable ones, trains students, and writes OUTPUT/pate/NAME.json, its pictures, and OUTPUT/pate.md from all
-results in that folder. Votes, labels, costs and students are kept in OUTPUT/pate, so an interrupted run continues.
-Data are downloaded, or read from the folder that DARRM_DATA_DIR names; digits need none.
+The program trains the teachers of a data set, or reads their votes. It releases labels by every aggregator, computes
+their costs and the sanitized costs, and trains students. It writes OUTPUT/pate/NAME.json, its pictures, and
+OUTPUT/pate.md from all results in that folder. OUTPUT/pate also has votes, labels, costs and students, so an
+interrupted run can continue. The program downloads the data, or reads them from the folder DARRM_DATA_DIR; digits need
+no download.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from experiments.pate.whole import linear_of, measure, recompute, retrain_smalle
 from experiments.teachers import Machine
 
 NAME = "pate"
-FIGURES, LINEAR = "figures", "linear"  # parts that can be run alone
+FIGURES, LINEAR = "figures", "linear"  # values of --only
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,10 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(options: argparse.Namespace, machine: Machine, line: StatusLine) -> pages.Row:
-    """Run a study, or one part of it; the rest of its result is read."""
+    """Run a study, or one part of it and read the other results."""
     study, path = STUDIES[options.dataset], machine.folder / f"{options.dataset}.json"
     if options.only is None:
-        in_one_go = not (machine.folder / "kept").exists()  # nothing of an earlier run is read
+        in_one_go = not (machine.folder / "kept").exists()  # no stored results of an earlier run
         result = measure(study, machine, line, quick=options.quick)
         return result | {"in_one_go": in_one_go, "jobs": options.jobs}
     stored: pages.Row = pages.read_json(path)

@@ -1,7 +1,7 @@
-"""What a run costs by every way of counting, and what publishing that cost costs: plain data for the tables.
+"""Compute the cost of a run by several bounds, and the cost of publishing it, as plain data for the tables.
 
-Theorem 6 of [P] bounds D(M(D)‖M(D′)) at the votes at hand, one direction of two; the exact cost of the label bounds
-both. Both are private data until they are sanitized. A run of several rounds is a sum of analyses.
+Theorem 6 of [P] bounds D(M(D)‖M(D′)) at these votes, one of two directions; the exact cost of the label bounds both
+directions. Both costs are private data until they are sanitized. A run of several rounds is a sum of analyses.
 """
 
 import math
@@ -36,10 +36,12 @@ from experiments.pages import Row
 from experiments.pate.settings import VoteSize, draw_pate_votes
 
 Publication = Expected[GnssParameters] | Expected[PublicationParameters]
-MAX_ORDERS = 3  # of those with the smallest ε that are not refused, as `search_parameters` does
-_MANY_COUNTS = 1_000_000  # of the votes: a smooth sensitivity takes minutes, and one order must do
+MAX_ORDERS = 3  # orders to try: the valid ones with the smallest ε, as in `search_parameters`
+_MANY_COUNTS = 1_000_000  # vote counts: above this, a smooth sensitivity takes minutes, so try one order
 _SMOOTHNESS, _SCALES = np.geomspace(0.01, 0.3, 10), np.geomspace(3.0, 30.0, 10)
-ORDER_FACTORS = np.array([0.7, 0.8, 0.9])  # of the order of the exact ε, above 1: a price comes on top
+ORDER_FACTORS = np.array(
+    [0.7, 0.8, 0.9]
+)  # of (best order − 1): smaller, because the price of publication grows with the order
 
 
 def account(
@@ -49,16 +51,16 @@ def account(
     answered: NDArray[np.bool_] | None = None,
     scores: ArrayLike | None = None,
 ) -> Analysis:
-    """Analyze a run that is over; what its warnings say is on the page, in words."""
+    """Analyze a finished run without warnings, because the page explains them."""
     with hide_warnings():
         return analyze(votes, aggregator, delta, answered=answered, scores=scores)
 
 
 def compute_costs(analyses: Sequence[Analysis]) -> Row:
-    """Return ε by every way of counting, or None.
+    """Return ε by every bound; None if a bound does not exist.
 
-    ``printed`` is Theorem 6 by the conversion that [P] prints, ``theorem_6`` by the tight one; ``exact`` is the label's
-    own cost in both directions, ``forward`` in the direction of Theorem 6; ``by_label`` holds for any votes.
+    ``printed`` is Theorem 6 with the conversion of [P], and ``theorem_6`` with the tight one. ``exact`` is the label's
+    exact cost in both directions, and ``forward`` in the direction of Theorem 6. ``by_label`` holds for any votes.
     """
     delta = analyses[0].delta
     theorem_6 = _sum_curves([analysis.theorem_6.curve for analysis in analyses])
@@ -81,7 +83,7 @@ def compute_costs(analyses: Sequence[Analysis]) -> Row:
 
 
 def compute_label_epsilon(aggregator: PateAggregator, queries: int, answered: int, delta: float) -> float:
-    """Return ε of ``answered`` answers to ``queries`` queries for any votes, from public numbers only.
+    """Return ε of ``answered`` answers to ``queries`` queries for any votes; it uses public numbers only.
 
     >>> from darrm.noisy_max.mechanisms import GNMax
     >>> round(compute_label_epsilon(GNMax(40.0), 100, 100, 1e-5), 3)
@@ -94,10 +96,10 @@ def compute_label_epsilon(aggregator: PateAggregator, queries: int, answered: in
 
 
 def publish_as_in_paper(analyses: Sequence[Analysis]) -> Row:
-    """Publish Theorem 6 by GNSS [P, Appendix B]: the parameters with the smallest ε plus two deviations, and the price.
+    """Publish Theorem 6 by GNSS [P, Appendix B], with the parameters of the least ε plus two deviations.
 
-    They are searched on these votes, as in [P, Table 2]: the figures are what a fortunate choice would give. Each round
-    is published by itself, at one order; the Rényi costs and the variances of the noises add up.
+    The search uses these votes, as in [P, Table 2], so the result is optimistic. Each round has its own publication,
+    all at one order; the Rényi costs and the variances of the noise add up.
     """
     curve = _sum_curves([analysis.theorem_6.curve for analysis in analyses])
     orders = curve.orders[np.argsort(CONVERSIONS["tight"](curve.orders, curve.values, analyses[0].delta))]
@@ -105,7 +107,7 @@ def publish_as_in_paper(analyses: Sequence[Analysis]) -> Row:
 
 
 def publish_on_vote_scale(analyses: Sequence[Analysis]) -> Row:
-    """Publish the exact cost, in both directions, by a noisy mark on the scale of votes: also searched on them."""
+    """Publish the exact cost by noise on the scale of votes; this search also uses these votes."""
     if any(run.exact is None for run in analyses):
         return {"refused": "no exact cost"}
     curve = _sum_curves([run.exact.curve for run in analyses if run.exact is not None])
@@ -116,16 +118,16 @@ def publish_on_vote_scale(analyses: Sequence[Analysis]) -> Row:
 
 
 def publish_with_parameters(analysis: Analysis, parameters: PublicationParameters) -> Row:
-    """Publish the exact cost on the scale of votes with parameters that were fixed before."""
+    """Publish the exact cost on the scale of votes with fixed parameters."""
     return _publish(parameters.order, analysis.delta, [expected_publication(analysis, parameters)])
 
 
 def publish_by_logarithm(analysis: Analysis) -> Row:
-    """Publish Theorem 6 as generalized propose-test-release does [RZW23]: first a bound on its smooth sensitivity.
+    """Publish Theorem 6 by generalized propose-test-release [RZW23], after a bound on its smooth sensitivity.
 
-    log SS_β moves by at most β, so log SS_β + β·s₁·N(0, 1) costs λ/(2s₁²). z·β·s₁ above it lies a public bound on SS_β,
-    but for a probability Φ(−z) = δ/10; with noise of s₂ such bounds the cost itself is worth λ/(2s₂²) more. Searched on
-    these votes as the other two.
+    log SS_β changes by at most β between neighbors, so the release of log SS_β + β·s₁·N(0, 1) costs λ/(2s₁²). Adding
+    z·β·s₁ gives a public upper bound on log SS_β, except with probability Φ(−z) = δ/10. Noise of s₂ times this bound on
+    the cost itself costs λ/(2s₂²) more. The search uses these votes, as the other two do.
     """
     delta, weights = analysis.delta, analysis.probabilities
     curve = analysis.theorem_6.curve
@@ -157,7 +159,7 @@ def publish_by_logarithm(analysis: Analysis) -> Row:
 def _find_best(
     analyses: Sequence[Analysis], orders: NDArray[np.float64], search: Callable[[Analysis, float], Publication]
 ) -> Row:
-    """Search every round at the first orders that are not refused; return the best, or why there is none."""
+    """Search every round at the first valid orders; return the best publication, or why there is none."""
     if any(isinstance(analysis.aggregator, LNMax) for analysis in analyses):
         return {"refused": "LNMax: no way to publish its cost"}
     max_orders = 1 if sum(analysis.histograms.size for analysis in analyses) > _MANY_COUNTS else MAX_ORDERS
@@ -188,7 +190,7 @@ def _publish(order: float, delta: float, parts: Sequence[Publication]) -> Row:
 
 
 def _describe_round(part: Publication) -> Row:
-    """Describe the publication of one round; Theorem 23 as printed has no value outside its range."""
+    """Describe the publication of one round; None where the printed Theorem 23 has no value."""
     parameters = part.parameters
     row = {"sensitivity": part.sensitivity, "cost": parameters.cost}
     if isinstance(parameters, PublicationParameters):
@@ -208,7 +210,7 @@ def _convert_at_order(order: float, renyi: float, delta: float) -> float:
 
 
 def _sum_epsilon(rounds: Sequence[Evidence | None], delta: float) -> float | None:
-    """Return ε of a sum of rounds, or None if one of them lacks this cost."""
+    """Return ε of a sum of rounds, or None if a round lacks this cost."""
     curves = [evidence.curve for evidence in rounds if evidence is not None]
     return _sum_curves(curves).best(delta).epsilon if len(curves) == len(rounds) else None
 
@@ -218,7 +220,7 @@ def _sum_curves(curves: Sequence[RenyiCurve]) -> RenyiCurve:
 
 
 THRESHOLDS = (0.6, 0.7, 0.8, 0.9, 1.0)  # of the number of teachers
-CHECK_NOISES, ANSWER_NOISES = (0.4, 0.6, 0.8, 1.0, 1.2, 1.4), (0.08, 0.12, 0.16, 0.2, 0.24)  # likewise
+CHECK_NOISES, ANSWER_NOISES = (0.4, 0.6, 0.8, 1.0, 1.2, 1.4), (0.08, 0.12, 0.16, 0.2, 0.24)  # of the number of teachers
 ORDERS = (8.0, 10.0, 12.0, 14.0, 17.0, 20.0, 24.0)
 
 
@@ -228,14 +230,14 @@ class SearchResult:
     parameters: PublicationParameters
     answered: float
     epsilon: float
-    base_epsilon: float  # of the aggregator that it is to match
+    base_epsilon: float  # of the base aggregator
 
 
 def search_aggregator(base: ConfidentGNMax, size: VoteSize, delta: float) -> SearchResult:
-    """Search T, σ₁, σ₂, λ and s on public votes of such a size.
+    """Search T, σ₁, σ₂, λ and s on simulated public votes of this size.
 
-    At least as many expected answers as by ``base``, as likely the plurality, and the smallest ε at two standard
-    deviations of the publication's noise.
+    The result minimizes ε plus two standard deviations of the publication's noise. It has at least as many expected
+    answers as ``base``, and they are the plurality at least as often.
     """
     votes = Votes.of_counts(draw_pate_votes(size))
 
@@ -267,7 +269,7 @@ def search_aggregator(base: ConfidentGNMax, size: VoteSize, delta: float) -> Sea
 
 
 def _compute_error_rate(analysis: Analysis) -> float:
-    """Return how likely an answer is not the plurality, on average."""
+    """Return the average probability that an answer is not the plurality."""
     if analysis.label is None:
         return math.nan
     error_rates = analysis.label.missed[analysis.label.which]

@@ -1,4 +1,4 @@
-"""The numbers of Figures 1, 4 and 5, from the votes of one ensemble; ε by Theorem 6 with the tight conversion."""
+"""Compute Figures 1, 4 and 5 from the votes of one ensemble; ε is by Theorem 6 with the tight conversion."""
 
 import math
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from experiments.pate.recorded import LABEL_SEED, Labels, Recorded
 
 POINTS = 40  # of a cumulative curve
 BINS = 25
-COST_ORDER = 20.0  # at which Figure 5 shows what an answer costs
-SCALES = (0.02, 0.04, 0.08, 0.12, 0.16, 0.24, 0.32)  # of the noise, in ensembles
-SIZES = (0.1, 0.2, 0.5, 1.0)  # of the ensembles of Figure 4, in ensembles
-# T and σ₁ in ensembles: [P, Figure 5] has T = 3500 and 5000, σ₁ = 1500 and σ₂ = 100 for 5,000 teachers
+COST_ORDER = 20.0  # λ of the costs in Figure 5
+SCALES = (0.02, 0.04, 0.08, 0.12, 0.16, 0.24, 0.32)  # of the noise, ÷ number of teachers
+SIZES = (0.1, 0.2, 0.5, 1.0)  # of the ensembles of Figure 4, ÷ number of teachers
+# T and σ₁ ÷ number of teachers: [P, Figure 5] has T = 3500 and 5000, σ₁ = 1500 and σ₂ = 100 for 5,000 teachers
 CHECKS = {"moderate": (0.7, 0.3), "aggressive": (1.0, 0.3)}
 
 Answer = LNMax | GNMax
@@ -29,7 +29,7 @@ Answer = LNMax | GNMax
 def accumulate_costs(
     answer: Answer, counts: NDArray[np.int64], answered: NDArray[np.bool_], per_check: NDArray[np.float64], delta: float
 ) -> dict[str, list[float]]:
-    """Follow answers and ε over the queries: the whole, and the part of the check by its share of the Rényi cost."""
+    """Accumulate answers and ε over the queries; ``check`` is the check's share of ε, in proportion to Rényi cost."""
     stops = np.unique(np.linspace(1, len(counts), min(POINTS, len(counts))).astype(np.int64))
     answers, weights = AnswersByTheorem6(answer, counts, DEFAULT_ORDERS), answered.astype(np.float64)
     total = np.zeros_like(DEFAULT_ORDERS)
@@ -68,14 +68,14 @@ def compute_figure_1(recorded: Recorded, lnmax: LNMax, confident: ConfidentGNMax
 
 
 def compute_figure_4(recorded: Recorded, queries: int, delta: float, smaller: Sequence[Votes] = ()) -> Row:
-    """Measure label accuracy and ε over the scale of the noise: LNMax and GNMax, and GNMax for smaller ensembles.
+    """Measure label accuracy and ε over the scale of the noise, for LNMax, GNMax, and GNMax of smaller ensembles.
 
-    Without ``smaller``, a smaller ensemble is a random subset of the teachers, drawn for every query from the counts:
-    the gain of more teachers is then arithmetic, and says nothing about smaller shards.
+    Without ``smaller``, a smaller ensemble is a random subset of the teachers, drawn for every query from the counts.
+    The comparison then shows the effect of more teachers, but not of smaller shards.
     """
     votes, truth = recorded.votes[:queries], recorded.pool_y[:queries]
     scales = [scale * votes.voters for scale in SCALES]
-    kinds: dict[str, list[Answer]] = {  # at the same standard deviations; that of Laplace noise is √2/γ
+    kinds: dict[str, list[Answer]] = {  # with equal standard deviations: Laplace noise has √2/γ
         "LNMax": [LNMax(math.sqrt(2.0) / scale) for scale in scales],
         "GNMax": [GNMax(scale) for scale in scales],
     }
@@ -103,7 +103,7 @@ def sample_teachers(votes: Votes, teachers: int) -> Votes:
 
 
 def compute_figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: int, delta: float) -> Row:
-    """Count plurality votes of all queries and of those that pass each check, and follow ε over the answers."""
+    """Count plurality votes of all queries and of those that pass each check; accumulate ε over the answers."""
     votes = recorded.votes[:queries]
     counts, voters = votes.counts, votes.voters
     edges = np.linspace(0.0, voters, min(BINS, voters) + 1)
@@ -135,7 +135,7 @@ def compute_figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: in
 def _measure_points(
     votes: Votes, truth: NDArray[np.int64], answers: Sequence[Answer], delta: float
 ) -> list[dict[str, float]]:
-    """Measure every noise: its label accuracy and its ε."""
+    """Measure label accuracy and ε of every aggregator."""
     weights = np.ones(votes.queries)
     points = []
     for answer in answers:

@@ -1,9 +1,9 @@
-"""The outsiders: models trained by DP-SGD on all private images, at the (ε, δ) that the votes may cost.
+"""Train models by DP-SGD on all private images at the (ε, δ) of the votes, to compare with PATE.
 
-**The teachers' network**, with neither pool nor teachers nor student [ACG16, Algorithm 1]. Its settings are the best
-that were tried, by the accuracy on the pool with its true classes, which the students never see: a choice in its favor.
-Tried were, on MNIST at ε = 2, rates of 0.5 to 8 for 3 epochs and 4 for 15; on the digits at ε = 8, rates of 0.25 to 2.
-Fashion-MNIST takes MNIST's. The held-out images decided nothing.
+**The teachers' network**, without pool, teachers or student [ACG16, Algorithm 1]. Its settings have the best accuracy
+on the pool with its true classes. Students never see these classes, so the selection favors DP-SGD. The candidates
+were, on MNIST at ε = 2, learning rates of 0.5 to 8 for 3 epochs and 4 for 15 epochs; on the digits at ε = 8, rates of
+0.25 to 2. Fashion-MNIST uses MNIST's settings. The selection did not use the held-out images.
 
 **A linear model on scattering features** (Tramèr and Boneh, arXiv:2011.11660: 98.1 % on MNIST at ε = 1.2). The
 features are those of Bruna and Mallat (2013), of order 2 over two scales and eight angles, each average kept at every
@@ -11,12 +11,13 @@ fourth pixel:
 
     x ∗ φ,    |x ∗ ψ_{j,θ}| ∗ φ  (j = 0, 1),    ||x ∗ ψ_{0,θ}| ∗ ψ_{1,θ'}| ∗ φ:    1 + 2·8 + 8·8 = 81 channels.
 
-φ has the width 0.8·2, the Morlet wavelet ψ_{j,θ} = g_j·(exp(i ξ_j·u) − β) the width 0.8·2^j along θ and twice that
-across, ξ_j = (3π/4)/2^j, and β makes its mean 0: the filters of kymatio, which does not import with current releases of
-SciPy. Convolutions are circular, on the image with four pixels reflected around it. The features are scaled with no
-data, in each of 27 groups of channels of each image, or by each channel's mean and variance over the public pool. The
-gradient of one example is x·(p − y)ᵀ, of length ‖x‖·‖p − y‖, so a step is two products of matrices. The setting is the
-best on MNIST's pool of rates of 1/4 to 4 for 5 epochs, 1/2 and 1 for 10, and 9, 27 and 81 groups.
+φ has the width 0.8·2. The Morlet wavelet ψ_{j,θ} = g_j·(exp(i ξ_j·u) − β) has the width 0.8·2^j along θ and twice that
+across; ξ_j = (3π/4)/2^j, and β makes its mean 0. These are the filters of kymatio, which current releases of SciPy do
+not support. Convolutions are circular, on the image with a reflected margin of four pixels. The features are scaled
+either without data, in each of 27 groups of channels of each image, or by each channel's mean and variance over the
+public pool. The gradient of one example is x·(p − y)ᵀ, of length ‖x‖·‖p − y‖, so a step is two matrix products. The
+setting is the best on MNIST's pool; the candidates were rates of 1/4 to 4 for 5 epochs, 1/2 and 1 for 10 epochs, and 9,
+27 and 81 groups.
 """
 
 import time
@@ -37,14 +38,14 @@ from experiments.teachers import Machine, Training, obtain_labels
 
 SCALES, ANGLES = 2, 8
 CHANNELS = 1 + SCALES * ANGLES + ANGLES**2
-STRIDE = 2**SCALES  # also the pixels of the margin
+STRIDE = 2**SCALES  # also the width of the margin in pixels
 _WIDTH = 0.8
-_BATCH_SIZE = 16  # images whose coefficients stay in a processor's cache
-_COPIES = range(-2, 3)  # of a filter, side by side: what lies farther is below a float's precision
+_BATCH_SIZE = 16  # images; their coefficients fit into the processor's cache
+_COPIES = range(-2, 3)  # periodic copies of a filter; others are below a float's precision
 
 
 def compute_scattering(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the coefficients (n, 81, side/4, side/4) of images (n, 1, side, side), the side a multiple of 4."""
+    """Return the coefficients (n, 81, side/4, side/4) of images (n, 1, side, side); 4 divides the side."""
     parts = [_compute_batch(images[at : at + _BATCH_SIZE, 0]) for at in range(0, len(images), _BATCH_SIZE)]
     return np.concatenate(parts)
 
@@ -60,7 +61,7 @@ def _compute_batch(images: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _compute_moduli(images: NDArray[np.float32], wavelets: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return |x ∗ ψ| (n, wavelets, side, side) of images (n, 1, side, side), by their Fourier transforms."""
+    """Return |x ∗ ψ| (n, wavelets, side, side) of images (n, 1, side, side), from Fourier transforms of ψ."""
     return np.abs(np.fft.ifft2(np.fft.fft2(images) * wavelets))
 
 
@@ -93,7 +94,7 @@ def _make_window(side: int) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class Setting:
-    """How DP-SGD trains, apart from its noise; with at most 800 records a batch, sums are exact enough to clip."""
+    """Settings of DP-SGD except its noise; clipping is accurate enough for batches of up to 800 records."""
 
     learning_rate: float
     batch: int  # expected
@@ -109,7 +110,7 @@ SETTINGS = {
 
 
 def measure_dpsgd(study: Study, budget: PrivacyParams, machine: Machine, *, quick: bool) -> Row:
-    """Train at (ε, δ) on all private images, or read the kept answers; measure it on the held-out images.
+    """Train at (ε, δ) on all private images, or read the stored answers; measure held-out accuracy.
 
     An interrupted training continues from its checkpoint. ``quick`` trains for fewer epochs.
     """
@@ -148,7 +149,7 @@ def calibrate_recipe(setting: Setting, size: int, budget: PrivacyParams) -> Priv
 
 LINEAR = Setting(0.5, 512, 10)
 GROUPS = 27
-_CLIP_MARGIN = 1e-4  # of the clipping threshold: as in `darrm.training.training`
+_CLIP_MARGIN = 1e-4  # relative to the clipping threshold, as in `darrm.training.training`
 _MIN_VARIANCE = np.float32(1e-5)  # of a variance
 
 Floats = NDArray[np.float32]
@@ -161,7 +162,7 @@ def scale_by_groups(x: Floats) -> Floats:
 
 
 def scale_by_pool(x: Floats, pool: Floats) -> Floats:
-    """Scale coefficients (n, 81, …) by the mean and the variance of each channel over the public ones."""
+    """Scale coefficients (n, 81, …) by the mean and variance of each channel over the public pool."""
     return _standardize(x, pool.mean(axis=(0, 2, 3), keepdims=True), pool.var(axis=(0, 2, 3), keepdims=True))
 
 
@@ -184,7 +185,7 @@ def train_linear(
     *,
     momentum: float = 0.0,
 ) -> Floats:
-    """Train weights (d, C) from 0 by DP-SGD; with a generator that can be repeated: for experiments alone."""
+    """Train weights (d, C) from 0 by DP-SGD; the noise is reproducible, so for experiments only."""
     weights, velocity = np.zeros((2, x.shape[1], classes), dtype=np.float32)
     for _ in range(recipe.steps):
         batch = np.flatnonzero(rng.random(len(x)) < recipe.sampling_rate)
@@ -196,7 +197,7 @@ def train_linear(
 
 
 def measure_linear_models(study: Study, budgets: Sequence[PrivacyParams]) -> list[Row]:
-    """Train on all private images at every budget, with features of either scale, and measure on the held-out ones."""
+    """Train linear models at every budget with both scalings of features; measure held-out accuracy."""
     data, test_x, test_y = split(study)
     train, pool, held_out = (compute_scattering(images) for images in (data.train_x, data.test_x, test_x))
     rows: list[Row] = []
@@ -205,7 +206,7 @@ def measure_linear_models(study: Study, budgets: Sequence[PrivacyParams]) -> lis
             scale_by_groups(part) if scale == "groups" else scale_by_pool(part, pool)
             for part in (train, pool, held_out)
         ]
-        # a 1 before the coefficients
+        # prepend a constant feature 1
         x, pool_inputs, test_inputs = (
             np.insert(part.reshape(len(part), -1), 0, np.float32(1.0), axis=1) for part in scaled_parts
         )

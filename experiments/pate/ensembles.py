@@ -1,4 +1,4 @@
-"""The ensembles of the tables: teachers trained on disjoint shards of real images, asked about the public ones."""
+"""Train teachers on disjoint shards of real images, and let them label the public images."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ RECIPES = {
 
 
 def strided_network(classes: int = 10) -> Any:  # noqa: ANN401 (torch ships no types)
-    """Make a network for 28×28 images that is small enough for hundreds of teachers on a CPU: 13,466 parameters.
+    """Make a small network for 28×28 images, with 13,466 parameters: a CPU can train hundreds of teachers.
 
     A 7×7 convolution of stride 2 (16 channels), pooling, a 3×3 convolution (32 channels), and a linear layer.
     """
@@ -49,7 +49,7 @@ def network_for(study: Study) -> Build:
 
 
 def split(study: Study) -> tuple[LabeledImages, NDArray[np.float32], NDArray[np.int64]]:
-    """Split a data set's test images: the pool, as the test images of the first value, and the held-out rest."""
+    """Split a data set's test images; return the data with the pool as test images, and the held-out ones."""
     data = load(study.name, ALL_CLASSES)
     order = np.arange(len(data.test_y))
     if not study.in_order:
@@ -59,11 +59,11 @@ def split(study: Study) -> tuple[LabeledImages, NDArray[np.float32], NDArray[np.
     return pool_data, data.test_x[held_out], data.test_y[held_out]
 
 
-Ask = Callable[..., tuple[NDArray[np.int8], float]]  # as `obtain_network_labels`
+Ask = Callable[..., tuple[NDArray[np.int8], float]]  # with the signature of `obtain_network_labels`
 
 
 def obtain(study: Study, machine: Machine, *, quick: bool, ask: Ask | None = None) -> Recorded:
-    """Train the study's teachers and ask them about its pool, or read their kept votes.
+    """Train the study's teachers and let them label its pool, or read their stored votes.
 
     An interrupted training continues from its checkpoint. ``quick`` trains for fewer epochs.
     """
@@ -82,7 +82,7 @@ def obtain(study: Study, machine: Machine, *, quick: bool, ask: Ask | None = Non
 
 
 def obtain_smaller(study: Study, teachers: int, queries: int, machine: Machine, *, quick: bool) -> Votes:
-    """Train fewer teachers, on larger shards but in about as many steps each, and ask them the first queries."""
+    """Train fewer teachers, on larger shards in about as many steps, and let them label the first queries."""
     data, _, _ = split(study)
     first_queries = replace(data, test_x=data.test_x[:queries], test_y=data.test_y[:queries])
     labels, _ = obtain_network_labels(study, first_queries, teachers, machine, quick=quick)

@@ -1,10 +1,10 @@
-"""A check from outside: the labels that the authors of [P17] published for MNIST, and a student of ours taught by them.
+"""Check labels that the authors of [P17] published for MNIST, and train our student on them.
 
     python -m experiments pate_outside --recompute
 
-`npapernot/multiple-teachers-for-privacy` on GitHub holds the labels that LNMax gave the first 9,000 test images, by the
-votes of 250 teachers, and the places of the 100 that the paper's student was taught. They are downloaded, checked by
-their hash, and not stored. Writes OUTPUT/pate/outside.json; our student is that of Table 1, taught those 100 labels.
+`npapernot/multiple-teachers-for-privacy` on GitHub has LNMax's labels of the first 9,000 test images, from the votes of
+250 teachers, and the indices of the 100 labels that the paper's student learned from. The program downloads the files,
+checks their hashes, and trains the student of Table 1 on those 100 labels. It writes OUTPUT/pate/outside.json.
 """
 
 import io
@@ -29,13 +29,13 @@ from experiments.pate.students import recipe_of, student_of
 
 
 def load_published() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the published labels (9000,), and the places (100,) of those that the paper's student was taught."""
+    """Return the published labels (9000,), and the indices (100,) of the labels for the paper's student."""
     labels, places = (np.load(io.BytesIO(obtain(file))).astype(np.int64) for file in FILES["multiple-teachers"])
     return labels, places
 
 
 def measure(folder: Path, seeds: Sequence[int], *, quick: bool) -> pages.Row:
-    """Count how many of the published labels are right, and train students on those that the paper's was taught."""
+    """Measure the published labels, and train students on the 100 labels of the paper's student."""
     data, test_x, test_y = split(STUDIES["mnist"])
     labels, places = load_published()
     student_labels = np.full(len(labels), ABSTAIN)

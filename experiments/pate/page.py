@@ -1,4 +1,4 @@
-"""The page about [P] on real votes and about what its printed columns determine, from the JSON of the runs alone."""
+"""Write the page about [P], on real votes and on its printed columns, from the JSON of the runs."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ OURS = "exact cost, sanitized"
 SEARCHED = "exact cost, all parameters from public votes"
 BY_LABEL = "GNMax by label, nothing to sanitize"
 DPSGD = "DP-SGD, the same network"
-LINEAR = {  # by what scales the features
+LINEAR = {  # by the scaling of the features
     "groups": "DP-SGD, linear on scattering",
     "pool": "DP-SGD, linear, scaled by the pool",
 }
@@ -24,7 +24,7 @@ LINEAR = {  # by what scales the features
 
 @dataclass(frozen=True)
 class Point:
-    """A model: its way, its numbers of queries and answers, its ε (± the noise of publication), its accuracy."""
+    """A model: how it was made, its queries and answers, its ε (± the noise of publication), and its accuracy."""
 
     way: str
     queries: int | None
@@ -35,7 +35,7 @@ class Point:
 
 
 def list_points(result: Row) -> list[Point]:
-    """List the points of a study, way by way; a row without a student or without such an ε has none."""
+    """List the points of a study by kind of model; a row without a student or without this ε has none."""
     confident = [row for row in [*result["rows"], *result["points"]] if row["name"] == "Confident-GNMax"]
     points = []
     for method, place in ((PRINTED, None), (SANITIZED, "in_paper"), (OURS, "ours")):
@@ -68,14 +68,14 @@ def _make_point(method: str, row: Row, epsilon: float, deviation: float) -> Poin
 
 
 MAX_LNMAX_SHARE, CHECKS = 0.25, ("moderate", "aggressive")
-MAX_PUBLISHED_SHARE = 0.75  # of [P]'s own pipeline: the aim for the published ε
-MAX_BASELINE_GAP = {"mnist": 0.007}  # of the baseline: [P] prints 98.5 % of 99.2 %
-MIN_ACCURACY = {"mnist": (0.985, 0.987)}  # of [P]'s student, and the aim of ours
-MIN_REST_ACCURACY = {"mnist": 0.986}  # the aim beyond the queries
+MAX_PUBLISHED_SHARE = 0.75  # the aim for our published ε ÷ that of [P]'s pipeline
+MAX_BASELINE_GAP = {"mnist": 0.007}  # [P] prints 98.5 %, and 99.2 % for the baseline
+MIN_ACCURACY = {"mnist": (0.985, 0.987)}  # of [P]'s student, and our aim
+MIN_REST_ACCURACY = {"mnist": 0.986}  # our aim on the pool beyond the queries
 
 
 def decide_claims(result: Row) -> Row:
-    """Decide every claim of the template that the result has numbers for; a claim without numbers is None."""
+    """Decide every claim of the template that the result has numbers for."""
     figure_1, figure_5 = result["figure_1"]["confident"], result["figure_5"]["curves"]
     num_answers, epsilon = figure_1["answered"][-1], figure_1["epsilon"][-1]
     lnmax_epsilon = _interpolate_epsilon(num_answers, result["figure_1"]["lnmax"])
@@ -113,7 +113,7 @@ def _compare(holds: bool, ours: float, other: float) -> Row:
 
 
 def _find_row(result: Row, start: str) -> Row | None:
-    """Find the row of Table 1 whose name starts so."""
+    """Find the first row of Table 1 whose name has this start."""
     return next((row for row in result["rows"] if row["name"].startswith(start)), None)
 
 
@@ -123,10 +123,10 @@ def _interpolate_epsilon(answers: int, curve: Row) -> float:
 
 
 def _compare_curves(curve: list[dict[str, float]], other: list[dict[str, float]]) -> Row | None:
-    """Divide the least ε with which a curve reaches the label accuracy of each point of another by that point's ε."""
+    """For each point of one curve, divide the least ε of the other at this accuracy by the point's ε."""
     by_accuracy = sorted((point["accuracy"], point["epsilon"]) for point in other if point["epsilon"] > 0.0)
     accuracies, epsilons = [point[0] for point in by_accuracy], np.log([point[1] for point in by_accuracy])
-    least_log_epsilons = np.minimum.accumulate(epsilons[::-1])[::-1]  # what reaches a larger accuracy reaches this one
+    least_log_epsilons = np.minimum.accumulate(epsilons[::-1])[::-1]  # a larger accuracy suffices too
     ratios = [
         float(np.exp(np.interp(point["accuracy"], accuracies, least_log_epsilons))) / point["epsilon"]
         for point in curve
@@ -138,7 +138,7 @@ def _compare_curves(curve: list[dict[str, float]], other: list[dict[str, float]]
 
 
 def _judge_student(result: Row, row: Row) -> Row:
-    """Compare the student with the aims, with the student of LNMax's answers and with the baseline."""
+    """Compare the student with the aims, the student of LNMax's answers, DP-SGD and the baseline."""
     name, accuracy = result["dataset"], average(row["students"])
     aims = [{"holds": accuracy >= least, "least": least} for least in MIN_ACCURACY.get(name, ())]
     claims: Row = {"accuracy": accuracy, "aims": aims}
@@ -161,7 +161,7 @@ def _judge_student(result: Row, row: Row) -> Row:
 
 
 def _judge_publication(row: Row) -> Row:
-    """Compare the published exact cost with [P]'s own pipeline, which may refuse."""
+    """Compare the published exact cost with [P]'s pipeline, which may have no valid parameters."""
     ours, theirs = row["ours"], row["in_paper"]
     if "refused" in theirs:
         text, holds = f"{ours['epsilon']:.3f}; [P]'s is refused: {theirs['refused']}", True
@@ -190,7 +190,7 @@ def fill_page(folder: Path) -> str:
         "studies": [{"name": name, "title": STUDIES[name].title, "section": text} for name, text in sections.items()],
         "whole": _describe_run_time(mnist) if mnist is not None and mnist.get("in_one_go") else None,
     }
-    return fill_template("pate", facts, read_json(folder / "printed.json"))  # which needs no votes
+    return fill_template("pate", facts, read_json(folder / "printed.json"))  # printed.json needs no votes
 
 
 def _describe_run_time(result: Row) -> Row:
@@ -217,7 +217,7 @@ def _fill_section(result: Row) -> str:
 
 
 def _format_cells(row: Row, held_out: int, pool: int) -> Row:
-    """Write the cells of Tables 1 and 2 with printed numbers, with several rounds, or without a value."""
+    """Format the cells of Tables 1 and 2 next to the printed numbers."""
     paper = row["paper"] or {"answered": None, "epsilon": None, "accuracy": None}
     rounds = row["in_paper"].get("rounds")
     return {
@@ -238,7 +238,7 @@ def _format_searched(row: Row) -> Row:
 
 
 def _format_accuracy(values: list[float], inputs: int) -> str:
-    """Write a mean accuracy, ± the binomial error of ``inputs`` inputs, and the range over several seeds."""
+    """Format a mean accuracy ± its binomial error for ``inputs`` inputs, with the range over seeds."""
     if not values:
         return "–"
     share, lowest, highest = average(values), min(values), max(values)

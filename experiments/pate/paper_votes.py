@@ -1,10 +1,10 @@
-"""Analyze the votes of the teachers of [P] itself: its Tables 1 and 2, and what the same runs cost by our bounds.
+"""Analyze the original votes of [P]: its Tables 1 and 2, and our bounds on the same runs.
 
     python -m experiments pate_votes --recompute --votes FOLDER
 
-FOLDER holds mnist_250_teachers.npy, svhn_250_teachers.npy and adult_250_teachers.npy, the histograms that the authors
-published for their analysis: https://github.com/frhrdr/patepy has them in test_application/pate2018_test_data. They are
-not part of this project, so the page is written from OUTPUT/pate_votes/pate_votes.json, which keeps the figures only.
+FOLDER has the histograms that the authors published for their analysis: mnist_250_teachers.npy, svhn_250_teachers.npy
+and adult_250_teachers.npy. https://github.com/frhrdr/patepy has them in test_application/pate2018_test_data. They are
+not part of this project, so the page depends only on the figures in OUTPUT/pate_votes/pate_votes.json.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from experiments.tested import PASS_PROBABILITY, Setting, find_least_budget
 
 NAME = "pate_votes"
 _MAX_BYTES = 2**24
-_EARLY_ORDERS = DEFAULT_ORDERS[DEFAULT_ORDERS <= 9.0]  # moment l of the first paper on PATE is order l + 1; it has 8
+_EARLY_ORDERS = DEFAULT_ORDERS[DEFAULT_ORDERS <= 9.0]  # [P17] has 8 moments; its moment l is order l + 1
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ ARCHIVES = (
 
 
 def read_archive(folder: Path, archive: Archive) -> Votes:
-    """Read the histograms of one data set; `ValueError` if the file is another one than the authors'."""
+    """Read the histograms of one data set; `ValueError` if the hash is not that of the authors' file."""
     path = folder / f"{archive.name}_250_teachers.npy"
     check_regular(path, _MAX_BYTES)
     if hashlib.sha256(path.read_bytes()).hexdigest() != archive.digest:
@@ -78,7 +78,7 @@ def read_archive(folder: Path, archive: Archive) -> Votes:
 
 
 def measure(votes: Votes, archive: Archive) -> Row:
-    """Compute the columns of [P] with its continuous noise, and the bounds of this library with discrete noise."""
+    """Compute the columns of [P] with continuous noise, and our bounds with discrete noise."""
     row, run_votes = archive.row, votes[: archive.queries]
     (published,) = row.publications
     reference = _analyze(
@@ -119,7 +119,7 @@ def measure(votes: Votes, archive: Archive) -> Row:
 
 
 def _analyze_laplace(votes: Votes, queries: int, delta: float, printed: float) -> Row:
-    """Return ε of LNMax in the way of [P], with the orders of the first paper on PATE, and with all of ours."""
+    """Return ε of LNMax by Theorem 6: with the orders of [P17], and with all of ours."""
     aggregator = LNMax(LNMAX.gamma, noise="continuous")
     early_epsilon, epsilon = (
         analysis.theorem_6.curve.best(delta, conversion="classic").epsilon

@@ -1,4 +1,4 @@
-"""The pictures of a study: Figures 1, 4 and 5 of [P] from the study's votes, the comparison, and Figure 10 of [D]."""
+"""Draw the pictures of a study: Figures 1, 4 and 5 of [P], the comparison, and Figure 10 of [D]."""
 
 import itertools
 import math
@@ -36,7 +36,7 @@ def draw(folder: Path, result: Row) -> None:
 
 
 def draw_figure_1(path: Path, result: Row) -> None:
-    """Draw accuracy of the student and ε against the number of answers, and how far the teachers agree on them."""
+    """Plot the student's accuracy and ε over the number of answers, and the teachers' agreement."""
     curves = result["figure_1"]
     with saved_figure(path, width=14.0, height=4.2) as figure:
         left, middle, right = figure.subplots(1, 3)
@@ -62,7 +62,7 @@ def draw_figure_1(path: Path, result: Row) -> None:
 
 
 def draw_figure_4(path: Path, result: Row) -> None:
-    """Draw label accuracy against ε as the noise grows: by its law (left) and by the size of the ensemble (right)."""
+    """Plot label accuracy over ε for several noise laws (left) and ensemble sizes (right)."""
     curves = result["figure_4"]
     with saved_figure(path, width=11.0, height=4.4) as figure:
         panels = figure.subplots(1, 2, sharey=True)
@@ -85,7 +85,7 @@ def draw_figure_4(path: Path, result: Row) -> None:
 
 
 def draw_figure_5(path: Path, result: Row) -> None:
-    """Draw which queries pass the checks with the cost of answering one (left), and ε over the answers (right)."""
+    """Plot the queries that pass each check and the cost of an answer (left), and ε over the answers (right)."""
     numbers = result["figure_5"]
     edges = numbers["edges"]
     with saved_figure(path, width=14.0, height=4.8) as figure:
@@ -118,7 +118,7 @@ def draw_figure_5(path: Path, result: Row) -> None:
 
 
 def draw_comparison(path: Path, result: Row) -> None:
-    """Draw accuracy of the final model against the ε that may be published."""
+    """Plot the final model's accuracy over ε."""
     points = list_points(result)
     with saved_figure(path, width=8.0, height=5.4) as figure:
         axes = figure.subplots()
@@ -139,7 +139,7 @@ def draw_comparison(path: Path, result: Row) -> None:
 
 
 def draw_figure_10(path: Path, targets: Sequence[Row]) -> None:
-    """Draw σ² over the order λ for each target, with the least and the printed one."""
+    """Plot σ² over the order λ for each target; mark the best and the printed order."""
     with saved_figure(path, width=11.0, height=4.0) as figure:
         for axes, target in zip(figure.subplots(1, len(targets)), targets, strict=True):
             axes.plot(target["orders"], target["variances"], color=CONFIDENT, label="σ² that one answer needs")
@@ -154,7 +154,7 @@ def draw_figure_10(path: Path, targets: Sequence[Row]) -> None:
 
 
 def _use_plain_numbers(axes: Any) -> None:  # noqa: ANN401 (matplotlib is untyped)
-    """Write 20 and not 2 × 10¹ along a logarithmic axis, and only as many numbers as fit."""
+    """Write 20 instead of 2 × 10¹ along a logarithmic axis, with few enough numbers to fit."""
     ticker = require("matplotlib.ticker")
     axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter("{x:g}")
@@ -162,7 +162,7 @@ def _use_plain_numbers(axes: Any) -> None:  # noqa: ANN401 (matplotlib is untype
 
 
 def _find_top(numbers: Row) -> float:
-    """Return the height of the right panel: that of the checks' curves, and of LNMax's as far as they go."""
+    """Return the height of the right panel: above the checks' curves, and above LNMax's over the same answers."""
     check_curves = [numbers["curves"][name] for name in CHECKS]
     max_answered = max(curve["answered"][-1] for curve in check_curves)
     lnmax_curve = numbers["curves"]["LNMax"]

@@ -1,4 +1,4 @@
-"""Numbers that follow from the printed columns of [P, Table 2] and [D, Table 4], without votes."""
+"""Recompute numbers that follow from the printed columns of [P, Table 2] and [D, Table 4], without votes."""
 
 import math
 
@@ -39,7 +39,7 @@ def table_2() -> list[Row]:
 
 
 def fixed_part() -> dict[str, float]:
-    """Convert the costs of the row for MNIST in the printed way, with 1/λ, and by [P, Theorem 5], with 1/(λ − 1)."""
+    """Convert MNIST's costs to ε as printed, with 1/λ, and by [P, Theorem 5], with 1/(λ − 1)."""
     row = TABLE_2[0]
     (published,) = row.publications
     cost = printed_cost(row.order, published.smoothness, published.noise_scale)
@@ -84,7 +84,7 @@ def _compute_variance(target: PrivacyParams, order: float) -> float:
 
 
 def table_4() -> list[Row]:
-    """Compute σ for the targets of [D, Table 4] in the paper's way and with the analytic calibration."""
+    """Compute σ for the targets of [D, Table 4] by the paper's calibration and by the analytic one."""
     rows = []
     for name, epsilon, delta, order, sigma in TABLE_4:
         target = PrivacyParams(epsilon, delta)

@@ -1,12 +1,12 @@
-"""The rows for Adult: random forests vote, as in [P, Section 5.1], and boosted stumps learn from them.
+"""Compute the rows for Adult: random forests vote, as in [P, Section 5.1], and boosted trees learn from them.
 
-Every forest has scikit-learn's default parameters, like those of the paper on which [P] builds. That paper wrote
-categories as numbers 0, 1, …; `experiments.datasets` has a column for each.
+Every forest has scikit-learn's default parameters, as in the paper that [P] builds on. That paper encodes categories as
+numbers 0, 1, …; `experiments.datasets` has a column for each category.
 
-A teacher sees 130 rows, and names the rarer class half as often as it occurs; so do their plurality and its students.
-The student also knows public facts: the share of that class, from the data set's description (adult.names, 23.93 %),
-and the rows of the pool. It names the same share of the pool, the rows with the highest scores. The kind of model was
-chosen by the classes of the pool beyond the queries.
+A teacher sees 130 rows, and predicts the rarer class half as often as it occurs. The plurality of teachers and its
+students have the same bias. The student also uses public facts: the rows of the pool, and the share of the rarer class
+from the data set's description (adult.names, 23.93 %). It assigns that class to this share of the pool, the rows with
+the highest scores. The classes of the pool beyond the queries decided the kind of model.
 """
 
 import hashlib
@@ -27,8 +27,8 @@ from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study
 from experiments.teachers import Machine
 
-TREES, QUICK_TREES = 100, 10  # scikit-learn's default, and of a quick run
-RICH_SHARE = 0.2393  # of the class 1, as adult.names has it
+TREES, QUICK_TREES = 100, 10  # scikit-learn's default, and for a quick run
+RICH_SHARE = 0.2393  # share of class 1 in adult.names
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class CensusStudent:
 
 
 def train_census_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> CensusStudent:
-    """Train a student, supervised, on the labels (q,) of the first q inputs of the pool; `ABSTAIN` is no label."""
+    """Train a supervised student on labels (q,) of the first q inputs of the pool; `ABSTAIN` means no label."""
     answered = np.flatnonzero(labels != ABSTAIN)
     model = require("sklearn.ensemble").GradientBoostingClassifier(
         n_estimators=QUICK_TREES if quick else TREES, learning_rate=0.05, max_depth=2, subsample=0.7, random_state=seed
@@ -61,7 +61,7 @@ def measure_adult_baseline(recorded: Recorded, *, seed: int, quick: bool) -> flo
 def obtain_forest_labels(
     study: Study, data: LabeledImages, teachers: int, machine: Machine, *, quick: bool
 ) -> tuple[NDArray[np.int8], float]:
-    """Return the forests' classes (Q, K), and how many seconds they took; those of the same training are read."""
+    """Return the forests' votes (Q, K) and seconds; read the votes of an earlier run of the same training."""
     trees = QUICK_TREES if quick else TREES
     arrays = (data.train_x, data.train_y, data.test_x)
     digests = [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]

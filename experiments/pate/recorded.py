@@ -1,4 +1,4 @@
-"""What an ensemble said about the public inputs: all that the rows of the tables start from."""
+"""Record the votes of an ensemble on public inputs, from which all rows of the tables are computed."""
 
 import hashlib
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from darrm.votes import Votes
 
 LABEL_SEED = 2018
 Labels = NDArray[np.int64]
-StudentAccuracies = list[float | None]  # accuracy on the held-out inputs, and on the unasked part of the pool
+StudentAccuracies = list[float | None]  # on the held-out inputs, and on the pool beyond the queries
 
 
 def save_counts(path: Path, recorded: "Recorded", smaller: Sequence[Votes] = ()) -> None:
-    """Keep the counts of all votes with the page, so that readers can recompute their cost.
+    """Save the counts of all votes next to the page, so that readers can recompute their cost.
 
     The file also has the pool's true classes, and the counts of smaller ensembles on the first queries.
     """
@@ -29,7 +29,7 @@ def save_counts(path: Path, recorded: "Recorded", smaller: Sequence[Votes] = ())
 
 
 def load_counts(path: Path) -> tuple["Recorded", list[Votes]]:
-    """Read what `save_counts` wrote: votes and classes with no inputs, and the smaller ensembles' votes."""
+    """Read a file of `save_counts`: votes and classes without inputs, and the smaller ensembles' votes."""
     with np.load(path) as arrays:
         votes = Votes.of_counts(arrays["counts"].astype(np.int64))
         smaller = [
@@ -52,19 +52,19 @@ class Recorded:
     name: str  # of the data set
     votes: Votes  # on the pool, in the order in which it is asked
     pool_x: NDArray[Any]  # (Q, …) public inputs
-    pool_y: NDArray[np.int64]  # (Q,) their true classes, for measuring alone
-    test_x: NDArray[Any]  # (n, …) held out, for measuring students
+    pool_y: NDArray[np.int64]  # (Q,) their true classes, to measure accuracy only
+    test_x: NDArray[Any]  # (n, …) held out, to measure students
     test_y: NDArray[np.int64]
     teacher_accuracy: float  # mean, on the pool
-    seconds: float  # how long training and asking the teachers took
+    seconds: float  # of training the teachers and collecting their votes
 
     @property
     def plurality_accuracy(self) -> float:
-        """How often the class with the most votes (the lowest of a tie) is the true one, on the pool."""
+        """How often the class with the most votes (in a tie, the lowest) is the true class, on the pool."""
         return float(np.mean(self.votes.counts.argmax(axis=1) == self.pool_y))
 
     def measure_student(self, student: Predictor, asked: int) -> StudentAccuracies:
-        """Return a student's shares of right answers: held out, and of the pool beyond the first ``asked`` queries."""
+        """Return a student's accuracies: on held-out inputs, and on the pool beyond the first ``asked`` queries."""
         parts = ((self.test_x, self.test_y), (self.pool_x[asked:], self.pool_y[asked:]))
         return [float(np.mean(student.predict(x) == y)) if len(y) else None for x, y in parts]
 

@@ -1,6 +1,6 @@
-"""Studies of [P] and their rows: voters, queries, aggregators, and the printed numbers.
+"""Define the studies of [P] and their rows: voters, queries, aggregators, and printed numbers.
 
-Synthetic votes of these sizes, from a fixed seed, say nothing about the data sets.
+Simulated votes of these sizes have a fixed seed and are independent of the data sets.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from darrm.pate.confident import ConfidentGNMax
 
 @dataclass(frozen=True)
 class VoteSize:
-    """How many queries, teachers and classes, and the seed of the votes."""
+    """Numbers of queries, teachers and classes of simulated votes, and their seed."""
 
     queries: int
     voters: int
     classes: int
-    agreement: tuple[float, float]  # parameters of the beta law of the share of teachers who agree
+    agreement: tuple[float, float]  # parameters of the beta distribution of the share of teachers who agree
     seed: int = 2018
 
 
@@ -45,17 +45,17 @@ def draw_pate_votes(size: VoteSize) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Study:
-    """A data set of Table 1: who votes about how many queries of it, and δ of its rows."""
+    """A data set of Table 1: its teachers, its pool of queries, and the δ of its rows."""
 
-    name: str  # as `experiments.datasets` calls it
+    name: str  # in `experiments.datasets`
     classes: int
     teachers: int
-    pool: int  # public inputs, the others of the test set are held out
+    pool: int  # number of public inputs; the other test inputs are held out
     delta: float
     title: str = ""
-    in_order: bool = False  # whether the pool is the first of the test images, as in [P], or drawn from all of them
-    retrained: tuple[int, ...] = ()  # sizes of smaller ensembles of Figure 4 with separately trained teachers
-    scattering: bool = False  # whether the images have scattering features, for a linear model by DP-SGD
+    in_order: bool = False  # whether the pool is the first test images, as in [P], or a random subset
+    retrained: tuple[int, ...] = ()  # sizes of the separately trained smaller ensembles of Figure 4
+    scattering: bool = False  # whether to train linear models on scattering features by DP-SGD
 
 
 STUDIES = {
@@ -80,7 +80,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Way:
-    """An aggregator and the number of queries, the first of the pool."""
+    """An aggregator that labels the first ``queries`` inputs of the pool."""
 
     name: str
     aggregator: LNMax | GNMax | ConfidentGNMax
@@ -96,9 +96,9 @@ class Plan:
     figure_4_queries: int
     baseline: float | None = None  # the printed accuracy of the non-private baseline
     points: tuple[Way, ...] = ()  # Confident-GNMax on other numbers of queries
-    by_label: tuple[Way, ...] = ()  # GNMax, charged without a look at the votes
+    by_label: tuple[Way, ...] = ()  # GNMax with label-only accounting
     budgets: tuple[float, ...] = ()  # ε of DP-SGD
-    searched: VoteSize | None = None  # public votes for a search of parameters that match the last row's answers
+    searched: VoteSize | None = None  # size of simulated votes, for a search of parameters that match the last row
 
 
 LNMAX = LNMax(0.05)  # the γ of [P17]
@@ -113,7 +113,7 @@ PLANS = {
     "digits": Plan(
         rows=(
             Way("LNMax", LNMax(0.25), 100),
-            Way("GNMax, no check", GNMax(5.0), 100),  # as dear as LNMax on public votes of this size
+            Way("GNMax, no check", GNMax(5.0), 100),  # costs as much as LNMax on simulated votes of this size
             Way("Confident-GNMax", DIGITS_WAY, 200),
         ),
         by_label=(Way("GNMax by label", GNMax(12.0), 100),),
@@ -168,7 +168,7 @@ class Table2Row:
     epsilon: float
     delta: float
     order: float
-    publications: tuple[Publication, ...]  # one a round of the student's training
+    publications: tuple[Publication, ...]  # one for each round of the student's training
     sanitized: float
     deviation: float
 

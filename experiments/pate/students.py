@@ -1,11 +1,11 @@
-"""The students of Table 1: what an aggregator's labels are worth once a model has learned from them.
+"""Train the students of Table 1 on an aggregator's labels.
 
-A student sees the public pool, all of it unlabeled, and the labels that the aggregator released for some of it; the
-classes of the pool and the held-out images serve for measuring alone. The recipes below were not chosen by released
-labels alone. They began as trials on digits and on simulated votes about MNIST, judged by true classes, held-out images
-among them. MNIST's last change, more steps and distribution alignment, was judged so too, on other labels than a run's.
-Fashion-MNIST's is the best of three by the classes of the pool beyond the queries: labels alone are almost as good, and
-with MNIST's recipe pseudo-labels swallow classes.
+A student learns from the unlabeled public pool and the released labels for a part of it. The true classes of the pool
+and the held-out images serve only to measure accuracy. The selection of the recipes below, however, did not use
+released labels alone. It started on digits and on simulated votes for MNIST, and used true classes, including those of
+held-out images. The same holds for MNIST's last change, more steps and distribution alignment, on labels of other runs.
+Fashion-MNIST's recipe is the best of three by the classes of the pool beyond the queries. There, training on labels
+alone is almost as good, and pseudo-labels by MNIST's recipe lose classes.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ from experiments.pate.settings import Study
 from experiments.teachers import Machine
 
 RECIPES = {
-    # eight pixels a side are too few to be moved or hidden
+    # images of 8×8 pixels are too small for shifts and masks
     "digits": StudentRecipe(steps=300, learning_rate=3e-3, radius=1.0, averaging=0.97),
     "mnist": FIXMATCH,
     "fashion-mnist": StudentRecipe(
@@ -37,28 +37,28 @@ RECIPES = {
         averaging=0.99,
     ),
 }
-BASELINE_BATCH = 128  # labeled images a step: there are sixty thousand
+BASELINE_BATCH = 128  # labeled images in a step; there are 60,000
 QUICK_SHARE = 0.1  # of the steps
 
 
 def recipe_of(name: str) -> str:
-    """Describe the training of a data set's student; kept results are found by it."""
+    """Describe the training of a data set's student, for the digest of stored results."""
     return "boosted trees, as many of the richer as there are" if name == "adult" else repr(RECIPES[name])
 
 
 def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
-    """Train the teachers of a study and ask them about its pool, or read their kept votes."""
+    """Train the teachers of a study and let them label its pool, or read their stored votes."""
     return ensembles.obtain(study, machine, quick=quick, ask=obtain_forest_labels if study.name == "adult" else None)
 
 
 def student_of(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Predictor:
-    """Train a student on the labels (q,) of the first q inputs of the pool; `ABSTAIN` is no label."""
+    """Train a student on labels (q,) of the first q inputs of the pool; `ABSTAIN` means no label."""
     train = train_census_student if recorded.name == "adult" else train_network_student
     return train(recorded, labels, seed=seed, quick=quick)
 
 
 def train_network_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Student:
-    """Train a network; ``quick`` takes a tenth of the steps."""
+    """Train a network; ``quick`` runs a tenth of the steps."""
     x, num_labeled, classes = recorded.pool_x, len(labels), recorded.votes.counts.shape[1]
     recipe = RECIPES[recorded.name]
     if quick:
@@ -70,10 +70,10 @@ def train_network_student(recorded: Recorded, labels: NDArray[np.int64], *, seed
 
 
 def measure_baseline(study: Study, recorded: Recorded, *, seed: int, quick: bool) -> float:
-    """Measure a model of all private data without privacy, on the held-out inputs."""
+    """Train a model on all private data without privacy; return its held-out accuracy."""
     if study.name == "adult":
         return measure_adult_baseline(recorded, seed=seed, quick=quick)
-    # the student's network on the true classes of all private images, for as many steps
+    # the student's network and steps, with the true classes of all private images
     data, test_x, test_y = ensembles.split(study)
     recipe = replace(RECIPES[study.name], batch=BASELINE_BATCH, weight=0.0, consistency=0.0, robustness=0.0)
     build = network_for(data.train_x, len(recorded.votes.classes))

@@ -1,4 +1,4 @@
-"""The whole way of one study: teachers, votes, labels, their cost, its publication, students, and the figures."""
+"""Run one study: teachers, votes, labels, their cost and its publication, students, and figures."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ from experiments.teachers import Machine
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A running study: its recorded votes, and the folder of kept results."""
+    """A running study: its recorded votes, and the folder of stored results."""
 
     study: Study
     recorded: Recorded
@@ -50,12 +50,12 @@ class Run:
     line: StatusLine
 
     def read_or_compute(self, stage: str, facts: Sequence[object], compute: Callable[[], Any]) -> Any:  # noqa: ANN401 (plain data)
-        """Compute a stage that depends on the votes and on ``facts``, or read it."""
+        """Read the result of a stage for these votes and ``facts``, or compute it."""
         return read_or_compute(self.folder, f"{stage}-{self.study.name}", [self.recorded.digest, *facts], compute)
 
 
 def release_labels(run: Run, way: Way) -> Labels:
-    """Draw the labels (Q,) of a way, exactly, from the seed of the experiment; `ABSTAIN` is no label."""
+    """Release labels (Q,) with exact noise from the experiment's seed; `ABSTAIN` means no label."""
 
     def draw() -> list[int]:
         run.line.show(f"labels by {way.name}")
@@ -73,7 +73,7 @@ def analysis_of(run: Run, way: Way, labels: Labels) -> Analysis:
 
 
 def row_of(run: Run, way: Way) -> tuple[Row, Labels]:
-    """Describe a way: answers, their accuracy, their cost, and the cost of publishing that."""
+    """Describe a row: its answers, their accuracy and cost, and the published cost."""
     labels = release_labels(run, way)
 
     def compute() -> Row:
@@ -92,7 +92,7 @@ def row_of(run: Run, way: Way) -> tuple[Row, Labels]:
 
 
 def describe_searched(run: Run, base: Way, size: VoteSize) -> tuple[Row, Labels]:
-    """Describe a way whose parameters were searched on public votes, to match what another one answers."""
+    """Describe a row whose parameters come from a search on public votes that matches ``base``."""
     aggregator, delta = base.aggregator, run.study.delta
     if not isinstance(aggregator, ConfidentGNMax):
         checks.fail("base", base.name, "a way with a check")
@@ -131,7 +131,7 @@ def _publish_fixed(run: Run, way: Way, labels: Labels, parameters: PublicationPa
 
 
 def describe_by_label(run: Run, way: Way) -> tuple[Row, Labels]:
-    """Describe a way that is charged without a look at the votes: its ε is public as it is."""
+    """Describe a row with label-only accounting; its ε does not depend on the votes, so it is public."""
     labels = release_labels(run, way)
     epsilon = way.aggregator.guarantee.repeated(way.queries).best(run.study.delta).epsilon
     row = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries, "epsilon": epsilon}
@@ -139,7 +139,7 @@ def describe_by_label(run: Run, way: Way) -> tuple[Row, Labels]:
 
 
 def measure_labels(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> Row:
-    """Measure labels against the true classes: of the answers, and of the plurality over all the queries."""
+    """Measure the accuracy of the answers, and of the plurality over all queries."""
     truth = run.recorded.pool_y[: len(labels)]
     plurality = run.recorded.votes.counts[: len(labels)].argmax(axis=1)
     ones = (
@@ -157,12 +157,12 @@ def _describe_printed(way: Way) -> Row:
     return {"paper": None if way.printed is None else asdict(way.printed)}
 
 
-STUDENT_SEEDS = (0, 1, 2, 3, 4)  # of the rows of Table 1; only of the last row if a student takes minutes
-ONE_SEED = (0,)  # of all else, and of a shortened run
+STUDENT_SEEDS = (0, 1, 2, 3, 4)  # for rows of Table 1: all on Adult, else the last, because networks take minutes
+ONE_SEED = (0,)  # for other rows and quick runs
 
 
 def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> Row:
-    """Run a study; every stage that takes long is read from ``machine.folder`` if it was done before."""
+    """Run a study; read long stages that are already stored in ``machine.folder``."""
     recorded = obtain(study, machine, quick=quick)
     start = time.perf_counter()
     plan = PLANS[study.name]
@@ -213,9 +213,9 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
 
 
 def recompute(path: Path, line: StatusLine) -> Row:
-    """Recompute a study's results from the counts and classes that `save_counts` wrote.
+    """Recompute a study's results from the counts and classes in a file of `save_counts`.
 
-    These need neither inputs nor models: labels, their costs, published costs, and the figures.
+    Labels, their costs, published costs, and figures need neither inputs nor models.
     """
     recorded, smaller = load_counts(path)
     study = STUDIES[recorded.name]
@@ -233,7 +233,7 @@ def recompute(path: Path, line: StatusLine) -> Row:
 
 
 def linear_of(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> list[Row]:
-    """Train linear models by DP-SGD at every budget of a study with image features, or read the kept results."""
+    """Train linear models by DP-SGD at every budget of a study, or read the stored results."""
     if quick or not study.scattering:
         return []
     line.show("DP-SGD on scattering features")
@@ -243,7 +243,7 @@ def linear_of(study: Study, machine: Machine, line: StatusLine, *, quick: bool) 
 
 
 def retrain_smaller(path: Path, machine: Machine, line: StatusLine, *, quick: bool) -> Row:
-    """Train the smaller ensembles of Figure 4 alone, keep their counts at ``path`` too, and compute the figures."""
+    """Train only the smaller ensembles of Figure 4, add their counts to ``path``, and compute the figures."""
     recorded, _ = load_counts(path)
     study = STUDIES[recorded.name]
     plan = PLANS[study.name]
@@ -255,7 +255,7 @@ def retrain_smaller(path: Path, machine: Machine, line: StatusLine, *, quick: bo
 
 
 def _compute_figures(run: Run, plan: Plan, smaller: Sequence[Votes]) -> Row:
-    """Compute the numbers of the figures, of the first LNMax and the last Confident-GNMax of Table 1."""
+    """Compute the figures for the first LNMax and the last Confident-GNMax of Table 1."""
     recorded, delta = run.recorded, run.study.delta
     lnmax = next(way.aggregator for way in plan.rows if isinstance(way.aggregator, LNMax))
     way, confident = [(way, way.aggregator) for way in plan.rows if isinstance(way.aggregator, ConfidentGNMax)][-1]
@@ -276,7 +276,7 @@ def _compute_figures(run: Run, plan: Plan, smaller: Sequence[Votes]) -> Row:
 def _train_students(
     run: Run, rows: Sequence[tuple[Row, Labels]], seeds: Sequence[int], jobs: int, *, quick: bool
 ) -> None:
-    """Train the students of every row, in ``jobs`` processes, and note their accuracies in the rows."""
+    """Train the students of every row in ``jobs`` processes, and add their accuracies to the rows."""
     tasks = [(row, labels, seed) for row, labels in rows for seed in seeds]
     joblib = require("joblib")
     calls = [
@@ -292,7 +292,7 @@ def _train_students(
 
 
 def _measure_baseline(run: Run, seed: int, *, quick: bool) -> float:
-    """Measure a model without privacy, or read its kept accuracy."""
+    """Measure a model without privacy, or read its stored accuracy."""
     measure_one = partial(measure_baseline, run.study, run.recorded, seed=seed, quick=quick)
     facts = [digest_array(run.recorded.test_x), seed, quick, recipe_of(run.study.name)]
     return float(run.read_or_compute("baseline", facts, measure_one))

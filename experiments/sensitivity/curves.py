@@ -16,7 +16,7 @@ SAMPLE_SIZES = (100, 1_000, 10_000)
 
 
 def compute_figure2() -> FigureData:
-    """Compute the least m for each γ [S, Figure 2], with the bounds of Corollary 16 and the exchangeable m."""
+    """Compute the least m for each γ [S, Figure 2], with the bounds of Corollary 16, and the exchangeable m."""
     gammas = [float(f"{gamma:.4g}") for gamma in EFFORT_GAMMAS]
     efforts = [sample_size(gamma=gamma).m for gamma in gammas]
     rows: list[list[float | None]] = [
@@ -87,6 +87,6 @@ def bound_effort(gamma: float) -> tuple[float, float]:
 
 
 def compute_index_share(m: int, gamma: float) -> float | None:
-    """Compute k/m for γ at m samples, None where m does not reach that γ [S, Figure 3]."""
+    """Compute k/m for γ at m samples; None if m is too small for γ [S, Figure 3]."""
     is_reached = exact_number("gamma", gamma) >= smallest_gamma(m)[1]
     return sample_size(gamma=gamma, m=m).k / m if is_reached else None

@@ -1,4 +1,4 @@
-"""Figure 7 of [S]: a kernel density estimate released as a function through the Bernstein mechanism."""
+"""Compute Figure 7 of [S]: a kernel density estimate, released as a function by the Bernstein mechanism."""
 
 import math
 
@@ -17,7 +17,7 @@ LATTICE = 10
 ORDER = 3
 PAIRS = 50_000
 GAMMAS = (0.01, 0.2)
-BANDWIDTH = 0.1  # the paper does not say
+BANDWIDTH = 0.1  # our choice: the paper has none
 REPEATS = 1_000
 EPSILONS = tuple(float(f"{epsilon:.3g}") for epsilon in np.geomspace(0.01, 100.0, 13))
 GRID = np.linspace(0.0, 1.0, 201)
@@ -39,12 +39,12 @@ def estimate_density(data: NDArray[np.float64], points: NDArray[np.float64]) -> 
 
 
 def estimate_on_lattice(data: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Estimate the density on the lattice of the Bernstein mechanism: the function whose sensitivity is sampled."""
+    """Estimate the density on the Bernstein mechanism's lattice; the sampler measures its sensitivity."""
     return estimate_density(data, np.arange(LATTICE + 1) / LATTICE)
 
 
 def compute_figure7(*, quick: bool, jobs: int) -> FigureData:
-    """Compare the largest error of the released density for sampled and global sensitivities."""
+    """Compare the largest errors of the released density with sampled and global sensitivities."""
     pairs, repeats = (1_000, 20) if quick else (PAIRS, REPEATS)
     gammas = (0.1, 0.2) if quick else GAMMAS
     sampler = SensitivitySampler(estimate_on_lattice, draw_mixture, "sup", distribution="a mixture of two normal laws")
@@ -88,7 +88,7 @@ def compute_figure7(*, quick: bool, jobs: int) -> FigureData:
 
 
 def _compare_at_high_privacy(errors: list[float], gammas: tuple[float, ...], *, column: int, bound: str) -> Claim:
-    """Compare the errors at the smallest ε: one a γ, then those of the two bounds."""
+    """Compare the errors at the smallest ε, one for each γ, with that of a global bound."""
     ratios = [errors[column] / error for error, _ in zip(errors, gammas, strict=False)]
     return Claim(
         f"at high privacy (ε = {EPSILONS[0]}) the error is at least a tenth smaller than with the global bound {bound}",

@@ -1,4 +1,4 @@
-"""Figures 2 to 7 and 9 of [S] on sensitivity sampling.
+"""Reproduce Figures 2 to 7 and 9 of [S] on sensitivity sampling.
 
 python -m experiments sensitivity --recompute --figure 2 --figure 3
 """

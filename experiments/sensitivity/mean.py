@@ -1,8 +1,9 @@
-"""Figures 4 and 9 of [S]: the mean, of exponential draws and of uniform ones in [0, 1]^d.
+"""Compute Figures 4 and 9 of [S]: the mean of exponential draws, and of uniform draws in [0, 1]^d.
 
-Of exponential draws the high-probability sensitivity has a closed form: |f(D) − f(D′)| = |D_n − D′_n|/n has the law
-Exp(nλ), so its 1 − γ quantile is log(1/γ)/(λ n) [S, Example 6]. Of uniform ones it has one for d = 1, (1 − √γ)/n: two
-draws differ by more than t with probability (1 − t)². The global sensitivity is d/n there, attained by two corners.
+For exponential draws, the high-probability sensitivity has a closed form. |f(D) − f(D′)| = |D_n − D′_n|/n has the
+distribution Exp(nλ), so its 1 − γ quantile is log(1/γ)/(λ n) [S, Example 6]. For uniform draws with d = 1, it is
+(1 − √γ)/n, because two draws differ by more than t with probability (1 − t)². For uniform draws, the global sensitivity
+is d/n; two opposite corners attain it.
 """
 
 import math
@@ -16,7 +17,7 @@ from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, o
 from experiments.pages import Claim
 from experiments.sensitivity.page import FigureData
 
-RECORDS = 100  # the paper does not say
+RECORDS = 100  # our choice: the paper has none
 REPEATS = 50
 SAMPLE_SIZES = (100, 1_000, 10_000)
 GAMMAS = tuple(round(float(gamma), 4) for gamma in np.geomspace(0.02, 0.5, 12))
@@ -69,7 +70,7 @@ def compute_figure4(*, quick: bool, jobs: int) -> FigureData:
 
 
 def draw_uniform(rng: np.random.Generator, count: int, *, dimension: int) -> NDArray[np.float64]:
-    """Draw records from the uniform law on [0, 1]^d."""
+    """Draw records from the uniform distribution on [0, 1]^d."""
     return rng.random((count, dimension))
 
 

@@ -1,4 +1,4 @@
-"""Reproduced figures of [S]: their JSON, the page and the pictures."""
+"""Write the JSON, the page and the pictures of the reproduced figures of [S]."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,23 +9,23 @@ from pathlib import Path
 from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
 from experiments.pages import Claim, Row, fill_template, format_table, read_json
 
-ROWS_SHOWN = 6  # of a long table; the JSON has all of them
+ROWS_SHOWN = 6  # in a table of the page; the JSON has all rows
 
 
 @dataclass(frozen=True)
 class FigureData:
-    """One figure: its settings, a table of numbers, and the claims that were checked on them."""
+    """One figure: its settings, its table, and the claims about it."""
 
     figure: int  # its number in the paper
     title: str
-    settings: Row  # everything that was chosen, by name
+    settings: Row  # name: value
     columns: tuple[str, ...]
-    rows: Sequence[Sequence[float | None]]  # None: not reached
+    rows: Sequence[Sequence[float | None]]  # None: m is too small for γ
     claims: list[Claim]
     quick: bool = False  # whether this was a shortened run
 
     def column(self, name: str, first: float | None = None) -> list[float]:
-        """Take one column, all of it or of the rows with this first value; missing values are NaN.
+        """Return a column, of all rows or of those with this first value; missing values are NaN.
 
         >>> FigureData(2, "t", {}, ("m", "k"), [[1, 5], [2, 6], [2, None]], []).column("k", 2)
         [6, nan]
@@ -36,7 +36,7 @@ class FigureData:
 
 
 def read_figure(path: Path) -> FigureData:
-    """Read a figure's data back; notes of older runs are ignored."""
+    """Read a figure's data; ignore the notes of older runs."""
     fields = read_json(path)
     fields.pop("notes", None)
     claims = [Claim(**claim) for claim in fields.pop("claims")]
@@ -51,7 +51,7 @@ def fill_page(folder: Path) -> str:
 
 
 def _summarize_figure(data: FigureData) -> Row:
-    """Summarize one figure; a long table is thinned."""
+    """Summarize one figure, with about `ROWS_SHOWN` rows of its table."""
     step = max(1, -(-len(data.rows) // ROWS_SHOWN))
     return {
         **vars(data),
@@ -78,7 +78,7 @@ def save_picture(path: Path, data: FigureData) -> None:
             axes.set_xticks([], minor=True)
         if data.figure in (3, 5, 9):
             name_lines(axes)
-        else:  # its lines meet at the end
+        else:  # the lines end at the same point
             axes.legend(fontsize=9)
 
 

@@ -1,7 +1,7 @@
-"""Figures 5 and 6 of [S]: the linear support vector machine, its sensitivity and its private error.
+"""Compute Figures 5 and 6 of [S]: the sensitivity and the private error of the linear support vector machine.
 
-The classifier is the paper's: hinge loss, C/n a record, a bias that is not regularized, released as (w, b) through the
-Laplace mechanism. Proposition 19 bounds its L1 sensitivity by 2 + 2C√d + 4Cd/n on [0, 1]^d.
+The classifier is the paper's: hinge loss with weight C/n for each record, and an unregularized bias. The Laplace
+mechanism releases (w, b). Proposition 19 bounds the L1 sensitivity by 2 + 2C√d + 4Cd/n on [0, 1]^d.
 """
 
 import math
@@ -32,7 +32,7 @@ ERROR_GAMMA = 0.05
 REPEATS = 500
 TEST_RECORDS = 10_000
 EPSILONS = tuple(float(f"{epsilon:.3g}") for epsilon in np.geomspace(0.01, 1000.0, 16))
-MAX_GAP = 0.01  # "back at the non-private level" means: within one percentage point
+MAX_GAP = 0.01  # of the error to the non-private one, to count as "back at the non-private level"
 SEED = 20170805
 
 STRICT_GAMMA = 0.1
@@ -159,7 +159,7 @@ def compute_figure6(*, quick: bool, jobs: int) -> FigureData:
 
 
 def measure_private_errors(sensitivities: tuple[float, ...], repeats: int) -> tuple[NDArray[np.float64], float]:
-    """Average the errors of private machines, (EPSILONS, sensitivities), and that of the machine without privacy."""
+    """Average the errors of private machines, (EPSILONS, sensitivities), and of the non-private machine."""
     rng = np.random.default_rng(SEED)
     test, labels = draw_two_classes(rng, TEST_RECORDS, ERROR_DIMENSION)
     errors, public = np.zeros((len(EPSILONS), len(sensitivities))), 0.0
@@ -175,12 +175,12 @@ def measure_private_errors(sensitivities: tuple[float, ...], repeats: int) -> tu
 
 
 def error_of(parameters: NDArray[np.float64], features: NDArray[np.float64], labels: NDArray[np.float64]) -> float:
-    """Compute the share of misclassified records of the classifier sign(w·x + b)."""
+    """Compute the share of records that sign(w·x + b) misclassifies."""
     scores = features @ parameters[:-1] + parameters[-1]
     return float(np.mean(np.where(scores > 0, 1.0, -1.0) != labels))
 
 
 def _find_return(errors: NDArray[np.float64], public: float) -> float:
-    """Find the ε from which on the error stays within the margin of the non-private one, NaN if there is none."""
+    """Find the ε from which the error stays within `MAX_GAP` of the non-private one; NaN if there is none."""
     is_near = errors <= public + MAX_GAP
     return next((epsilon for index, epsilon in enumerate(EPSILONS) if np.all(is_near[index:])), math.nan)

@@ -1,10 +1,10 @@
-"""The paper's simulations: Figures 2, 6, 7, 8, 9 and Table 3 of [D].
+"""Reproduce the paper's simulations: Figures 2, 6, 7, 8, 9 and Table 3 of [D].
 
     python -m experiments simulations --recompute --figure 2
     python -m experiments simulations --recompute      # the published page
 
-Writes OUTPUT/simulations/figureN.json and .png, and OUTPUT/simulations.md from all the JSON files that lie there.
-γ is solved for, never loaded.
+Writes OUTPUT/simulations/figureN.json and .png, and OUTPUT/simulations.md from all JSON files in that folder. Every γ
+is optimized in the run, not read from the packaged tables.
 """
 
 import sys
@@ -23,14 +23,14 @@ from experiments.simulations.curves import PANELS, compute_figure, compute_table
 from experiments.simulations.page import fill_page
 
 COLUMN_WIDTH, ROW_HEIGHT, NAME_WIDTH = 2.9, 2.9, 1.3  # inches
-WORDS_HEIGHT = 0.7  # of a row that has nothing to draw
-DPI = 100  # the committed pictures stay small
+WORDS_HEIGHT = 0.7  # inches, of a row without errors to plot
+DPI = 100  # small files for the repository
 NAMES = (
     (curves.OPTIMAL, curves.OPTIMAL_U),
     (curves.SUB,),
     (curves.TRUE,),
     (curves.MONOTONE,),
-    (curves.DOUBLE_SUB, curves.TRUE_P),  # never in one picture
+    (curves.DOUBLE_SUB, curves.TRUE_P),  # never in the same picture
     (curves.OPTIMAL_P,),
     (curves.CONSTANT,),
     (curves.BEST_CONSTANT,),
@@ -40,7 +40,7 @@ STYLES: dict[str, Style] = {
     name: style(place, width=1.6 if place else 2.6) for place, names in enumerate(NAMES) for name in names
 }
 MAX_ROUNDING = 1e-12  # errors below are rounding
-AXIS_FACTOR = 1.6  # the factor that is left free beyond the errors
+AXIS_FACTOR = 1.6  # the axis extends beyond the errors by this factor
 
 
 def draw(path: Path, data: Row) -> None:
@@ -73,7 +73,7 @@ def _draw_shapes(axes: Axes, panel: Row) -> None:
 
 
 def _draw_errors(row: Sequence[Axes], panels: list[Row], law: int, actual: str) -> None:
-    """Draw the mean errors under one law, all panels on one scale, the methods' names once, on the left."""
+    """Plot the mean errors under one law, with one scale for all panels, and method names on the left."""
     names = [curve["name"] for curve in panels[0]["curves"]]
     errors = [[curve["errors"][law] for curve in panel["curves"]] for panel in panels]
     positive_means = [error["mean"] for panel in errors for error in panel if error["mean"] > MAX_ROUNDING]
@@ -96,7 +96,7 @@ def _draw_errors(row: Sequence[Axes], panels: list[Row], law: int, actual: str) 
 
 
 def _draw_error(axes: Axes, place: int, line_style: Style, error: Row) -> None:
-    """Draw one mean as a line from the left with its marker; 0, which such an axis lacks, as a number at the left."""
+    """Plot one mean as a line with a marker; write a 0 at the left, because a log axis has no 0."""
     lower, upper = axes.get_xlim()
     mean = error["mean"]
     if mean <= MAX_ROUNDING:

@@ -1,4 +1,4 @@
-"""The noise functions of the paper's simulations, each certified, and their errors over independent draws."""
+"""Certify the noise functions of the paper's simulations, and estimate their errors over independent draws."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ PRINTED_TABLE_3 = {
 class Panel:
     problem: Problem
     title: str
-    sampled: int  # how many voters γ_Sub takes the majority of
+    sampled: int  # M: γ_Sub takes the majority of M voters
     composed: PrivacyParams  # (τε, λ) of the majority of all voters, for the paper's γ_const
 
 
@@ -71,13 +71,13 @@ PANELS: dict[str, Callable[[], tuple[Panel, ...]]] = {
     "8": partial(make_allowance_panels, 101, (10, 20, 30, 40, 60, 80), PURE),
     "9": partial(make_allowance_panels, 11, (3, 5), PURE),
 }
-# the laws of the p_i in the plots of errors
+# the distributions of p_i in the plots of errors
 UNIFORM_VOTERS: dict[str, Prior] = {"p_i ~ U[0, 1]": UNIFORM}
 ACTUALS = dict.fromkeys(("2", "6", "7", "8"), UNIFORM_VOTERS) | {
     "9": UNIFORM_VOTERS
     | {"p_i = 0.5": Independent(0.5, 0.5), "p_i ~ U[0, 0.1]": Independent(0.0, 0.1), "p_i ~ T_P": DECIDED}
 }
-WITH_DOUBLE_SUBSAMPLING = frozenset({"7", "8"})  # the theorem of the paper is about Δ = δ = 0
+WITH_DOUBLE_SUBSAMPLING = frozenset({"7", "8"})  # the paper's theorem needs Δ = δ = 0
 WITH_TWO_PRIORS = frozenset({"9"})
 
 
@@ -145,7 +145,7 @@ def _compute_panel(figure: str, panel: Panel) -> Row:
 
 
 def _estimate_error(actual: str, half: Array, first: Array, rows: Array) -> Row:
-    """Estimate a method's error under one law, and its excess over the first curve's on the same draws."""
+    """Estimate a method's error under one law, and its excess over the first method's on the same draws."""
     errors = errors_of(half, rows)
     estimate, excess = summarize(errors), summarize(errors - errors_of(first, rows))
     return {
@@ -159,7 +159,7 @@ def _estimate_error(actual: str, half: Array, first: Array, rows: Array) -> Row:
 
 
 def _draw_differences(figure: str, K: int) -> dict[str, Array]:
-    """Draw K probabilities many times for each law; all methods meet the same draws."""
+    """Draw K probabilities many times for each law; all methods use the same draws."""
     rng = np.random.default_rng(SEED)
     laws = ACTUALS[figure].items()
     return {name: differences(law.probabilities(K, DRAWS[K], rng=rng)) for name, law in laws}
@@ -172,7 +172,7 @@ def _make_tables(figure: str, panel: Panel) -> Iterator[tuple[str, Table]]:
         yield OPTIMAL_P, optimize_table(problem, prior=DECIDED_SURROGATE)
     else:
         yield OPTIMAL, optimize_table(problem, prior=SURROGATE)
-    # the majority of M voters, whatever the target is called
+    # the majority of M voters; m of the target can differ from M
     sampled_problem = Problem.from_allowance(Voters(problem.voters.K, problem.voters.each), panel.sampled)
     yield SUB, certify(problem, baselines.subsampling(sampled_problem))
     if figure in WITH_DOUBLE_SUBSAMPLING:

@@ -1,4 +1,4 @@
-"""The page about the paper's simulations, and its claims, from the numbers of a run."""
+"""Write the page about the paper's simulations, with its claims, from the numbers of a run."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,15 +13,15 @@ from experiments.pages import Row, fill_template, format_table, read_json
 from experiments.simulations import curves
 from experiments.simulations.curves import ACTUALS, PANELS
 
-# "the same" and "zero": far below a pixel, far above the solver's precision
+# for "equal" and "zero": far below a pixel, far above the solver's precision
 TOLERANCE = 1e-6
-# a larger difference, in standard errors, is seen
+# a larger difference, in standard errors, is significant
 MIN_STANDARD_ERRORS = 4.0
 BASELINES = (curves.SUB, curves.DOUBLE_SUB, curves.CONSTANT)
 
 
 def decide_claims(figures: Mapping[str, Row], table: Sequence[Row] | None) -> Row:
-    """Decide every claim of the template whose figures were run; a claim without figures is missing."""
+    """Decide every claim of the template whose figures exist."""
     claims: Row = {"surrogate": _find_surrogate_excess(figures), "baselines": _find_defeats(figures, BASELINES)}
     claims["constant"], claims["flat"] = (
         _find_defeats(figures, (name,)) for name in (curves.BEST_CONSTANT, curves.FLAT)
@@ -50,7 +50,7 @@ def _find_first_panel(data: Row) -> Row:
 
 
 def _compare_at_one(figures: Mapping[str, Row]) -> Row:
-    """Compare γ_opt with γ_Sub at m = 1; with Δ > 0 the optimum may gain of the order of Δ."""
+    """Compare γ_opt with γ_Sub at m = 1; for Δ > 0 they may differ by the order of Δ."""
     approximate_difference, pure_difference = (
         float(np.max(np.abs(np.subtract(*(curve_of(panel, name)["gamma"] for name in (curves.OPTIMAL, curves.SUB))))))
         for panel in (_find_first_panel(figures["2"]), _find_first_panel(figures["7"]))
@@ -100,7 +100,7 @@ def _find_surrogate_excess(figures: Mapping[str, Row]) -> Row:
 
 
 def _find_defeats(figures: Mapping[str, Row], names: Sequence[str]) -> Row:
-    """List where the paper's γ_opt has a larger error than baselines, beyond chance."""
+    """List where the paper's γ_opt has a significantly larger error than baselines."""
     defeats, count = [], 0
     for figure, panel, _, baseline in _list_pairs(figures, names):
         for error in baseline["errors"]:
@@ -138,16 +138,16 @@ def _compare_priors(data: Row) -> Iterator[Row]:
         helps = [entry["excess"] < -limit for entry, limit in zip(excess, limits, strict=True)]
         holds, statement = all(helps), "the matching prior helps" + " (not in the paper)" * (index > 2)
         if index < 2:
-            # under U[0, 1] the cost is seen at both m, with p_i = 0.5 it would have to be seen at one
+            # under U[0, 1] the claim needs a cost at both m, with p_i = 0.5 at one
             holds, statement = any(costs) if index else all(costs), "the prior T_P costs a little"
         yield {"holds": holds, "law": error["actual"], "what": statement, "shown": text}
 
 
-MAX_ROUNDING = 1e-12  # errors below are rounding
+MAX_ROUNDING = 1e-12  # smaller errors are rounding
 
 
 def read_folder(folder: Path) -> tuple[dict[str, Row], list[Row] | None]:
-    """Read the figures that lie in a folder, and Table 3 or None."""
+    """Read the figures in a folder, and Table 3 or None."""
     paths = {name: folder / f"figure{name}.json" for name in PANELS}
     rows = folder / "table3.json"
     figures = {name: read_json(path) for name, path in paths.items() if path.exists()}
@@ -162,7 +162,7 @@ def fill_page(folder: Path) -> str:
 
 
 def page_of(figures: Mapping[str, Row], rows: Sequence[Row] | None) -> str:
-    """Fill the page from the figures and from Table 3."""
+    """Fill the page from the figures and Table 3."""
     facts = {
         "found": decide_claims(figures, rows),
         "surrogate": _tabulate_surrogate(figures["2"]) if "2" in figures else None,
@@ -174,7 +174,7 @@ def page_of(figures: Mapping[str, Row], rows: Sequence[Row] | None) -> str:
 
 
 def _summarize_figure(data: Row) -> Row:
-    """Summarize a figure: right labels and errors under each law, scales, and the largest gap."""
+    """Summarize a figure: accuracies and errors under each law, scales, and the largest gap."""
     figure, panels = data["figure"], data["panels"]
     first = panels[0]["curves"]
     head = ["panel", *(curve["name"] for curve in first)]
@@ -212,7 +212,7 @@ def _summarize_figure(data: Row) -> Row:
 
 
 def _format_accuracy(gamma: Sequence[float], law: Prior) -> str:
-    """Write the share of right labels of a noise function on l = 0 … K ones, K odd."""
+    """Format the accuracy of a noise function on l = 0 … K ones, for odd K."""
     K = len(gamma) - 1
     share = accuracy_of_majorities(0.5 + 0.5 * np.array(gamma[K // 2 + 1 :]), K, law)
     return "–" if share is None else f"{share.value:.4f}"
