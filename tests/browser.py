@@ -1,4 +1,4 @@
-"""Chromium without a window, told what to do over a pipe: pages opened by tests as people open them."""
+"""Open pages in headless Chromium, controlled through a pipe, as a person would open them."""
 
 import base64
 import json
@@ -17,39 +17,39 @@ SECONDS = 60.0
 
 
 class Browser:
-    """One page; what it complained of is in `complaints`."""
+    """One page; `complaints` has its errors and log messages."""
 
-    def __init__(self, to: int, back: int) -> None:
-        self._to, self._back = to, back
-        self._number, self._rest, self._session = 0, b"", ""
+    def __init__(self, output: int, input_: int) -> None:
+        self._output, self._input = output, input_
+        self._last_id, self._buffer, self._session_id = 0, b"", ""
         self.complaints: list[str] = []
         target = self.say("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.say("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session_id = self.say("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.say(f"{domain}.enable")
 
-    def say(self, method: str, **words: object) -> Any:
-        """Send a command of the DevTools protocol, return its result."""
-        self._number += 1
-        message = {"id": self._number, "method": method, "params": words}
-        message |= {"sessionId": self._session} if self._session else {}
-        os.write(self._to, json.dumps(message).encode() + b"\0")
+    def say(self, method: str, **parameters: object) -> Any:
+        """Send a command of the DevTools protocol and return its result."""
+        self._last_id += 1
+        message = {"id": self._last_id, "method": method, "params": parameters}
+        message |= {"sessionId": self._session_id} if self._session_id else {}
+        os.write(self._output, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._read()
-            if answer.get("id") == self._number:
-                assert "error" not in answer, answer
-                return answer["result"]
+            response = self._read()
+            if response.get("id") == self._last_id:
+                assert "error" not in response, response
+                return response["result"]
 
     def _read(self) -> dict[str, Any]:
-        while b"\0" not in self._rest:
-            piece = os.read(self._back, 2**20)
-            assert piece, "the browser ended"
-            self._rest += piece
-        line, self._rest = self._rest.split(b"\0", 1)
-        answer: dict[str, Any] = json.loads(line)
-        if answer.get("method") in {"Log.entryAdded", "Runtime.exceptionThrown"}:
-            self.complaints.append(json.dumps(answer["params"]))
-        return answer
+        while b"\0" not in self._buffer:
+            chunk = os.read(self._input, 2**20)
+            assert chunk, "the browser ended"
+            self._buffer += chunk
+        line, self._buffer = self._buffer.split(b"\0", 1)
+        message: dict[str, Any] = json.loads(line)
+        if message.get("method") in {"Log.entryAdded", "Runtime.exceptionThrown"}:
+            self.complaints.append(json.dumps(message["params"]))
+        return message
 
     def open(self, url: str) -> None:
         self.say("Page.navigate", url=url)
@@ -66,8 +66,8 @@ class Browser:
             self.say("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode={"Tab": 9}[key])
 
     def screen(self, width: int, height: int, *, dark: bool) -> None:
-        phone = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.say("Emulation.setDeviceMetricsOverride", **phone)
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.say("Emulation.setDeviceMetricsOverride", **metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.say("Emulation.setEmulatedMedia", features=[scheme])
 
@@ -76,28 +76,28 @@ class Browser:
 
 
 @contextmanager
-def browsing(folder: Path) -> Iterator[Browser]:
-    """Start Chromium; skip the test where there is none."""
+def open_browser(folder: Path) -> Iterator[Browser]:
+    """Start Chromium; skip the test if it is not installed."""
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         pytest.skip("no Chromium is installed: apt-get install chromium")
-    (from_us, to), (back, from_it) = os.pipe(), os.pipe()
+    (browser_input, output), (input_, browser_output) = os.pipe(), os.pipe()
 
     flags = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --remote-debugging-pipe --no-first-run"
-    # it reads from its third pipe and writes to its fourth
-    command = ["bash", "-c", f'exec "$0" "$@" 3<&{from_us} 4>&{from_it}', program, *flags.split()]
+    # Chromium reads from file descriptor 3 and writes to 4
+    command = ["bash", "-c", f'exec "$0" "$@" 3<&{browser_input} 4>&{browser_output}', program, *flags.split()]
     process = subprocess.Popen(
         [*command, f"--user-data-dir={folder / 'profile'}"],
-        pass_fds=(from_us, from_it),
+        pass_fds=(browser_input, browser_output),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    for end in (from_us, from_it):
-        os.close(end)
+    for descriptor in (browser_input, browser_output):
+        os.close(descriptor)
     try:
-        yield Browser(to, back)
+        yield Browser(output, input_)
     finally:
         process.kill()
         process.wait(SECONDS)
-        os.close(to)
-        os.close(back)
+        os.close(output)
+        os.close(input_)

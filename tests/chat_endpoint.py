@@ -1,4 +1,4 @@
-"""A chat endpoint for tests: it speaks the protocol, and labels a message as the most similar example of the prompt."""
+"""A chat endpoint for tests that labels a message like the most similar example in the prompt."""
 
 import json
 import threading
@@ -10,29 +10,29 @@ KEY = "only for tests"
 
 
 def label_of(prompt: str) -> str:
-    """Return the label of the example that shares the most words with the message; without examples, a guess."""
-    *shown, asked = prompt.split("\n\n")
-    words = set(asked.split("\n")[0].split())
-    examples = [example.removeprefix("Message: ").split("\nLabel: ") for example in shown]
+    """Return the label of the example that shares most words with the message; \"good\" without examples."""
+    *parts, question = prompt.split("\n\n")
+    words = set(question.split("\n")[0].split())
+    examples = [example.removeprefix("Message: ").split("\nLabel: ") for example in parts]
     return max(examples, key=lambda example: len(words & set(example[0].split())), default=["", "good"])[1]
 
 
 class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        allowed = self.path == "/v1/chat/completions" and self.headers["Authorization"] == f"Bearer {KEY}"
+        is_allowed = self.path == "/v1/chat/completions" and self.headers["Authorization"] == f"Bearer {KEY}"
         reply: object = {"error": {"message": "no"}}
-        if allowed:
+        if is_allowed:
             content = f" {label_of(body['messages'][-1]['content']).capitalize()}.\n"
             reply = {"choices": [{"message": {"role": "assistant", "content": content}}]}
         data = json.dumps(reply).encode()
-        self.send_response(200 if allowed else 401)
+        self.send_response(200 if is_allowed else 401)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (its name there)
-        """Write nothing: a test's output is its own."""
+        """Write nothing, to keep the test's output clean."""
 
 
 @contextmanager

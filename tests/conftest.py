@@ -1,6 +1,6 @@
-"""For all tests: one thread of linear algebra a process, and how many random examples a property is tried on.
+"""Configure all tests: one thread of linear algebra per process, and the number of random examples of a property.
 
-Workers share the cores, and threads that wait for each other took three quarters of the processor time.
+Workers share the cores. With more threads, waiting took three quarters of the processor time.
 """
 
 import gc
@@ -16,16 +16,16 @@ from hypothesis import settings
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # read when numpy is imported
     os.environ.setdefault(variable, "1")
 
-# ledgers are written to memory: what a test writes is gone afterwards, and a disk is waited for at every debit
-MEMORY, BYTES = Path("/dev/shm"), 2**30  # noqa: S108 (pytest makes a folder there that only the user reads)
-if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > BYTES:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+# keep ledgers in memory: tests need no durable files, and a disk is slow at every debit
+MEMORY_FOLDER, MIN_FREE_BYTES = Path("/dev/shm"), 2**30  # noqa: S108 (pytest makes a folder there that only the user reads)
+if os.access(MEMORY_FOLDER, os.W_OK) and shutil.disk_usage(MEMORY_FOLDER).free > MIN_FREE_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_FOLDER))
 
-settings.register_profile("quick", max_examples=12, deadline=None)  # a busy machine is no failure
+settings.register_profile("quick", max_examples=12, deadline=None)  # a busy machine must not fail a test
 settings.register_profile("full", max_examples=200, deadline=None)
 settings.load_profile("quick")
 
-# examples that calibrate or train for longer than a quick test may take, each in rooms whose tests are many
+# doctests that calibrate or train for too long for the quick tier
 LONG_EXAMPLES = {
     "darrm.plan.planner.affordable",
     "darrm.plan.planner.sweep",
@@ -45,13 +45,13 @@ LONG_EXAMPLES = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave long examples of docstrings, and all but the first cases of some tests, to the full tier."""
+    """Mark long doctests as slow, and all but the first ``quick_cases`` cases of a test."""
     cases: Counter[str] = Counter()
     for item in items:
-        if (quick := item.get_closest_marker("quick_cases")) is not None:
+        if (marker := item.get_closest_marker("quick_cases")) is not None:
             test = item.nodeid.partition("[")[0]
             cases[test] += 1
-            if cases[test] > quick.args[0]:
+            if cases[test] > marker.args[0]:
                 item.add_marker("slow")
         elif item.name in LONG_EXAMPLES:
             item.add_marker("slow")
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect no garbage while modules are imported, and seldom afterwards: to look through all takes seconds."""
+    """Disable garbage collection during imports and make it rare afterwards, because a full one takes seconds."""
     gc.disable()
     try:
         return (yield)

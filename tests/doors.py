@@ -1,4 +1,4 @@
-"""What a door says: one line that refuses, or JSON that keeps its schema."""
+"""Check the output of commands: one line of error, or JSON that fits its schema."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -17,21 +17,21 @@ SCHEMAS = Path(__file__).parents[1] / "darrm" / "schemas"
 
 
 def refused(
-    door: Callable[[Sequence[str]], int], words: str | Sequence[str], line: str, capsys: pytest.CaptureFixture[str]
+    main: Callable[[Sequence[str]], int], words: str | Sequence[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """Check that these words end with status 2 and one line that holds another; return it."""
+    """Check that a command ends with status 2 and one line that contains ``expected``; return the line."""
     arguments = words.split() if isinstance(words, str) else list(words)
-    assert run(lambda: door(arguments)) == 2
-    return one_error(line, capsys)
+    assert run(lambda: main(arguments)) == 2
+    return one_error(expected, capsys)
 
 
-def one_error(line: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Check that nothing was said but one line, an error that holds another; return it."""
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err.count("\n")) == ("", 1)
-    assert shown.err.startswith("error: ")
-    assert line in shown.err
-    return shown.err
+def one_error(expected: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Check that the only output is one error line that contains ``expected``; return it."""
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert output.err.startswith("error: ")
+    assert expected in output.err
+    return output.err
 
 
 def releasing(folder: Path, votes: str, *more: str, output: str = "labels.npy") -> int:
@@ -46,12 +46,12 @@ def typed(command: click.Command, words: Sequence[object]) -> dict[str, Any]:
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
+    return content
 
 
 def validated(document: Any, name: str) -> Any:
-    """Check a document, the text or the file of one, against a schema; return it."""
+    """Validate a document, its text or its file against a schema; return the document."""
     if isinstance(document, Path):
         document = document.read_text(encoding="utf-8")
     if isinstance(document, str):

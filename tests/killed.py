@@ -1,4 +1,4 @@
-"""Processes that are killed: in a fresh interpreter, which has no threads when it forks."""
+"""Run tests that kill processes in a new interpreter, which has no threads when it forks."""
 
 import os
 import subprocess
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def ended(number: int) -> int:
-    """How a forked process ended: its exit status, or the signal that killed it, negative."""
+    """Return the exit status of a forked process, or minus the signal that killed it."""
     return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
 
 
 def apart(test: str, folder: Path, expression: str) -> str:
-    """What an expression about ``kills``, a file of tests, and ``folder`` prints in a fresh process."""
+    """Return the output of an expression with ``kills``, a module of tests, and ``folder`` in a new process."""
     script = (
         f"import sys; sys.path.insert(0, {str(Path(test).parent)!r}); import {Path(test).stem} as kills; "
         f"from pathlib import Path; folder = Path({str(folder)!r}); print({expression})"

@@ -1,9 +1,9 @@
-"""Change one operator or constant at a time, and list the changes that no quick test notices.
+"""Change one operator or constant at a time, and list the changes that no quick test detects.
 
-``python -m tests.mutants darrm/loss --sample 20`` changes a copy of the checkout twenty times, at places that
-depend on the seed only. It runs the module's doctests and tests first, then those of its package, then all quick
-ones. A survivor is an equivalent change, which is to be explained, or a missing test. The exit status is 1 if any
-survived.
+``python -m tests.mutants darrm/loss --sample 20`` makes twenty changes, one at a time, in a copy of the checkout; the
+seed determines their places. It runs the module's doctests and tests first, then those of its package, then all quick
+tests. A survivor is an equivalent change, which needs an explanation, or a missing test. The exit status is 1 if a
+change survived.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.planted import NOT_COPIED, failure
+from tests.planted import NOT_COPIED, find_failure
 
 ROOT = Path(__file__).parent.parent
 
@@ -49,7 +49,7 @@ _NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum"
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: the file, relative to the checkout, where the expression stands, and what replaces it."""
+    """One change: the file, relative to the checkout, the place of the expression, and its replacement."""
 
     path: Path
     line: int
@@ -59,14 +59,14 @@ class Mutant:
     wrong: str
 
     def write(self, folder: Path) -> str:
-        """Change the file in a copy of the checkout; return its text before."""
+        """Change the file in a copy of the checkout; return its original text."""
         file = folder / self.path
         text = file.read_bytes()
         file.write_bytes(text[: self.start] + f"({self.wrong})".encode() + text[self.end :])
         return text.decode()
 
 
-def changed(node: ast.AST) -> ast.AST | None:
+def change_node(node: ast.AST) -> ast.AST | None:
     """Return a copy of an expression with one mistake, or None if it has no operator or constant that we change."""
     wrong = deepcopy(node)
     match wrong:
@@ -109,7 +109,7 @@ def mutants(path: Path) -> list[Mutant]:
         starts.append(starts[-1] + len(line))
     found = []
     for node in expressions(ast.parse(text)):
-        wrong = changed(node)
+        wrong = change_node(node)
         if wrong is not None and node.end_lineno is not None and node.end_col_offset is not None:
             start = starts[node.lineno - 1] + node.col_offset
             end = starts[node.end_lineno - 1] + node.end_col_offset
@@ -124,18 +124,18 @@ def nearest_tests(path: Path) -> list[str]:
     return [str(place) for place in dict.fromkeys((path, own, package)) if (ROOT / place).exists()]  # doctests first
 
 
-def killer(folder: Path, mutant: Mutant, *, package_only: bool) -> str | None:
+def find_killer(folder: Path, mutant: Mutant, *, package_only: bool) -> str | None:
     """Return the test that fails for a mutant, or None if it survives."""
-    before = mutant.write(folder)
+    original = mutant.write(folder)
     try:
         for tests in [*([place] for place in nearest_tests(mutant.path)), *([] if package_only else [[]])]:
-            by = failure(folder, "-n0", *tests)
-            if by is not None:
-                return by
+            failed_test = find_failure(folder, "-n0", *tests)
+            if failed_test is not None:
+                return failed_test
     except RuntimeError:
         return "the tests did not start"
     finally:
-        (folder / mutant.path).write_text(before, encoding="utf-8")
+        (folder / mutant.path).write_text(original, encoding="utf-8")
     return None
 
 
@@ -147,14 +147,14 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--package-only", action="store_true", help="only the tests of the package, not all quick ones")
     options = parser.parse_args()
-    chosen: list[Mutant] = []
+    sample: list[Mutant] = []
     random_places = random.Random(options.seed)  # noqa: S311 (a sample, no secret)
-    for place in options.paths:
-        files = sorted((ROOT / place).rglob("*.py")) if (ROOT / place).is_dir() else [ROOT / place]
-        every = [mutant for file in files for mutant in mutants(file)]
-        chosen += random_places.sample(every, min(options.sample, len(every)))
+    for path in options.paths:
+        files = sorted((ROOT / path).rglob("*.py")) if (ROOT / path).is_dir() else [ROOT / path]
+        all_mutants = [mutant for file in files for mutant in mutants(file)]
+        sample += random_places.sample(all_mutants, min(options.sample, len(all_mutants)))
     folders: SimpleQueue[Path] = SimpleQueue()
-    tried, survived = Counter[str](), Counter[str]()
+    num_tried, num_survived = Counter[str](), Counter[str]()
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(options.jobs) as pool:
         for job in range(options.jobs):
             shutil.copytree(ROOT, Path(name) / str(job), ignore=NOT_COPIED)
@@ -163,19 +163,19 @@ def main() -> int:
         def attempt(mutant: Mutant) -> str | None:
             folder = folders.get()
             try:
-                return killer(folder, mutant, package_only=options.package_only)
+                return find_killer(folder, mutant, package_only=options.package_only)
             finally:
                 folders.put(folder)
 
-        for mutant, by in zip(chosen, pool.map(attempt, chosen), strict=True):
+        for mutant, failed_test in zip(sample, pool.map(attempt, sample), strict=True):
             package = "/".join(mutant.path.parts[:2])
-            tried[package] += 1
-            survived[package] += by is None
-            outcome = "SURVIVED" if by is None else f"caught by {by}"
+            num_tried[package] += 1
+            num_survived[package] += failed_test is None
+            outcome = "SURVIVED" if failed_test is None else f"caught by {failed_test}"
             print(f"{mutant.path}:{mutant.line}: {mutant.right!r} -> {mutant.wrong!r}: {outcome}", flush=True)  # noqa: T201
-    for package, number in tried.items():
-        print(f"{package}: {number - survived[package]} of {number} caught")  # noqa: T201
-    return int(survived.total() > 0)
+    for package, number in num_tried.items():
+        print(f"{package}: {number - num_survived[package]} of {number} caught")  # noqa: T201
+    return int(num_survived.total() > 0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is known about how good an optimized table is: there, or the test fails."""
+"""Return the optimality of a table; the test fails if it is missing."""
 
 from darrm import Table
 from darrm.majority.noise_function import Estimate

@@ -1,7 +1,7 @@
-"""The privacy condition in exact rational arithmetic over every assignment of corners to voters, one voter at a time.
+"""Check the privacy condition in exact rational arithmetic over all assignments of corners to voters.
 
-Nothing of darrm is called here. e^x is replaced by a rational that is off by at most 1e-60 of e^x − 1, so results are
-exact for problems that differ from the real one by less than that.
+This module calls nothing of darrm. It replaces e^x by a rational with an error of at most 1e-60 of e^x − 1, so results
+are exact for problems that differ from the real one by less than that.
 """
 
 from __future__ import annotations
@@ -53,27 +53,31 @@ def signed_values(K: int, half: Iterable[float]) -> list[Fraction]:
 
 
 def exact_worst_cost(problem: Problem, half: Iterable[float]) -> Fraction:
-    """The largest f over all assignments with at most ``overlap`` touched voters, by walking the tree of voters.
+    """Compute the largest f over all assignments with at most ``overlap`` influenced voters, by recursion on voters.
 
-    A voter whom the person does not reach has p = p', any value; f is linear in it, so 0 and 1 are enough.
-    Only the number of ones counts, so voters are placed in the order of their pairs: others repeat the same sum.
+    A voter without influence of the person has p = p'; f is linear in p, so the values 0 and 1 are enough.
+    f depends on the number of ones only, so the recursion assigns pairs to voters in ascending order.
     """
-    # those that touch nobody come last, so that they are left when nobody may be touched any more
+    # pairs with p = p' come last: they remain possible when the overlap is used up
     pairs = sorted(corner_list(problem), key=lambda pair: pair[0] == pair[1])
     ratio = exponential(problem.target.exact_epsilon)
     g = signed_values(problem.voters.K, half)
 
-    def descend(voters: int, touchable: int, first: list[Fraction], second: list[Fraction], least: int = 0) -> Fraction:
+    def find_worst(
+        voters: int, remaining_overlap: int, first: list[Fraction], second: list[Fraction], min_pair: int = 0
+    ) -> Fraction:
         # first[s] = E[g(s + ones among the voters placed so far)], likewise second for p'
         if voters == 0:
             return first[0] - ratio * second[0]
         return max(
-            descend(voters - 1, touchable - (p != p_prime), average(first, p), average(second, p_prime), number)
+            find_worst(
+                voters - 1, remaining_overlap - (p != p_prime), average(first, p), average(second, p_prime), number
+            )
             for number, (p, p_prime) in enumerate(pairs)
-            if number >= least and (touchable or p == p_prime)
+            if number >= min_pair and (remaining_overlap or p == p_prime)
         )
 
-    return descend(problem.voters.K, problem.voters.reached, g, g)
+    return find_worst(problem.voters.K, problem.voters.reached, g, g)
 
 
 def average(values: list[Fraction], p: Fraction) -> list[Fraction]:
@@ -81,34 +85,37 @@ def average(values: list[Fraction], p: Fraction) -> list[Fraction]:
 
 
 def lowest_partner(p: np.ndarray, each: PrivacyParams) -> np.ndarray:
-    """The smallest p' that (ε, Δ)-privacy allows beside p, in floats; the largest is 1 − lowest_partner(1 − p)."""
+    """Compute the smallest p' that (ε, Δ)-privacy allows for p, in floats; the largest is 1 − lowest_partner(1 − p)."""
     e, delta = np.exp(each.epsilon), each.delta
     return np.maximum.reduce([np.zeros_like(p), (p - delta) / e, 1 - e * (1 - p) - delta])
 
 
 def exact_rows(problem: Problem) -> list[list[Fraction]]:
-    """The coefficients of γ's free half in the cost of every multiset of corners with at most ``overlap`` touched."""
+    """Compute γ's coefficients in the cost of every multiset of corners with at most ``overlap`` influenced voters."""
     K, ratio = problem.voters.K, exponential(problem.target.exact_epsilon)
     rows = []
     for corners in combinations_with_replacement(corner_list(problem), K):
         if sum(p != p_prime for p, p_prime in corners) <= problem.voters.reached:
             first, second = law(p for p, _ in corners), law(p_prime for _, p_prime in corners)
-            cost = [one - ratio * other for one, other in zip(first, second, strict=True)]
+            cost = [p_ones - ratio * q_ones for p_ones, q_ones in zip(first, second, strict=True)]
             rows.append([cost[ones] - cost[K - ones] for ones in range(K // 2 + 1, K + 1)])
     return rows
 
 
 def law(probabilities: Iterable[Fraction]) -> list[Fraction]:
-    found = [Fraction(1)]
+    probabilities_of_ones = [Fraction(1)]
     for p in probabilities:
-        found = [
-            (1 - p) * stay + p * rise for stay, rise in zip([*found, Fraction(0)], [Fraction(0), *found], strict=True)
+        probabilities_of_ones = [
+            (1 - p) * low + p * high
+            for low, high in zip(
+                [*probabilities_of_ones, Fraction(0)], [Fraction(0), *probabilities_of_ones], strict=True
+            )
         ]
-    return found
+    return probabilities_of_ones
 
 
 def exact_least_error(problem: Problem, weights: Iterable[float], shape: str) -> Fraction:
-    """The smallest ½ Σ w (1 − γ) of all private γ, or of those that never fall."""
+    """Compute the smallest ½ Σ w (1 − γ) over all private γ, or over the monotone ones."""
     w = [Fraction(float(weight)) for weight in weights]
     h = len(w)
     unit = [[Fraction(int(row == column)) for column in range(h)] for row in range(h)]
@@ -122,48 +129,52 @@ def exact_least_error(problem: Problem, weights: Iterable[float], shape: str) ->
 
 
 def maximum(gain: list[Fraction], rows: list[list[Fraction]], limits: list[Fraction]) -> Fraction:
-    """The largest gain · x with rows x ≤ limits and x ≥ 0, limits ≥ 0: the simplex method with Bland's rule."""
+    """Maximize gain · x with rows x ≤ limits, x ≥ 0 and limits ≥ 0, by the simplex method with Bland's rule."""
     n, value = len(gain), Fraction(0)
     # the dictionary: every basic variable = limit − row · (the nonbasic ones)
     basic, free = list(range(n, n + len(rows))), list(range(n))
     rows, limits, gain = [list(row) for row in rows], list(limits), list(gain)
     while True:
-        rising = [place for place in range(n) if gain[place] > 0]
-        if not rising:
+        improving = [place for place in range(n) if gain[place] > 0]
+        if not improving:
             return value
-        enter = min(rising, key=lambda place: free[place])
-        ratios = [(limits[r] / rows[r][enter], basic[r], r) for r in range(len(rows)) if rows[r][enter] > 0]
-        step, _, leave = min(ratios)
-        pivot = rows[leave]
-        scale = 1 / pivot[enter]
-        new = [scale * (entry if place != enter else 1) for place, entry in enumerate(pivot)]
+        entering = min(improving, key=lambda place: free[place])
+        ratios = [(limits[r] / rows[r][entering], basic[r], r) for r in range(len(rows)) if rows[r][entering] > 0]
+        step, _, leaving = min(ratios)
+        pivot = rows[leaving]
+        scale = 1 / pivot[entering]
+        pivot_row = [scale * (entry if place != entering else 1) for place, entry in enumerate(pivot)]
         for r, row in enumerate(rows):
-            if r != leave and row[enter] != 0:
-                factor = row[enter]
-                rows[r] = [(entry if place != enter else 0) - factor * new[place] for place, entry in enumerate(row)]
+            if r != leaving and row[entering] != 0:
+                factor = row[entering]
+                rows[r] = [
+                    (entry if place != entering else 0) - factor * pivot_row[place] for place, entry in enumerate(row)
+                ]
                 limits[r] -= factor * step
-        factor = gain[enter]
+        factor = gain[entering]
         value += factor * step
-        gain = [(entry if place != enter else 0) - factor * new[place] for place, entry in enumerate(gain)]
-        rows[leave], limits[leave] = new, step
-        basic[leave], free[enter] = free[enter], basic[leave]
+        gain = [(entry if place != entering else 0) - factor * pivot_row[place] for place, entry in enumerate(gain)]
+        rows[leaving], limits[leaving] = pivot_row, step
+        basic[leaving], free[entering] = free[entering], basic[leaving]
 
 
 def exact_divergence(problem: Problem, half: Iterable[float]) -> Fraction:
-    """The largest Pr_p[o] − e^ε Pr_{p'}[o] of an output o at the target's ε."""
+    """Compute the largest Pr_p[o] − e^ε Pr_{p'}[o] of an output o at the target's ε."""
     return (1 - exponential(problem.target.exact_epsilon) + exact_worst_cost(problem, half)) / 2
 
 
 def privacy_cost(problem: Problem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
     """Compute f(p, p'; γ) for probabilities on two neighboring data sets: two arrays (…, K) → (…)."""
     first, second = (np.asarray(side, dtype=np.float64)[..., None] for side in (p, p_prime))
-    own = mirrored = np.broadcast_to(
+    means = other_means = np.broadcast_to(
         np.array(signed_values(gamma.K, gamma.half), dtype=np.float64), (*p.shape[:-1], gamma.K + 1)
     )
     for voter in range(gamma.K):  # E[g(s + ones of the voters so far)]
-        own = (1.0 - first[..., voter, :]) * own[..., :-1] + first[..., voter, :] * own[..., 1:]
-        mirrored = (1.0 - second[..., voter, :]) * mirrored[..., :-1] + second[..., voter, :] * mirrored[..., 1:]
-    return np.asarray(own[..., 0] - float(np.exp(problem.target.epsilon)) * mirrored[..., 0])
+        means = (1.0 - first[..., voter, :]) * means[..., :-1] + first[..., voter, :] * means[..., 1:]
+        other_means = (1.0 - second[..., voter, :]) * other_means[..., :-1] + second[..., voter, :] * other_means[
+            ..., 1:
+        ]
+    return np.asarray(means[..., 0] - float(np.exp(problem.target.epsilon)) * other_means[..., 0])
 
 
 def corner_pairs(voters: Voters) -> Array:
@@ -172,7 +183,7 @@ def corner_pairs(voters: Voters) -> Array:
 
 
 def all_multisets(voters: Voters) -> tuple[Array, Array]:
-    """Write every multiset of corners out as (p, p'), two arrays (rows, K)."""
+    """List every multiset of corners as (p, p'), two arrays (rows, K)."""
     return gamma_program(SimpleNamespace(voters=voters, target=SimpleNamespace(epsilon=1.0, delta=0.0))).probabilities()
 
 

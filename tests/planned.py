@@ -1,6 +1,6 @@
-"""Plans and calibrations that several tests need, computed once a session.
+"""Cache plans and calibrations that several tests need, for one session.
 
-The same functions with the same arguments: what they return depends on nothing else.
+The results depend on the arguments only, so the cache is safe.
 """
 
 import math
@@ -31,28 +31,28 @@ _plans: dict[tuple[Workload, Any], Plan] = {}
 _rows: dict[tuple[type[Mechanism], Workload, Any, bool, float, bool], CalibratedMechanism | Exception] = {}
 
 
-def default(workload: Workload) -> Prior | None:
-    """Every histogram equally likely for two classes; the reference priors for more."""
+def find_default_prior(workload: Workload) -> Prior | None:
+    """Return the uniform prior on histograms for two classes, None (the reference priors) for more."""
     return Dirichlet() if workload.has_noise_function else None
 
 
 def planned(workload: Workload, prior: Any = None) -> Plan:
-    belief = prior or default(workload)
-    if (workload, belief) not in _plans:
+    used_prior = prior or find_default_prior(workload)
+    if (workload, used_prior) not in _plans:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("darrm.plan.planner.calibrate", known)
-            _plans[workload, belief] = plan(workload, prior=belief)
-    return _plans[workload, belief]
+            patch.setattr("darrm.plan.planner.calibrate", calibrate_once)
+            _plans[workload, used_prior] = plan(workload, prior=used_prior)
+    return _plans[workload, used_prior]
 
 
 def calibrated(
     workload: Workload, mechanism: type[Mechanism] | str, prior: Any = None, *, to_beat: float = math.inf
 ) -> CalibratedMechanism:
-    """The result of a mechanism, or of the mechanism of a slug, as `calibrate` finds it."""
-    return _known(workload, mechanism, Measure(workload, prior or default(workload)), to_beat)
+    """Return the cached result of `calibrate` for a mechanism or a slug."""
+    return _calibrate_once(workload, mechanism, Measure(workload, prior or find_default_prior(workload)), to_beat)
 
 
-def _known(
+def _calibrate_once(
     workload: Workload, mechanism: Any, measure: Measure, to_beat: float = math.inf, *, is_fine: bool = True
 ) -> CalibratedMechanism:
     if isinstance(mechanism, str):
@@ -63,26 +63,26 @@ def _known(
             _rows[key] = calibrate(workload, mechanism, measure=measure, to_beat=to_beat, is_fine=is_fine)
         except (PlanError, ValueError) as error:
             _rows[key] = error
-    known = _rows[key]
-    if isinstance(known, Exception):
-        raise known
-    return known
+    result = _rows[key]
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
-def known(
+def calibrate_once(
     workload: Workload, mechanism: Any, *, measure: Any, to_beat: float = math.inf, is_fine: bool = True, **_: object
 ) -> CalibratedMechanism:
-    return _known(workload, mechanism, measure, to_beat, is_fine=is_fine)
+    return _calibrate_once(workload, mechanism, measure, to_beat, is_fine=is_fine)
 
 
 def completed(workload: Workload, prior: Any = None, mechanisms: Sequence[type[Mechanism]] | None = None) -> Plan:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("darrm.plan.planner.calibrate", known)
-        return plan(workload, prior=prior or default(workload), mechanisms=mechanisms, complete=True)
+        patch.setattr("darrm.plan.planner.calibrate", calibrate_once)
+        return plan(workload, prior=prior or find_default_prior(workload), mechanisms=mechanisms, complete=True)
 
 
 class Oracle(FixedMechanism):
-    """Knows the majority, for up to 40 queries."""
+    """A mechanism that returns the majority for up to 40 queries."""
 
     slug, name, about, color, linewidth, classes = "oracle", "oracle", "knows the answer.", "gold", 3.0, (2, 2)
 
@@ -95,22 +95,22 @@ class Oracle(FixedMechanism):
 
 
 def rivals(workload: Workload) -> Plan:
-    return completed(workload, mechanisms=[one for one in MECHANISMS if one.slug not in OPTIMA])
+    return completed(workload, mechanisms=[mechanism for mechanism in MECHANISMS if mechanism.slug not in OPTIMA])
 
 
 def made_of(workload: Workload, mechanism: type[Mechanism] | str, prior: Any = None) -> Plan:
-    belief = prior or default(workload)
-    return Plan(workload, Measure(workload, belief), (calibrated(workload, mechanism, belief),))
+    used_prior = prior or find_default_prior(workload)
+    return Plan(workload, Measure(workload, used_prior), (calibrated(workload, mechanism, used_prior),))
 
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commands and experiments use what another test calibrated before."""
-    monkeypatch.setattr("darrm.plan.planner.calibrate", known)
+    """Let commands and experiments use the cached calibrations."""
+    monkeypatch.setattr("darrm.plan.planner.calibrate", calibrate_once)
 
 
 def accuracy_of(
     law: Law, K: int, classes: int, prior: Prior, *, draws: int = MOST_LISTED, missing: int = 0
 ) -> Accuracy:
-    """The accuracy of a law on sorted histograms, listed, or so many drawn ones."""
+    """Compute the accuracy of a law on all sorted histograms, or on up to ``draws`` random ones."""
     sample = sample_of(prior, K - missing, classes, draws, missing)
     return sample.mean(sample.right(law))

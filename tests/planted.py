@@ -1,8 +1,8 @@
-"""Plant bugs, one at a time, and see that the quick tests catch them: ``python -m tests.planted``.
+"""Plant bugs, one at a time, and check that the quick tests catch them: ``python -m tests.planted``.
 
-Each is planted in a copy of the checkout, where the tests of its rooms run first and then, if they pass, all quick.
-The exit status is the number of bugs that nothing catches. Each bug is a piece of text that stands exactly once in
-darrm, so that none can vanish unnoticed: `test_planted.py` looks, and whoever changes such a line plants the bug anew.
+The program plants each bug in a copy of the checkout. It runs the bug's own tests first and, if they pass, all quick
+tests. The exit status is the number of bugs that no test catches. Each bug replaces a text that occurs exactly once in
+darrm; `test_planted.py` checks this. If you change such a line, update the bug.
 """
 
 import argparse
@@ -25,20 +25,20 @@ QUICK = ("-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", "--tb=no", "-n"
 
 @dataclass(frozen=True)
 class Edit:
-    """A piece of darrm, in whichever file it stands, and what a mistake would write there."""
+    """A text that occurs once in darrm, and its wrong replacement."""
 
     right: str
     wrong: str
 
     def places(self, root: Path = ROOT) -> list[Path]:
-        """List the files where the piece stands, as often as it does; anything but one means that the code changed."""
+        """List the file of each occurrence; unless there is exactly one, the code has changed."""
         texts = {path: path.read_text(encoding="utf-8") for path in sorted((root / "darrm").rglob("*.py"))}
         return [path for path, text in texts.items() for _ in range(text.count(self.right))]
 
 
 @dataclass(frozen=True)
 class Plant:
-    """A bug: its name, what it changes, and the tests that are asked first."""
+    """A bug: its name, its edits, and the tests to run first."""
 
     name: str
     edits: tuple[Edit, ...]
@@ -49,7 +49,7 @@ def plant(name: str, right: str, wrong: str, *tests: str) -> Plant:
     return Plant(name, (Edit(right, wrong),), tests)
 
 
-PLANTS = (
+PLANTED_BUGS = (
     plant(
         "adaptive delta of models not split by 4",
         "\n_WAYS = 4 ",
@@ -208,7 +208,7 @@ PLANTS = (
         "tests/noisy_max",
         "tests/optimize",
     ),
-    # one for a theorem of the proofs
+    # one bug for each theorem of the proofs
     plant(
         "the closed form without delta at the tie",
         "lies = [(1.0 - delta) * shrink / (1.0 + shrink)",
@@ -273,25 +273,25 @@ PLANTS = (
 
 
 @contextmanager
-def planted(folder: Path, bug: Plant) -> Iterator[None]:
-    clean: dict[Path, str] = {}
+def plant_bug(folder: Path, bug: Plant) -> Iterator[None]:
+    originals: dict[Path, str] = {}
     for edit in bug.edits:
         (path,) = edit.places(folder)
         text = path.read_text(encoding="utf-8")
-        clean.setdefault(path, text)
+        originals.setdefault(path, text)
         path.write_text(text.replace(edit.right, edit.wrong), encoding="utf-8")
     try:
         yield
     finally:
-        for path, text in clean.items():
+        for path, text in originals.items():
             path.write_text(text, encoding="utf-8")
 
 
-def failure(folder: Path, *tests: str) -> str | None:
-    """Run quick tests in a copy until one fails, and name it; None if all pass. A bug may also make them hang."""
+def find_failure(folder: Path, *tests: str) -> str | None:
+    """Run quick tests in a copy; return the first that fails, "the time limit" if they hang, or None."""
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "pytest", *QUICK, *tests],
             cwd=folder,
             env=environment,
@@ -302,11 +302,11 @@ def failure(folder: Path, *tests: str) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return "the time limit"
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    failed = [line for line in process.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     if failed:
         return failed[0].partition(" ")[2].partition(" - ")[0]
-    if done.returncode not in {0, pytest.ExitCode.NO_TESTS_COLLECTED}:
-        raise RuntimeError(f"the tests did not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    if process.returncode not in {0, pytest.ExitCode.NO_TESTS_COLLECTED}:
+        raise RuntimeError(f"the tests did not run: {process.stdout[-2000:]}{process.stderr[-2000:]}")
     return None
 
 
@@ -315,22 +315,22 @@ def main() -> int:
     parser.add_argument("words", nargs="*", help="only bugs whose name contains one of these")
     parser.add_argument("--rooms-only", action="store_true", help="only the tests of the bug's rooms")
     options = parser.parse_args()
-    chosen = [bug for bug in PLANTS if not options.words or any(word in bug.name for word in options.words)]
-    survived = 0
+    bugs = [bug for bug in PLANTED_BUGS if not options.words or any(word in bug.name for word in options.words)]
+    num_survived = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "copy"
         shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
-        for bug in chosen:
+        for bug in bugs:
             if any(len(edit.places(folder)) != 1 for edit in bug.edits):
                 print(f"not planted: {bug.name}: its text does not stand once in darrm", flush=True)  # noqa: T201
-                survived += 1
+                num_survived += 1
                 continue
-            with planted(folder, bug):
-                by = failure(folder, *bug.tests) or (None if options.rooms_only else failure(folder))
-            survived += by is None
-            print(f"{'SURVIVED' if by is None else 'caught'}: {bug.name}{f': {by}' if by else ''}", flush=True)  # noqa: T201
-    print(f"{len(chosen) - survived} of {len(chosen)} caught")  # noqa: T201
-    return survived
+            with plant_bug(folder, bug):
+                test = find_failure(folder, *bug.tests) or (None if options.rooms_only else find_failure(folder))
+            num_survived += test is None
+            print(f"{'SURVIVED' if test is None else 'caught'}: {bug.name}{f': {test}' if test else ''}", flush=True)  # noqa: T201
+    print(f"{len(bugs) - num_survived} of {len(bugs)} caught")  # noqa: T201
+    return num_survived
 
 
 if __name__ == "__main__":

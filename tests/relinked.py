@@ -1,4 +1,4 @@
-"""What anybody who can write to a ledger's file can do: change it, and compute all hashes and checksums again."""
+"""Change a ledger's file and recompute all hashes and checksums, as anybody with write access can."""
 
 import hashlib
 import sqlite3
@@ -27,8 +27,8 @@ def relink(path: Path, *statements: str) -> None:
         connection.execute("DELETE FROM costs WHERE total = 0")
         entry_hash = digest(*connection.execute(BUDGET).fetchone())
         connection.execute("UPDATE budget SET checksum = ?", (entry_hash,))
-        for number, *words in connection.execute("SELECT id, cost, what FROM costs").fetchall():
-            connection.execute("UPDATE costs SET checksum = ? WHERE id = ?", (digest(*words), number))
+        for number, *fields in connection.execute("SELECT id, cost, what FROM costs").fetchall():
+            connection.execute("UPDATE costs SET checksum = ? WHERE id = ?", (digest(*fields), number))
         for row in connection.execute(ENTRIES).fetchall():
             entry_hash = digest(entry_hash, *row)
             connection.execute("UPDATE entries SET entry_hash = ? WHERE id = ?", (entry_hash, row[0]))
@@ -37,11 +37,11 @@ def relink(path: Path, *statements: str) -> None:
 
 def reseal(connection: sqlite3.Connection) -> None:
     """Compute the checksum of the state again."""
-    largest = "(SELECT coalesce(max(e.table_digest), '') FROM entries e WHERE e.cost = costs.id)"
-    connection.execute(f"UPDATE costs SET table_digest = {largest}")  # noqa: S608 (words of our own)
-    last = connection.execute("SELECT entry_hash FROM entries ORDER BY id DESC LIMIT 1").fetchone()
-    entry_hash = digest(*connection.execute(BUDGET).fetchone()) if last is None else last[0]
+    largest_digest = "(SELECT coalesce(max(e.table_digest), '') FROM entries e WHERE e.cost = costs.id)"
+    connection.execute(f"UPDATE costs SET table_digest = {largest_digest}")  # noqa: S608 (constant SQL)
+    last_row = connection.execute("SELECT entry_hash FROM entries ORDER BY id DESC LIMIT 1").fetchone()
+    entry_hash = digest(*connection.execute(BUDGET).fetchone()) if last_row is None else last_row[0]
     last_entry, moved_to = connection.execute("SELECT last_entry, moved_to FROM state").fetchone()
     totals = connection.execute("SELECT id, total, table_digest FROM costs ORDER BY id").fetchall()
-    words = (last_entry, entry_hash, moved_to, *(value for row in totals for value in row))
-    connection.execute("UPDATE state SET checksum = ?", (digest(*words),))
+    fields = (last_entry, entry_hash, moved_to, *(value for row in totals for value in row))
+    connection.execute("UPDATE state SET checksum = ?", (digest(*fields),))

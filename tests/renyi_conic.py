@@ -1,4 +1,4 @@
-"""The γ-optimization under a Rényi budget as a conic program, written in cvxpy with every row: a second opinion.
+"""Optimize γ under a Rényi budget by a conic program with all rows in cvxpy, as an independent check.
 
 Data: weights w_l ≥ 0; for every row r of neighbors the coefficients a_r, b_r with E_p[g] = a_r·γ and E_{p'}[g] =
 b_r·γ; an order α > 1, a budget ρ > 0 and a smallest lie η. Variables γ and, for every row, x_r and y_r:
@@ -52,7 +52,7 @@ def solve_renyi_with_cvxpy(
         constraints.append(cvxpy.diff(gamma) >= 0.0)
     problem = cvxpy.Problem(cvxpy.Minimize(0.5 * weights @ (1.0 - gamma)), constraints)  # (1)
     with warnings.catch_warnings():
-        # Clarabel often stops at "almost solved" among so many cones; whoever compares decides what that is worth
+        # Clarabel often stops at "almost solved" with many cones; the caller sets its tolerance accordingly
         warnings.filterwarnings("ignore", message="Solution may be inaccurate", category=UserWarning)
         problem.solve(solver=cvxpy.CLARABEL)
     if gamma.value is None:

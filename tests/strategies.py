@@ -1,4 +1,4 @@
-"""Random problems and noise functions for hypothesis, from easy to nasty."""
+"""Draw random problems and noise functions for hypothesis, with extreme values."""
 
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import ROOT, changed, mutants, nearest_tests
+from tests.mutants import ROOT, change_node, mutants, nearest_tests
 
 MODULE = Path("darrm/numerics/bisection.py")
 
@@ -28,7 +28,7 @@ MODULE = Path("darrm/numerics/bisection.py")
     ],
 )
 def test_each_kind_of_expression_is_changed_and_others_are_kept(right: str, wrong: str | None) -> None:
-    mutant = changed(ast.parse(right, mode="eval").body)
+    mutant = change_node(ast.parse(right, mode="eval").body)
     assert (None if mutant is None else ast.unparse(mutant)) == wrong
 
 

@@ -1,4 +1,4 @@
-"""What the tests of estimators share: iris, a vote and a student that nothing has to be planned for."""
+"""Share iris data and estimators that need no planning between the tests of estimators."""
 
 from typing import Any
 
@@ -15,19 +15,19 @@ from darrm.pate import GNMax
 
 X, y = load_iris(return_X_y=True)
 WORDS = np.array(["a", "b", "c"])[y]
-UNTEACHABLE = LogisticRegression(class_weight={99: 1.0})  # it takes no labels but this
+UNTEACHABLE = LogisticRegression(class_weight={99: 1.0})  # fails for labels other than 99
 NOT_TRAINED = r"student could not be trained .*class_weight"
 
 
 def vote(**settings: Any) -> PrivateVotingClassifier:
-    fixed: dict[str, Any] = {"n_teachers": 6, "epsilon": 3, "max_queries": 50, "random_state": 0}
-    fixed |= {"estimator": KNeighborsClassifier(1), "aggregator": GNMax(25.0)}
-    return PrivateVotingClassifier(**(fixed | settings))
+    defaults: dict[str, Any] = {"n_teachers": 6, "epsilon": 3, "max_queries": 50, "random_state": 0}
+    defaults |= {"estimator": KNeighborsClassifier(1), "aggregator": GNMax(25.0)}
+    return PrivateVotingClassifier(**(defaults | settings))
 
 
 def pate(teacher: Any = None, student: Any = None, **settings: Any) -> PATEClassifier:
-    fixed: dict[str, Any] = {"n_teachers": 6, "epsilon": 4, "random_state": 0}
-    return PATEClassifier(KNeighborsClassifier(1) if teacher is None else teacher, student, **(fixed | settings))
+    defaults: dict[str, Any] = {"n_teachers": 6, "epsilon": 4, "random_state": 0}
+    return PATEClassifier(KNeighborsClassifier(1) if teacher is None else teacher, student, **(defaults | settings))
 
 
 def models(**settings: Any) -> PrivateModelsVotingClassifier:

@@ -27,8 +27,8 @@ def burn(_: int) -> None:
 
 
 def fill(_: int) -> None:
-    held = bytearray(2**30 + 2**28)
-    held[:: 2**12] = b"x" * len(held[:: 2**12])
+    memory = bytearray(2**30 + 2**28)
+    memory[:: 2**12] = b"x" * len(memory[:: 2**12])
 
 
 @pytest.mark.quick_cases(1)

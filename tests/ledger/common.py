@@ -1,4 +1,4 @@
-"""What the tests of ledgers share: two costs, a budget, and an editor of a ledger's rows."""
+"""Share two costs, a budget, and an SQL editor between the tests of ledgers."""
 
 import sqlite3
 from contextlib import closing

@@ -18,7 +18,7 @@ _numbers = count(1)
 
 @dataclass
 class Server:
-    """A PostgreSQL of our own, reached by a socket in its folder."""
+    """A PostgreSQL server with a socket in its folder."""
 
     folder: Path
     as_user: tuple[str, ...]
@@ -27,8 +27,8 @@ class Server:
 
     @classmethod
     def make(cls, parent: Path | None = None) -> "Server":
-        near = tempfile.mkdtemp(prefix="darrm-pg-", dir="/tmp") if parent is None else tempfile.mkdtemp(dir=parent)
-        folder = Path(near)
+        name = tempfile.mkdtemp(prefix="darrm-pg-", dir="/tmp") if parent is None else tempfile.mkdtemp(dir=parent)
+        folder = Path(name)
         as_user: tuple[str, ...] = ()
         if os.getuid() == 0:  # the server refuses to run as root
             shutil.chown(folder, "postgres")
@@ -39,8 +39,8 @@ class Server:
 
     def program(self, name: str, *arguments: object) -> None:
         line = [*self.as_user, PROGRAMS / name, *arguments]
-        done = subprocess.run([*map(str, line)], capture_output=True, text=True, check=False, cwd="/")
-        assert done.returncode == 0, done.stdout + done.stderr
+        process = subprocess.run([*map(str, line)], capture_output=True, text=True, check=False, cwd="/")
+        assert process.returncode == 0, process.stdout + process.stderr
 
     def start(self, options: str = "") -> None:
         settings = f"-k {self.folder} -c listen_addresses='' -c shared_buffers=16MB -c max_connections=40 {options}"
@@ -59,9 +59,9 @@ class Server:
     def run(self, *statements: str) -> None:
         import psycopg
 
-        with psycopg.connect(self.url, autocommit=True) as link:
+        with psycopg.connect(self.url, autocommit=True) as connection:
             for statement in statements:
-                link.execute(statement)
+                connection.execute(statement)
 
     def empty(self) -> str:
         """Make a new schema, and return its URL."""
@@ -70,7 +70,7 @@ class Server:
         return f"{self.url}&options=-csearch_path%3D{name}"
 
     def change(self, url: str, *statements: str) -> None:
-        """Change a ledger's tables, past the ledger."""
+        """Change a ledger's tables by SQL."""
         self.run(f"SET search_path = {url.rpartition('%3D')[2]}", *statements)
 
 
@@ -79,10 +79,10 @@ def running() -> Iterator[Server]:
     pytest.importorskip("psycopg")
     if not (PROGRAMS / "initdb").is_file():
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    made = Server.make()
+    server = Server.make()
     try:
-        made.start()
-        yield made
+        server.start()
+        yield server
     finally:
-        made.stop()
-        shutil.rmtree(made.folder)
+        server.stop()
+        shutil.rmtree(server.folder)

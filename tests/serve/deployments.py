@@ -1,4 +1,4 @@
-"""A deployment for tests: three voters, a ledger for so many questions, clients with tokens."""
+"""Make a deployment for tests: three voters, a ledger with a budget for some questions, and clients."""
 
 import asyncio
 import threading
@@ -32,7 +32,7 @@ def table() -> Table:
 
 
 def deployment(folder: Path, fit: int = 1000, missing: str = "coin", name: str = "state") -> Deployment:
-    """One whose budget admits exactly so many questions: their epsilons add up, without a delta."""
+    """Make a deployment whose budget admits exactly ``fit`` questions: their ε add up, and δ is 0."""
     release, path = Release(table()), folder / "ledger.sqlite"
     if not path.exists():
         PrivacyLedger.create(path, PrivacyParams(f"{3 * fit}e-2"))
@@ -40,20 +40,20 @@ def deployment(folder: Path, fit: int = 1000, missing: str = "coin", name: str =
 
 
 class Running:
-    """A worker in an event loop of its own, used from threads."""
+    """A worker in a separate event loop, for use from threads."""
 
-    def __init__(self, what: Deployment, report: Callable[[str], object] = lambda _: None) -> None:
-        self.worker = AnswerWorker(what, report)
+    def __init__(self, deployed: Deployment, report: Callable[[str], object] = lambda _: None) -> None:
+        self.worker = AnswerWorker(deployed, report)
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
         self.loop.call_soon_threadsafe(self.worker.start)
 
-    def begin(self, waited: Coroutine[Any, Any, T]) -> "Future[T]":
-        return asyncio.run_coroutine_threadsafe(waited, self.loop)
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
-    def do(self, act: Callable[Concatenate[Questions, P], T], *values: P.args, **named: P.kwargs) -> T:
-        return self.begin(self.worker.do(act, *values, **named)).result(30)
+    def do(self, method: Callable[Concatenate[Questions, P], T], *values: P.args, **keywords: P.kwargs) -> T:
+        return self.begin(self.worker.do(method, *values, **keywords)).result(30)
 
     def stop(self) -> None:
         self.begin(self.worker.stop()).result(60)
@@ -67,36 +67,36 @@ class Running:
 
 
 @contextmanager
-def running(what: Deployment, report: Callable[[str], object] = lambda _: None) -> Iterator[Running]:
-    worker = Running(what, report)
+def running(deployed: Deployment, report: Callable[[str], object] = lambda _: None) -> Iterator[Running]:
+    worker = Running(deployed, report)
     try:
         yield worker
     finally:
         worker.stop()
 
 
-def ask(worker: Running, name: str, client: Client = ASKER, **how: Any) -> bool:
-    return worker.do(Questions.ask, Question(id=name, **(how or {"votes": [1, 1, 0]})), client, 1000)
+def ask(worker: Running, name: str, client: Client = ASKER, **fields: Any) -> bool:
+    return worker.do(Questions.ask, Question(id=name, **(fields or {"votes": [1, 1, 0]})), client, 1000)
 
 
-def vote(worker: Running, name: str, voter: int, said: object) -> bool:
-    return worker.do(Questions.vote, name, voter, said)
+def vote(worker: Running, name: str, voter: int, value: object) -> bool:
+    return worker.do(Questions.vote, name, voter, value)
 
 
 def read(worker: Running, name: str) -> dict[str, Any]:
-    """The question, once it has its end."""
+    """Return the question when it is finished."""
 
-    async def ended() -> dict[str, Any]:
-        end = worker.worker.end_of(name)
+    async def wait_for_end() -> dict[str, Any]:
+        outcome = worker.worker.end_of(name)
         row = await worker.worker.do(Questions.one, name) or {}
-        return await end if row.get("state", "open") in WAITING else row
+        return await outcome if row.get("state", "open") in WAITING else row
 
-    return worker.begin(ended()).result(30)
+    return worker.begin(wait_for_end()).result(30)
 
 
-def answer(worker: Running, name: str, **how: Any) -> dict[str, Any]:
+def answer(worker: Running, name: str, **fields: Any) -> dict[str, Any]:
     """Ask a question with all its votes; return it with its label."""
-    ask(worker, name, **how)
+    ask(worker, name, **fields)
     return read(worker, name)
 
 
@@ -107,21 +107,21 @@ def vote_all(worker: Running, name: str) -> dict[str, Any]:
     return read(worker, name)
 
 
-def paid(what: Deployment) -> list[str]:
-    """The ids that the ledger paid for, each as often as it did."""
-    return [name for entry in PrivacyLedger(what.ledger).entries() for name in entry.questions]
+def paid(deployed: Deployment) -> list[str]:
+    """List the question ids of all debits of the ledger."""
+    return [name for entry in PrivacyLedger(deployed.ledger).entries() for name in entry.questions]
 
 
 def tokens_of(path: Path) -> dict[str, str]:
-    """Make a file of clients: three voters, one who asks, one who asks little, one who reads."""
-    several = [Client(f"voter{n}", "0" * 64, voter=n) for n in (1, 2, 3)]
-    several += [Client("study", "0" * 64, questions=1000), Client("reader", "0" * 64, reads=True)]
-    several += [Client(f"small{n}", "0" * 64, questions=2, project="p", project_questions=3) for n in (1, 2)]
-    return {client.name: add_client(path, client) for client in several}
+    """Make a file of clients: three voters, an asker, two askers with small limits, and a reader."""
+    clients = [Client(f"voter{n}", "0" * 64, voter=n) for n in (1, 2, 3)]
+    clients += [Client("study", "0" * 64, questions=1000), Client("reader", "0" * 64, reads=True)]
+    clients += [Client(f"small{n}", "0" * 64, questions=2, project="p", project_questions=3) for n in (1, 2)]
+    return {client.name: add_client(path, client) for client in clients}
 
 
 def certificate_of(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate of this machine, signed by itself, and its key."""
+    """Make a self-signed certificate of this machine, and its key."""
     pytest.importorskip("cryptography", reason="makes the certificate")
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -129,11 +129,13 @@ def certificate_of(folder: Path) -> tuple[Path, Path]:
 
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     now = datetime.now(UTC)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
-    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    signed = made.add_extension(here, critical=True).sign(key, hashes.SHA256())
+    builder = x509.CertificateBuilder(
+        name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1)
+    )
+    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    certificate = builder.add_extension(address, critical=True).sign(key, hashes.SHA256())
     paths = folder / "certificate.pem", folder / "key.pem"
-    paths[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    how = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    paths[1].write_bytes(key.private_bytes(*how))
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    encoding = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    paths[1].write_bytes(key.private_bytes(*encoding))
     return paths

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("starlette", reason="needs the extra serve")
-from tests.browser import browsing
+from tests.browser import open_browser
 from tests.serve.test_app import Endpoint
 
 PICTURES = os.environ.get("DARRM_PICTURES", "")  # a folder, for whoever wants to look
@@ -25,7 +25,7 @@ def test_the_page_is_read_on_a_desk_and_on_a_phone_light_and_dark_and_by_keyboar
         server.call("study", "POST", "/questions", {"id": "ward 4", "text": "more than ten?", "seconds": 3600})
         server.call("voter2", "PUT", "/questions/ward 4/vote", {"vote": 1})
         server.call("study", "POST", "/ask", [{"id": "x" * 100, "votes": [1, 1, 1]}])
-        with browsing(tmp_path) as browser:
+        with open_browser(tmp_path) as browser:
             for width, dark in ((1280, False), (390, False), (390, True)):
                 browser.screen(width, 900, dark=dark)
                 browser.open(f"http://study:{server.tokens['study']}@127.0.0.1:{server.port}/")

@@ -1,4 +1,4 @@
-"""What tests hand to the verifier: objects of the library as the files that hold them."""
+"""Convert objects of the library to those of the verifier, through their file formats."""
 
 import json
 from dataclasses import replace
@@ -29,20 +29,20 @@ from darrm.verify.verdicts import FALSE, Enclosure, Verdict
 
 
 def answering_of(release: Any) -> Answering:
-    """Read what a file of a table, a mechanism or a run holds."""
+    """Parse the file of a table, a mechanism or a run."""
     return read_release(parse_json(json.dumps(release.to_json()).encode()))
 
 
 def table_of(table: Any) -> Table:
-    found = answering_of(table)
-    assert isinstance(found, Table)
-    return found
+    parsed = answering_of(table)
+    assert isinstance(parsed, Table)
+    return parsed
 
 
 def mechanism_of(release: Any) -> Mechanism:
-    found = answering_of(release)
-    assert isinstance(found, Mechanism)
-    return found
+    mechanism = answering_of(release)
+    assert isinstance(mechanism, Mechanism)
+    return mechanism
 
 
 def cost_of(release: Any) -> Cost:
@@ -50,7 +50,7 @@ def cost_of(release: Any) -> Cost:
 
 
 def charge_of(cost: PrivacyCost) -> Charge:
-    """Read what a ledger holds of a cost."""
+    """Parse a cost as a ledger stores it."""
     charge = read_charge(parse_json(cost.to_text().encode(), may_be_infinite=True))
     return replace(charge, count=cost.count)
 
@@ -66,9 +66,9 @@ def gamma_of(problem: Problem, gamma: NoiseFunction) -> Gamma:
 
 def worst_of(gamma: Gamma, epsilon: Fraction) -> Enclosure:
     """Enclose the largest cost."""
-    found = worst_costs(gamma, [epsilon])
-    assert found is not None
-    return found[0]
+    costs = worst_costs(gamma, [epsilon])
+    assert costs is not None
+    return costs[0]
 
 
 def ledger_of(path: Path | str) -> Ledger:
@@ -80,5 +80,5 @@ def audit_of(path: Path | str, *releases: Any) -> LedgerAudit:
 
 
 def false_claims(verdicts: Any) -> str:
-    """Write the false ones, a line each."""
-    return "\n".join(str(one) for one in verdicts if isinstance(one, Verdict) and one.verdict == FALSE)
+    """List the false verdicts, one on each line."""
+    return "\n".join(str(verdict) for verdict in verdicts if isinstance(verdict, Verdict) and verdict.verdict == FALSE)

@@ -24,7 +24,7 @@ from darrm.verify.ledger import judge_populations
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict
 from tests.ledger.test_chain import CHANGES
 from tests.relinked import relink
-from tests.verify.lies import SEQUENCE, changed, forged
+from tests.verify.lies import UPDATE_LAST_ENTRY, change_field, forge
 from tests.verify.support import audit_of, ledger_of
 
 QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"), table="ab" * 32)
@@ -65,22 +65,22 @@ def merged(path: Path) -> None:
         "UPDATE entries SET count = 3 WHERE id = 2",
         "DELETE FROM entries WHERE id = 1",
         *(f"UPDATE entries SET id = {n - 1} WHERE id = {n}" for n in (2, 3, 4)),
-        SEQUENCE,
+        UPDATE_LAST_ENTRY,
     )
 
 
 def restored(path: Path) -> None:
     """A copy from before the last entry, which somebody debited with something else."""
-    relink(path, "DELETE FROM entries WHERE id = 4", SEQUENCE)
+    relink(path, "DELETE FROM entries WHERE id = 4", UPDATE_LAST_ENTRY)
     PrivacyLedger(path).debit(OTHER)
 
 
 ATTACKS: dict[str, Callable[[Path], object]] = {
     **{f"a changed {name}": partial(linked_anew, change) for name, change in CHANGES.items()},
     "merged": merged,
-    "an older copy": lambda path: relink(path, "DELETE FROM entries WHERE id > 1", SEQUENCE),
+    "an older copy": lambda path: relink(path, "DELETE FROM entries WHERE id > 1", UPDATE_LAST_ENTRY),
     "an older copy that was debited": restored,
-    "all entries gone": lambda path: relink(path, "DELETE FROM entries", SEQUENCE),
+    "all entries gone": lambda path: relink(path, "DELETE FROM entries", UPDATE_LAST_ENTRY),
 }
 
 
@@ -222,19 +222,19 @@ ROW = (
     "labels"
 )
 LIES: dict[str, Callable[[Path], object]] = {
-    "a smaller count": forged("UPDATE entries SET count = 4 WHERE id = 1"),
-    "another note": forged("UPDATE entries SET note = 'a trial' WHERE id = 3"),
-    "a larger budget": forged("UPDATE budget SET epsilon = '10'"),
-    "another identity": forged(f"UPDATE budget SET identity = '{'ab' * 16}'"),
-    "no first entry": forged("DELETE FROM entries WHERE id = 1", "UPDATE entries SET id = id - 1", SEQUENCE),
-    "no signatures": forged("UPDATE entries SET signature = ''"),
-    "no signatures, and a smaller count": forged("UPDATE entries SET signature = '', count = 4"),
-    "no last signature": forged("UPDATE entries SET signature = '' WHERE id = 3"),
-    "no first signature": forged("UPDATE entries SET signature = '' WHERE id = 1"),
-    "one more entry": forged(f"INSERT INTO entries SELECT 4, {ROW} FROM entries WHERE id = 3", SEQUENCE),
-    "a changed signature": forged("UPDATE entries SET signature = replace(signature, 'a', 'b') WHERE id = 2"),
-    "no hexadecimal digits": forged("UPDATE entries SET signature = 'ed25519:xy' WHERE id = 2"),
-    "two signatures exchanged": forged(
+    "a smaller count": forge("UPDATE entries SET count = 4 WHERE id = 1"),
+    "another note": forge("UPDATE entries SET note = 'a trial' WHERE id = 3"),
+    "a larger budget": forge("UPDATE budget SET epsilon = '10'"),
+    "another identity": forge(f"UPDATE budget SET identity = '{'ab' * 16}'"),
+    "no first entry": forge("DELETE FROM entries WHERE id = 1", "UPDATE entries SET id = id - 1", UPDATE_LAST_ENTRY),
+    "no signatures": forge("UPDATE entries SET signature = ''"),
+    "no signatures, and a smaller count": forge("UPDATE entries SET signature = '', count = 4"),
+    "no last signature": forge("UPDATE entries SET signature = '' WHERE id = 3"),
+    "no first signature": forge("UPDATE entries SET signature = '' WHERE id = 1"),
+    "one more entry": forge(f"INSERT INTO entries SELECT 4, {ROW} FROM entries WHERE id = 3", UPDATE_LAST_ENTRY),
+    "a changed signature": forge("UPDATE entries SET signature = replace(signature, 'a', 'b') WHERE id = 2"),
+    "no hexadecimal digits": forge("UPDATE entries SET signature = 'ed25519:xy' WHERE id = 2"),
+    "two signatures exchanged": forge(
         "UPDATE entries SET signature = (SELECT signature FROM entries c WHERE c.id = 4 - entries.id)"
     ),
     "signatures by another key": own_key,
@@ -258,7 +258,7 @@ def test_without_the_key_no_change_is_unseen(name: str, honest: Path, tmp_path: 
 )
 def test_a_changed_signature_of_a_receipt_is_false(where: str, value: object, honest: Path, tmp_path: Path) -> None:
     def tell(folder: Path) -> None:
-        changed("labels.csv.receipt.json", where, value, folder)
+        change_field("labels.csv.receipt.json", where, value, folder)
         (folder / "ledger.sqlite").unlink()
 
     audited = found(honest, tmp_path, tell, "a")
@@ -289,9 +289,9 @@ def test_the_newest_signatures_are_checked_and_all_must_be_there(
     audited = found(honest, tmp_path / "whole", nothing, "a")
     assert [one.reason.partition(" ")[0] for one in audited.verdicts if SIGNED in one.claim] == ["2"]
     for number, verdict in ((1, PROVED), (2, FALSE)):
-        change = forged(f"UPDATE entries SET signature = 'ed25519:ab' WHERE id = {number}")
+        change = forge(f"UPDATE entries SET signature = 'ed25519:ab' WHERE id = {number}")
         assert verdicts_on(found(honest, tmp_path / str(number), change, "a"), SIGNED) == [verdict]
-    bare = forged("UPDATE entries SET signature = '' WHERE id = 1")
+    bare = forge("UPDATE entries SET signature = '' WHERE id = 1")
     assert verdicts_on(found(honest, tmp_path / "bare", bare, "a"), SIGNED) == [FALSE]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from darrm import verify
-from tests.verify.lies import made_mechanism, made_plurality
+from tests.verify.lies import make_mechanism, make_plurality
 
 FOLDER = Path(verify.__file__).parent
 # an attack draws labels through the release itself: it alone may import that, and nothing but --attack imports it
@@ -58,7 +58,7 @@ def judged(where: Path, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "make",
-    [made_plurality, pytest.param(partial(made_mechanism, "exponential", "adaptive"), marks=pytest.mark.slow)],
+    [make_plurality, pytest.param(partial(make_mechanism, "exponential", "adaptive"), marks=pytest.mark.slow)],
     ids=["plurality", "exponential"],
 )
 def test_it_runs_where_the_rest_is_not_there(make: Callable[[Path], None], tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ from darrm.verify.files import pieces_of, read_labels
 from darrm.verify.ledger import judge_labels
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, UNKNOWN, LedgerFaultError, ReceiptFaultError, Verdict
 from tests.relinked import relink
-from tests.verify.lies import FOLDERS, Case, all_lies, audited, honest_variations, signed
+from tests.verify.lies import FOLDERS, Case, audit_copy, list_honest_variations, list_lies, update_checksum
 
-LIES, VARIATIONS = all_lies(), honest_variations()
+LIES, VARIATIONS = list_lies(), list_honest_variations()
 Made = Callable[[str], Path]
 EXTRAS = {"parquet": "pyarrow", "nested": "pyarrow"}
 QUICK_FOLDERS = {"majority", "gnmax", "plan", "models", "exponential", "parquet", "nested", "drawn"}
@@ -62,7 +62,7 @@ def marked(cases: Sequence[Case], one_in: int) -> list[Any]:
 @pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("lie", marked(LIES, 6))
 def test_no_lie_is_missed(lie: Case, made: Made, tmp_path: Path) -> None:
-    found = audited(made(lie.folder), tmp_path / "folder", lie.change).verdicts
+    found = audit_copy(made(lie.folder), tmp_path / "folder", lie.change).verdicts
     is_unknown = lie.unknown and any(one.verdict in {UNKNOWN, ASSUMED} and lie.unknown in one.claim for one in found)
     assert is_unknown or FALSE in {one.verdict for one in found}
 
@@ -70,7 +70,7 @@ def test_no_lie_is_missed(lie: Case, made: Made, tmp_path: Path) -> None:
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("honest", marked(VARIATIONS, 4))
 def test_nothing_honest_is_false(honest: Case, made: Made, tmp_path: Path) -> None:
-    found = audited(made(honest.folder), tmp_path / "folder", honest.change)
+    found = audit_copy(made(honest.folder), tmp_path / "folder", honest.change)
     assert [str(one) for one in found.verdicts if one.verdict == FALSE] == []
     assert [str(one) for one in found.verdicts if "judgement failed" in one.reason] == []
     totals = [one.verdict for one in found.verdicts if "answers as planned are" in one.claim]
@@ -351,7 +351,7 @@ def accepted(kind: str, made: Made, scratch: Path, change: Callable[[bytes], Ite
 def fields(content: bytes) -> Iterator[tuple[str, bytes]]:
     for path, data in changed_fields(json.loads(content)):
         is_table = isinstance(data, dict) and {"problem", "checksum"} <= data.keys()
-        yield path, json.dumps(signed(data) if is_table else data).encode()
+        yield path, json.dumps(update_checksum(data) if is_table else data).encode()
 
 
 @pytest.mark.parametrize("kind", ["table", "mechanism", "receipt"])
