@@ -51,8 +51,10 @@ def _measure_speed(teachers: int) -> Row:
     rng = np.random.default_rng(0)
     x = rng.random((teachers * SHARD, 1, SIDE, SIDE), dtype=np.float32)
     y = rng.integers(0, 2, len(x))
-    ours, opacus = (_measure_seconds(partial(train, x, y, teachers)) for train in (_train, _train_with_opacus))
-    return {"teachers": teachers, "darrm": ours, "opacus": opacus}
+    seconds, opacus_seconds = (
+        _measure_seconds(partial(train, x, y, teachers)) for train in (_train, _train_with_opacus)
+    )
+    return {"teachers": teachers, "darrm": seconds, "opacus": opacus_seconds}
 
 
 def _measure_seconds(train: Callable[[], object]) -> float:

@@ -212,33 +212,33 @@ def decide_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
             _make_claim(f"many queries, {voters}: {margin}", many_queries, _list_margin_leads),
         ]
     for classes in sorted({item.classes for item in comparisons} - {2}):
-        chosen = [item for item in comparisons if item.classes == classes]
+        group = [item for item in comparisons if item.classes == classes]
         subject = f"{classes} classes"
         claims += [
             _make_claim(
                 f"{subject}: ours is right at least as often as every release that is only compared",
-                chosen,
+                group,
                 _find_release_lead,
             ),
             _make_claim(
                 f"{subject}: shaped noise is right at least as often as Gaussian noise by label",
-                chosen,
+                group,
                 _find_asymmetric_lead,
             ),
-            _make_claim(f"{subject}: no release exceeds the proved bound", chosen, _find_bound_gap),
+            _make_claim(f"{subject}: no release exceeds the proved bound", group, _find_bound_gap),
         ]
     return [claim for claim in (*claims, *_compare_sigmas(comparisons)) if claim is not None]
 
 
 def _make_claim(
-    statement: str, chosen: Sequence[Comparison], find_leads: Callable[[Comparison], Sequence[Lead]]
+    statement: str, group: Sequence[Comparison], find_leads: Callable[[Comparison], Sequence[Lead]]
 ) -> Claim | None:
-    leads = [(value, f"{prefix}{item.title}") for item in chosen for value, prefix in find_leads(item)]
+    leads = [(value, f"{prefix}{item.title}") for item in group for value, prefix in find_leads(item)]
     if not leads:
         return None
     least_lead, title = min(leads)
     num_broken = sum(value < -TOLERANCE for value, _ in leads)
-    compared = "comparisons" if chosen[0].classes == 2 else "workloads"
+    compared = "comparisons" if group[0].classes == 2 else "workloads"
     measurement = f"{len(leads) - num_broken} of {len(leads)} {compared}; least lead {least_lead:.3g} ({title})"
     return Claim(statement, measurement, num_broken == 0)
 
@@ -331,12 +331,12 @@ def save_private(path: Path, rows: Sequence[Row]) -> None:
         axes = figure.subplots(1, len(class_numbers), squeeze=False)[0]
         lines: dict[str, object] = {}
         for axis, classes in zip(axes, class_numbers, strict=True):
-            chosen = [row for row in rows if row["classes"] == classes]
+            class_rows = [row for row in rows if row["classes"] == classes]
             for name in SHOWN_NAMES:
-                points = [(row["m"], row["right"][name]) for row in chosen if name in row["right"]]
+                points = [(row["m"], row["right"][name]) for row in class_rows if name in row["right"]]
                 if points:
                     (lines[name],) = axis.plot(*zip(*points, strict=True), **styles[name].line(len(points)))
-            axis.set_title(f"C = {classes}, K = {chosen[0]['voters']}", fontsize=9)
+            axis.set_title(f"C = {classes}, K = {class_rows[0]['voters']}", fontsize=9)
             axis.set_xticks(ALLOWANCES)
             axis.set_ylim(0.0, 1.03)
             axis.set_xlabel("m, each voter 0.1-private", fontsize=9)

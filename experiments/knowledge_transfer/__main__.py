@@ -56,8 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.private_rate is not None:
             setup, stem = (replace(setup, private_rate=options.private_rate), f"{stem}-rate-{options.private_rate:g}")
         result = _measure(options, data, setup, machine, folder / f"{stem}-votes.npz")
-        chosen = options.private_rate is None and selection_path.exists()  # the selection does not cover other rates
-        result["selection"] = pages.read_json(selection_path) if chosen else None
+        is_selected = (
+            options.private_rate is None and selection_path.exists()
+        )  # the selection does not cover other rates
+        result["selection"] = pages.read_json(selection_path) if is_selected else None
         pages.write_json(folder / f"{stem}.json", result)
         draw(folder / f"{stem}.png", result, queries=setup.queries[-1])
         if not options.quiet:

@@ -46,7 +46,7 @@ _COPIES = range(-2, 3)  # periodic copies of a filter; others are below a float'
 
 def compute_scattering(images: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the coefficients (n, 81, side/4, side/4) of images (n, 1, side, side); 4 divides the side."""
-    parts = [_compute_batch(images[at : at + _BATCH_SIZE, 0]) for at in range(0, len(images), _BATCH_SIZE)]
+    parts = [_compute_batch(images[start : start + _BATCH_SIZE, 0]) for start in range(0, len(images), _BATCH_SIZE)]
     return np.concatenate(parts)
 
 

@@ -140,7 +140,7 @@ def _compare_curves(curve: list[dict[str, float]], other: list[dict[str, float]]
 def _judge_student(result: Row, row: Row) -> Row:
     """Compare the student with the aims, the student of LNMax's answers, DP-SGD and the baseline."""
     name, accuracy = result["dataset"], average(row["students"])
-    aims = [{"holds": accuracy >= least, "least": least} for least in MIN_ACCURACY.get(name, ())]
+    aims = [{"holds": accuracy >= accuracy_aim, "least": accuracy_aim} for accuracy_aim in MIN_ACCURACY.get(name, ())]
     claims: Row = {"accuracy": accuracy, "aims": aims}
     if row.get("rest") and name in MIN_REST_ACCURACY:
         claims["rest"] = _compare(
@@ -162,14 +162,12 @@ def _judge_student(result: Row, row: Row) -> Row:
 
 def _judge_publication(row: Row) -> Row:
     """Compare the published exact cost with [P]'s pipeline, which may have no valid parameters."""
-    ours, theirs = row["ours"], row["in_paper"]
-    if "refused" in theirs:
-        text, holds = f"{ours['epsilon']:.3f}; [P]'s is refused: {theirs['refused']}", True
+    ours, paper = row["ours"], row["in_paper"]
+    if "refused" in paper:
+        text, holds = f"{ours['epsilon']:.3f}; [P]'s is refused: {paper['refused']}", True
     else:
-        text = (
-            f"{_format_noisy(ours)} against {_format_noisy(theirs)}: {ours['epsilon'] / theirs['epsilon'] - 1.0:+.0%}"
-        )
-        holds = ours["epsilon"] <= MAX_PUBLISHED_SHARE * theirs["epsilon"]
+        text = f"{_format_noisy(ours)} against {_format_noisy(paper)}: {ours['epsilon'] / paper['epsilon'] - 1.0:+.0%}"
+        holds = ours["epsilon"] <= MAX_PUBLISHED_SHARE * paper["epsilon"]
     return {"name": row["name"], "holds": holds, "measured": text}
 
 
@@ -246,8 +244,8 @@ def _format_accuracy(values: list[float], inputs: int) -> str:
     return f"{share:.2%} ± {100.0 * math.sqrt(max(0.0, share * (1.0 - share)) / inputs):.2f}{seeds}"
 
 
-def _append_printed(ours: str, printed: float | None, digits: str) -> str:
-    return ours if printed is None else f"{ours} ({printed:{digits}})"
+def _append_printed(text: str, printed: float | None, digits: str) -> str:
+    return text if printed is None else f"{text} ({printed:{digits}})"
 
 
 def _format_noisy(published: Row) -> str:

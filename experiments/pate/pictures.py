@@ -122,14 +122,14 @@ def draw_comparison(path: Path, result: Row) -> None:
     points = list_points(result)
     with saved_figure(path, width=8.0, height=5.4) as figure:
         axes = figure.subplots()
-        for way, (color, mark) in WAYS.items():
-            method_points = [point for point in points if point.way == way]
+        for method, (color, mark) in WAYS.items():
+            method_points = [point for point in points if point.way == method]
             if not method_points:
                 continue
             x, y = [point.epsilon for point in method_points], [100.0 * point.accuracy for point in method_points]
             noise = [point.deviation for point in method_points]
-            style = {"ls": ":", "mfc": "none"} if way == PRINTED else {"ls": "-"}
-            axes.errorbar(x, y, xerr=noise, color=color, marker=mark, capsize=3, label=way, **style)
+            style = {"ls": ":", "mfc": "none"} if method == PRINTED else {"ls": "-"}
+            axes.errorbar(x, y, xerr=noise, color=color, marker=mark, capsize=3, label=method, **style)
         if result["baseline"]:
             axes.axhline(100.0 * average(result["baseline"]), color=COST, ls=":", label="non-private baseline")
         axes.set(xlabel=f"ε at δ = {result['delta']:g}", ylabel="accuracy of the final model, %", xlim=(0, None))

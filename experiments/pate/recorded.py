@@ -50,7 +50,7 @@ class Recorded:
     """The votes of K teachers on Q public inputs, and held-out images or rows."""
 
     name: str  # of the data set
-    votes: Votes  # on the pool, in the order in which it is asked
+    votes: Votes  # on the pool, in the order of the queries
     pool_x: NDArray[Any]  # (Q, …) public inputs
     pool_y: NDArray[np.int64]  # (Q,) their true classes, to measure accuracy only
     test_x: NDArray[Any]  # (n, …) held out, to measure students
@@ -63,9 +63,9 @@ class Recorded:
         """How often the class with the most votes (in a tie, the lowest) is the true class, on the pool."""
         return float(np.mean(self.votes.counts.argmax(axis=1) == self.pool_y))
 
-    def measure_student(self, student: Predictor, asked: int) -> StudentAccuracies:
-        """Return a student's accuracies: on held-out inputs, and on the pool beyond the first ``asked`` queries."""
-        parts = ((self.test_x, self.test_y), (self.pool_x[asked:], self.pool_y[asked:]))
+    def measure_student(self, student: Predictor, num_queries: int) -> StudentAccuracies:
+        """Return a student's accuracies: on held-out inputs, and on the pool beyond the first queries."""
+        parts = ((self.test_x, self.test_y), (self.pool_x[num_queries:], self.pool_y[num_queries:]))
         return [float(np.mean(student.predict(x) == y)) if len(y) else None for x, y in parts]
 
     @property

@@ -285,9 +285,11 @@ def _train_students(
     for row, _ in rows:
         row["students"], row["rest"] = [], []
     accuracies = joblib.Parallel(n_jobs=jobs, return_as="generator")(calls)
-    for num_done, ((row, _, _), (held_out, rest)) in enumerate(zip(tasks, accuracies, strict=True), start=1):
-        row["students"].append(held_out)
-        row["rest"].append(rest)
+    for num_done, ((row, _, _), (test_accuracy, pool_accuracy)) in enumerate(
+        zip(tasks, accuracies, strict=True), start=1
+    ):
+        row["students"].append(test_accuracy)
+        row["rest"].append(pool_accuracy)
         run.line.show(f"students: {num_done} of {len(tasks)}")
 
 
