@@ -123,7 +123,7 @@ def average_shares(votes: Votes, answers: Labels, law: Array | None = None) -> d
 
 
 @cache
-def least_noise(rate: float, steps: int, epsilon: float, delta: float) -> float:
+def find_least_noise(rate: float, steps: int, epsilon: float, delta: float) -> float:
     """Find the least noise multiplier of ``steps`` Poisson-sampled Gaussian mechanisms, to 0.01."""
     accounting, pld = require("dp_accounting"), require("dp_accounting.pld.pld_privacy_accountant")
     relation = accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -142,13 +142,13 @@ def least_noise(rate: float, steps: int, epsilon: float, delta: float) -> float:
 
 def find_count_sigma(rate: float, queries: int, epsilon: float, delta: float) -> float:
     """Return σ of the noise on each count; one changed vote changes two counts by 1."""
-    return math.sqrt(2.0) * least_noise(rate, queries, epsilon, delta)
+    return math.sqrt(2.0) * find_least_noise(rate, queries, epsilon, delta)
 
 
 def measure_private_model(examples: Examples, epsilon: float, delta: float, *, rng: np.random.Generator) -> float:
     """Train a linear model by DP-SGD [ACG16] on the same features, and return its accuracy."""
     rate = min(1.0, BATCH / len(examples.x))
-    recipe = PrivateSGD(LEARNING_RATE, STEPS, rate, least_noise(rate, STEPS, epsilon, delta), CLIP)
+    recipe = PrivateSGD(LEARNING_RATE, STEPS, rate, find_least_noise(rate, STEPS, epsilon, delta), CLIP)
     weights = train_linear(examples.x, examples.y, examples.classes, recipe, rng, momentum=MOMENTUM)
     return float(np.mean(np.argmax(examples.questions @ weights, axis=1) == examples.answers))
 

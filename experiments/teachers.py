@@ -16,7 +16,7 @@ from darrm.training.recipes import Recipe
 from darrm.training.teachers import Partition, PredictableNoiseWarning, TeacherEnsemble, majority, train_teachers
 from darrm.util.files import replacing
 from experiments.datasets import LabeledImages
-from experiments.kept import digest_of, read_or_train
+from experiments.result_cache import digest_of, read_or_train
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from experiments.pate.page import fill_page
 from experiments.pate.pictures import draw, draw_figure_10
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.settings import STUDIES
-from experiments.pate.whole import linear_of, measure, recompute, retrain_smaller
+from experiments.pate.study_run import linear_of, measure, recompute, retrain_smaller
 from experiments.teachers import Machine
 
 NAME = "pate"

@@ -20,12 +20,12 @@ from darrm.votes import ABSTAIN, Votes
 from experiments import pages
 from experiments.datasets import FILES
 from experiments.download import obtain
-from experiments.kept import read_or_compute
 from experiments.pate.ensembles import split
 from experiments.pate.page import OUTSIDE_FILE
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import STUDIES
 from experiments.pate.students import recipe_of, student_of
+from experiments.result_cache import read_or_compute
 
 
 def load_published() -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -21,10 +21,10 @@ from darrm.util.extras import require
 from darrm.util.progress import counted
 from darrm.votes import ABSTAIN
 from experiments.datasets import LabeledImages, load
-from experiments.kept import digest_of, read_or_train
 from experiments.pate.ensembles import PARTITION_SEED
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study
+from experiments.result_cache import digest_of, read_or_train
 from experiments.teachers import Machine
 
 TREES, QUICK_TREES = 100, 10  # scikit-learn's default, and for a quick run
@@ -54,7 +54,7 @@ def train_census_student(recorded: Recorded, labels: NDArray[np.int64], *, seed:
 
 def measure_adult_baseline(recorded: Recorded, *, seed: int, quick: bool) -> float:
     table = load("adult")
-    forest = _forest(table.train_x, table.train_y, seed, QUICK_TREES if quick else TREES)
+    forest = _train_forest(table.train_x, table.train_y, seed, QUICK_TREES if quick else TREES)
     return float(np.mean(forest.predict(recorded.test_x) == recorded.test_y))
 
 
@@ -84,8 +84,8 @@ def obtain_forest_labels(
 def _train_and_predict(
     x: NDArray[np.float32], y: NDArray[np.int64], questions: NDArray[np.float32], seed: int, trees: int
 ) -> NDArray[np.int8]:
-    return np.asarray(_forest(x, y, seed, trees).predict(questions), dtype=np.int8)
+    return np.asarray(_train_forest(x, y, seed, trees).predict(questions), dtype=np.int8)
 
 
-def _forest(x: NDArray[np.float32], y: NDArray[np.int64], seed: int, trees: int) -> Any:  # noqa: ANN401 (untyped)
+def _train_forest(x: NDArray[np.float32], y: NDArray[np.int64], seed: int, trees: int) -> Any:  # noqa: ANN401 (untyped)
     return require("sklearn.ensemble").RandomForestClassifier(trees, random_state=seed).fit(x, y)

@@ -96,11 +96,11 @@ def test_a_private_model_has_the_noise_that_its_budget_needs(monkeypatch: pytest
     asked: list[tuple[float, ...]] = []
 
     def right(noise: float) -> float:
-        def least_noise(*budget: float) -> float:
+        def find_least_noise(*budget: float) -> float:
             asked.append(budget)
             return noise
 
-        monkeypatch.setattr(fresh, "least_noise", least_noise)
+        monkeypatch.setattr(fresh, "find_least_noise", find_least_noise)
         return fresh.measure_private_model(examples, 3.0, 1e-5, rng=np.random.default_rng(3))
 
     assert right(1e-6) == 1.0

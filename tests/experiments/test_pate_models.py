@@ -106,7 +106,7 @@ def test_every_forest_sees_its_own_shard_and_is_trained_once(machine: Machine, m
     assert 0.7 < recorded.teacher_accuracy <= recorded.plurality_accuracy < 1.0
     assert not {row.tobytes() for row in recorded.pool_x} & {row.tobytes() for row in recorded.test_x}
     with monkeypatch.context() as patch:
-        patch.setattr(random_forests, "_forest", trained)
+        patch.setattr(random_forests, "_train_forest", trained)
         assert students.obtain(CENSUS, machine, quick=True).digest == recorded.digest
     monkeypatch.setitem(datasets.LOADERS, "adult", lambda _: replace(TABLE, train_y=1 - TABLE.train_y))
     assert students.obtain(CENSUS, machine, quick=True).plurality_accuracy < 0.3

@@ -20,7 +20,6 @@ from darrm.util import checks
 from darrm.util.extras import require
 from darrm.util.progress import StatusLine
 from darrm.votes import ABSTAIN, Votes
-from experiments.kept import digest_array, read_or_compute
 from experiments.pages import Row
 from experiments.pate.accounting import (
     account,
@@ -37,6 +36,7 @@ from experiments.pate.ensembles import obtain_smaller
 from experiments.pate.recorded import LABEL_SEED, Labels, Recorded, StudentAccuracies, load_counts, save_counts
 from experiments.pate.settings import PLANS, STUDIES, Plan, Study, VoteSize, Way
 from experiments.pate.students import measure_baseline, obtain, recipe_of, student_of
+from experiments.result_cache import digest_array, read_or_compute
 from experiments.teachers import Machine
 
 
