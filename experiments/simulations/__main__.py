@@ -20,7 +20,7 @@ from experiments import pages
 from experiments.pages import Row
 from experiments.simulations import curves
 from experiments.simulations.curves import PANELS, compute_figure, compute_table_3
-from experiments.simulations.page import fill_page
+from experiments.simulations.page import MAX_ROUNDING, fill_page
 
 COLUMN_WIDTH, ROW_HEIGHT, NAME_WIDTH = 2.9, 2.9, 1.3  # inches
 WORDS_HEIGHT = 0.7  # inches, of a row without errors to plot
@@ -39,7 +39,6 @@ NAMES = (
 STYLES: dict[str, Style] = {
     name: style(place, width=1.6 if place else 2.6) for place, names in enumerate(NAMES) for name in names
 }
-MAX_ROUNDING = 1e-12  # errors below are rounding
 AXIS_FACTOR = 1.6  # the axis extends beyond the errors by this factor
 
 
@@ -111,8 +110,6 @@ def _draw_error(axes: Axes, place: int, line_style: Style, error: Row) -> None:
 
 
 def _format_error(mean: float) -> str:
-    if mean <= MAX_ROUNDING:
-        return "0"
     return f"{mean:.3f}" if mean >= 1e-2 else f"{mean:.1e}"
 
 
