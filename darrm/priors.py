@@ -41,10 +41,10 @@ Counts = NDArray[np.int64]
 _TWO, _LISTED, _OPEN_SET, _ANY = "two classes", "listed classes", "open-set answers", "any answers"
 
 _DIGEST_DRAWS = 100  # draws from a fixed seed, for the digest of a prior without coefficients
-_OTHER = "other"  # the kind of a prior with name and digest in a file
-_RECORDED, _LIKE = "votes", "like"  # the kinds of texts that name files: recorded votes, and votes for a fit of `Led`
-_FITTED = (-12.0, 12.0)  # logarithms of the fitted numbers
-_COMMON = "common"  # how the paper's readers call `Dirichlet()` of two classes
+_STORED_KIND = "other"  # the kind of a prior with name and digest in a file
+_VOTES_KIND, _LIKE_KIND = "votes", "like"  # kinds of texts that name a file: recorded votes, votes to fit `Led`
+_LOG_RANGE = (-12.0, 12.0)  # logarithms of the fitted numbers
+_COMMON_KIND = "common"  # how the paper's readers call `Dirichlet()` of two classes
 
 
 class Prior:
@@ -104,22 +104,22 @@ class _BuiltIn(Prior):
     positive: ClassVar[bool] = False  # whether its fields are positive numbers, or else probabilities
 
     def __post_init__(self) -> None:
-        for name in self._decimals():
+        for name in self._write_decimals():
             value = getattr(self, name)
             (checks.positive if self.positive else checks.probability)(**{name: value})
             object.__setattr__(self, name, float(value))
 
-    def _decimals(self) -> dict[str, str]:
+    def _write_decimals(self) -> dict[str, str]:
         return {field.name: repr(getattr(self, field.name)).removesuffix(".0") for field in fields(self)}
 
     @property
     def text(self) -> str:
-        numbers = ",".join(self._decimals().values())
+        numbers = ",".join(self._write_decimals().values())
         return f"{self.kind}:{numbers}" if numbers else self.kind
 
     def to_json(self) -> dict[str, str]:
         """Write exact decimals."""
-        return {"kind": self.kind, **self._decimals()}
+        return {"kind": self.kind, **self._write_decimals()}
 
     @classmethod
     def usage(cls) -> str:
@@ -163,9 +163,9 @@ class Dirichlet(_BuiltIn):
         K = counts.sum(axis=1)
         # factors relative to a large concentration, in which a difference of two log Γ would lose the votes
         scale = max(1.0, self.concentration)
-        first, steps = self.concentration / scale, np.arange(K.max(initial=0)) / scale
-        one, all_classes = (np.append(0.0, np.cumsum(np.log(times * first + steps))) for times in (1, counts.shape[1]))
-        return np.asarray((one[counts] - gammaln(counts + 1.0)).sum(axis=1) + gammaln(K + 1.0) - all_classes[K])
+        start, steps = self.concentration / scale, np.arange(K.max(initial=0)) / scale
+        rising, total = (np.append(0.0, np.cumsum(np.log(times * start + steps))) for times in (1, counts.shape[1]))
+        return np.asarray((rising[counts] - gammaln(counts + 1.0)).sum(axis=1) + gammaln(K + 1.0) - total[K])
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
         checks.integer_at_least(1, K=K, count=count)
@@ -214,7 +214,7 @@ class Led(_BuiltIn):
     positive: ClassVar[bool] = True
 
     def __str__(self) -> str:
-        leader, others = self._decimals().values()
+        leader, others = self._write_decimals().values()
         return f"one class leads, by {leader} over {others} for each"
 
     @classmethod
@@ -223,29 +223,31 @@ class Led(_BuiltIn):
         _check_public(votes)
         counts, times = np.unique(np.sort(votes.counts, axis=1), axis=0, return_counts=True)
 
-        def likelihood(logs: Array) -> float:
-            leader, others = np.exp(np.clip(logs, *_FITTED)).tolist()
+        def compute_likelihood(logs: Array) -> float:
+            leader, others = np.exp(np.clip(logs, *_LOG_RANGE)).tolist()
             return float(times @ cls(leader, others).log_probabilities(counts))
 
         # climb by steps that halve when none of the eight directions ascends
-        ways = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)])
+        directions = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)])
         step, point = 1.0, np.array([1.5, -1.0])  # log leader, log others
-        height = likelihood(point)
+        best_likelihood = compute_likelihood(point)
         while step > 1e-3:
-            best = max((point + step * way for way in ways), key=likelihood)
-            reached = likelihood(best)
-            if reached > height:
-                point, height = best, reached
+            best = max((point + step * direction for direction in directions), key=compute_likelihood)
+            new_likelihood = compute_likelihood(best)
+            if new_likelihood > best_likelihood:
+                point, best_likelihood = best, new_likelihood
             else:
                 step /= 2.0
-        return cls(*(float(f"{number:.3g}") for number in np.exp(np.clip(point, *_FITTED))))
+        return cls(*(float(f"{number:.3g}") for number in np.exp(np.clip(point, *_LOG_RANGE))))
 
     def log_probabilities(self, counts: Counts) -> Array:
         K, C, a, b = counts.sum(axis=1), counts.shape[1], self.others, self.leader
-        arranged = gammaln(K + 1.0) - gammaln(counts + 1.0).sum(axis=1)
-        rising, led = (gammaln(start + counts) - gammaln(start) for start in (a, a + b))
-        whole = gammaln(C * a + b + K) - gammaln(C * a + b)
-        return np.asarray(arranged + rising.sum(axis=1) + logsumexp(led - rising, axis=1) - math.log(C) - whole)
+        log_ways = gammaln(K + 1.0) - gammaln(counts + 1.0).sum(axis=1)
+        log_rising, log_led = (gammaln(start + counts) - gammaln(start) for start in (a, a + b))
+        total = gammaln(C * a + b + K) - gammaln(C * a + b)
+        return np.asarray(
+            log_ways + log_rising.sum(axis=1) + logsumexp(log_led - log_rising, axis=1) - math.log(C) - total
+        )
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
         checks.integer_at_least(1, K=K, count=count)
@@ -271,7 +273,7 @@ class Ewens(_BuiltIn):
     positive: ClassVar[bool] = True
 
     def __str__(self) -> str:
-        return f"open answers by Ewens' law, θ = {self._decimals()['theta']}"
+        return f"open answers by Ewens' law, θ = {self._write_decimals()['theta']}"
 
     def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:
         log_theta = math.log(self.theta)
@@ -292,18 +294,18 @@ class Ewens(_BuiltIn):
         """
         checks.integer_at_least(1, K=K)
         sizes, shares = np.arange(K + 1), np.zeros((K + 1, K + 1))
-        whole = np.append(0.0, np.cumsum(np.log(self.theta + sizes[:K]) - np.log1p(sizes[:K])))
+        log_whole = np.append(0.0, np.cumsum(np.log(self.theta + sizes[:K]) - np.log1p(sizes[:K])))
         shares[:, 0] = 1.0
         for length in range(1, K + 1):
             cycles = np.arange(1, length + 1)
-            factors = np.exp(math.log(self.theta / length) + whole[length - cycles] - whole[length])
-            allowed = cycles <= sizes[:, None]
-            shares[:, length] = np.sum(np.where(allowed, shares[:, length - cycles], 0.0) * factors, axis=1)
-        exactly = np.diff(shares, axis=0, prepend=0.0)
+            factors = np.exp(math.log(self.theta / length) + log_whole[length - cycles] - log_whole[length])
+            is_allowed = cycles <= sizes[:, None]
+            shares[:, length] = np.sum(np.where(is_allowed, shares[:, length - cycles], 0.0) * factors, axis=1)
+        exact_shares = np.diff(shares, axis=0, prepend=0.0)
         expected = np.zeros((K + 1, K + 1))
         for n in range(1, K + 1):
-            factor = math.exp(math.log(self.theta / n) + whole[K - n] - whole[K])
-            expected[n, : K - n + 1] = factor * np.maximum(0.0, exactly[: K - n + 1, K - n])
+            factor = math.exp(math.log(self.theta / n) + log_whole[K - n] - log_whole[K])
+            expected[n, : K - n + 1] = factor * np.maximum(0.0, exact_shares[: K - n + 1, K - n])
         return expected
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
@@ -311,13 +313,13 @@ class Ewens(_BuiltIn):
         if not is_open(classes):
             checks.fail("the prior", self.text, "about open answers", "say Dirichlet() for listed classes")
         checks.integer_at_least(1, K=K, count=count)
-        heads = rng.random((count, K)) < self.theta / (self.theta + np.arange(K))  # the first one always
-        row, place = np.nonzero(heads)
-        last = np.append(row[1:] != row[:-1], True)
-        sizes = np.where(last, K, np.append(place[1:], 0)) - place
-        rank = np.arange(row.size) - np.searchsorted(row, row)
+        is_new = rng.random((count, K)) < self.theta / (self.theta + np.arange(K))  # the first one always
+        rows, starts = np.nonzero(is_new)
+        is_last = np.append(rows[1:] != rows[:-1], True)
+        sizes = np.where(is_last, K, np.append(starts[1:], 0)) - starts
+        rank = np.arange(rows.size) - np.searchsorted(rows, rows)
         counts = np.zeros((count, int(rank.max()) + 1), dtype=np.int64)
-        counts[row, rank] = sizes
+        counts[rows, rank] = sizes
         return -np.sort(-counts, axis=1)
 
 
@@ -354,14 +356,14 @@ class Spread(_BuiltIn):
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
         checks.integer_at_least(1, K=K, count=count)
-        three = [prior.sample(K, classes, -(-count // 3), rng=rng) for prior in reference_priors(classes).values()]
-        wide = max(drawn.shape[1] for drawn in three)
-        padded = [np.pad(drawn, ((0, 0), (0, wide - drawn.shape[1]))) for drawn in three]
-        return np.stack(padded, axis=1).reshape(-1, wide)[:count]
+        samples = [prior.sample(K, classes, -(-count // 3), rng=rng) for prior in reference_priors(classes).values()]
+        width = max(part.shape[1] for part in samples)
+        padded = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in samples]
+        return np.stack(padded, axis=1).reshape(-1, width)[:count]
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
-        three = [prior.probabilities(K, -(-count // 3), rng=rng) for prior in reference_priors(2).values()]
-        return np.stack(three, axis=1).reshape(-1, K)[:count]
+        samples = [prior.probabilities(K, -(-count // 3), rng=rng) for prior in reference_priors(2).values()]
+        return np.stack(samples, axis=1).reshape(-1, K)[:count]
 
 
 @dataclass(frozen=True)
@@ -390,8 +392,8 @@ class RecordedVotes(Prior):
         return f"votes:{self.name}"
 
     def __str__(self) -> str:
-        found = self.votes
-        return f"the {found.queries:,} questions that {found.voters:,} voters were asked (SHA-256 {self.digest[:16]}…)"
+        votes = self.votes
+        return f"the {votes.queries:,} questions that {votes.voters:,} voters were asked (SHA-256 {self.digest[:16]}…)"
 
     def log_probabilities(self, counts: Counts) -> Array:
         """Compute the log of the share of a histogram's partition, over as many histograms as it has."""
@@ -409,10 +411,10 @@ class RecordedVotes(Prior):
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
         checks.integer_at_least(1, K=K, count=count)
         self.check_classes(classes)
-        drawn = self.votes.counts[rng.integers(self.votes.queries, size=count)]
+        counts = self.votes.counts[rng.integers(self.votes.queries, size=count)]
         if self.votes.voters != K:
-            drawn = rng.multinomial(K, drawn / self.votes.voters)
-        return np.asarray(rng.permuted(drawn, axis=1))
+            counts = rng.multinomial(K, counts / self.votes.voters)
+        return np.asarray(rng.permuted(counts, axis=1))
 
     def check_classes(self, classes: int) -> None:
         """Raise `ValueError` for another number of classes than the recorded one."""
@@ -421,7 +423,7 @@ class RecordedVotes(Prior):
 
 
 @dataclass(frozen=True)
-class _OfVoters(_BuiltIn):
+class _IndependentVoters(_BuiltIn):
     """Independent voters, for two classes: the number of ones is Binomial(K, mean)."""
 
     @property
@@ -450,7 +452,7 @@ class _OfVoters(_BuiltIn):
 
 
 @dataclass(frozen=True)
-class Independent(_OfVoters):
+class Independent(_IndependentVoters):
     """Independent p_i ~ U[low, high]; the default is the paper's T_U, U[0, 1].
 
     With 1/2 ≤ low the expected error is linear, and its weights depend on the mean (low + high)/2 alone.
@@ -469,7 +471,7 @@ class Independent(_OfVoters):
             checks.fail("low", self.low, f"at most high = {self.high}")
 
     def __str__(self) -> str:
-        return f"independent p_i, uniform on [{', '.join(self._decimals().values())}]"
+        return f"independent p_i, uniform on [{', '.join(self._write_decimals().values())}]"
 
     @property
     def has_closed_form(self) -> bool:
@@ -485,7 +487,7 @@ class Independent(_OfVoters):
 
 
 @dataclass(frozen=True)
-class TwoSided(_OfVoters):
+class TwoSided(_IndependentVoters):
     """Independent p_i ~ U([1 − high, 1 − low] ∪ [low, high]): every voter is decided, either way [D, D.1.3].
 
     The paper's T_P is (0.7, 1.0). By symmetry every E[α_l − α_{K−l}] is 0.
@@ -503,16 +505,16 @@ class TwoSided(_OfVoters):
             checks.fail("low", self.low, f"in [0.5, high] = [0.5, {self.high}]")
 
     def __str__(self) -> str:
-        return f"independent p_i, each 1 − q or q with q uniform on [{', '.join(self._decimals().values())}]"
+        return f"independent p_i, each 1 − q or q with q uniform on [{', '.join(self._write_decimals().values())}]"
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         checks.integer_at_least(1, K=K, count=count)
-        decided = rng.uniform(self.low, self.high, (count, K))
-        return np.where(rng.random((count, K)) < 0.5, 1.0 - decided, decided)
+        majority_side = rng.uniform(self.low, self.high, (count, K))
+        return np.where(rng.random((count, K)) < 0.5, 1.0 - majority_side, majority_side)
 
 
 @dataclass(frozen=True)
-class Point(_OfVoters):
+class Point(_IndependentVoters):
     """All p_i equal to one known p ≠ 1/2."""
 
     p: float
@@ -524,7 +526,7 @@ class Point(_OfVoters):
             checks.fail("p", self.p, "different from 0.5", "with p = 1/2 every noise function has error 0")
 
     def __str__(self) -> str:
-        return f"every p_i = {self._decimals()['p']}"
+        return f"every p_i = {self._write_decimals()['p']}"
 
     @property
     def mean(self) -> float:
@@ -557,7 +559,7 @@ class StoredPrior(Prior):
 
     def to_json(self) -> dict[str, str]:
         """Write name and digest."""
-        return {"kind": _OTHER, "name": self.text, "sha256": self.digest}
+        return {"kind": _STORED_KIND, "name": self.text, "sha256": self.digest}
 
 
 _KINDS: dict[str, type[_BuiltIn]] = {
@@ -577,13 +579,13 @@ def parse(text: str, classes: int = 2) -> Prior:
     """
     checks.instance(str, text=text, advice="a prior itself needs no parsing")
     kind, colon, arguments = text.partition(":")
-    if kind in {_RECORDED, _LIKE} and arguments and not is_open(classes):
+    if kind in {_VOTES_KIND, _LIKE_KIND} and arguments and not is_open(classes):
         try:  # counts, a column a class, or else labels: public votes may be of any number of voters
             votes = Votes.read(arguments, classes=classes, layout="counts")
         except ValueError:
             votes = Votes.read(arguments, classes=classes, layout="labels")
-        return Led.fitted(votes) if kind == _LIKE else RecordedVotes(arguments, votes)
-    if text == _COMMON and is_law_a_gamma(classes):
+        return Led.fitted(votes) if kind == _LIKE_KIND else RecordedVotes(arguments, votes)
+    if text == _COMMON_KIND and is_law_a_gamma(classes):
         return Dirichlet()
     prior = _KINDS.get(kind)
     if prior is not None and prior.is_about(classes):
@@ -598,11 +600,11 @@ def parse(text: str, classes: int = 2) -> Prior:
     if is_open(classes):
         return checks.fail("the prior", text, f"{', '.join(allowed)} for open answers", "for example ewens:0.5")
     if is_law_a_gamma(classes):
-        allowed, example, what = [*allowed, _COMMON], "uniform:0.7,1", ""
+        allowed, example, suffix = [*allowed, _COMMON_KIND], "uniform:0.7,1", ""
     else:
-        example, what = "dirichlet:0.5", " for more than two classes"
-    words = f"{', '.join(allowed)}, like:FILE or votes:FILE{what}"
-    return checks.fail("the prior", text, words, f"for example {example}")
+        example, suffix = "dirichlet:0.5", " for more than two classes"
+    expected = f"{', '.join(allowed)}, like:FILE or votes:FILE{suffix}"
+    return checks.fail("the prior", text, expected, f"for example {example}")
 
 
 def checked(prior: Prior | str, classes: int = 2) -> Prior:
@@ -673,7 +675,7 @@ def from_json(data: Json) -> Prior:
             checks.fail(f"the prior's {name}", value, "text")
         value.encode()
     kind = values.pop("kind")
-    if kind == _OTHER:
+    if kind == _STORED_KIND:
         if not values.keys() <= {"name", "sha256"}:
             checks.fail("the prior's fields", sorted(values), "name and sha256")
         return StoredPrior(values["name"], values["sha256"])

@@ -24,9 +24,9 @@ LARGEST_EXPONENT, SMALLEST_NUMBER = 700, Fraction(1, 10**323)
 
 # text is bounded before it is read: ten characters can ask for a number of a billion digits. A fraction within these
 # bits is written with fewer characters, so each saved number can be loaded
-_MOST_CHARACTERS, _MOST_BITS, _MOST_PLACES = 8000, 13_000, 1000
-_LARGEST_NUMBER = 10**308  # no float overflows
-_TOO_LONG = f"a finite number of at most {_MOST_CHARACTERS} characters and of a size up to 1e308"
+_MAX_CHARACTERS, _MAX_BITS, _MAX_PLACES = 8000, 13_000, 1000
+_MAX_NUMBER = 10**308  # no float overflows
+_ALLOWED_NUMBERS = f"a finite number of at most {_MAX_CHARACTERS} characters and of a size up to 1e308"
 
 
 def exact_number(name: str, value: Number) -> Fraction:
@@ -43,20 +43,20 @@ def exact_number(name: str, value: Number) -> Fraction:
 got '1e999999999'
     """
     try:
-        exact = _fraction(value)
+        exact = _to_fraction(value)
     except (ValueError, OverflowError, TypeError, ZeroDivisionError):
-        return checks.fail(name, value, "a finite number, like 0.1 or 1e-5", _advice(value))
-    return checks.fail(name, value, _TOO_LONG) if exact is None or abs(exact) > _LARGEST_NUMBER else exact
+        return checks.fail(name, value, "a finite number, like 0.1 or 1e-5", _advise(value))
+    return checks.fail(name, value, _ALLOWED_NUMBERS) if exact is None or abs(exact) > _MAX_NUMBER else exact
 
 
-def _advice(value: object) -> str:
+def _advise(value: object) -> str:
     if isinstance(value, str) and "," in value:
         return "write decimals with a point"
-    several = isinstance(value, Collection | PrivacyParams) and not isinstance(value, str | bytes)
-    return "give one number; PrivacyParams(epsilon, delta) takes two" if several else ""
+    is_collection = isinstance(value, Collection | PrivacyParams) and not isinstance(value, str | bytes)
+    return "give one number; PrivacyParams(epsilon, delta) takes two" if is_collection else ""
 
 
-def _fraction(value: object) -> Fraction | None:
+def _to_fraction(value: object) -> Fraction | None:
     """Read a number; None if it is longer than any sensible one."""
     if isinstance(value, bool):
         raise TypeError
@@ -67,10 +67,10 @@ def _fraction(value: object) -> Fraction | None:
         if not isinstance(value, str | Decimal | Real):
             raise TypeError
         exponent = re.search("[eE][+-]?0*([0-9_]*)", text)
-        if len(text) > _MOST_CHARACTERS or (exponent is not None and len(exponent[1]) > 3):
+        if len(text) > _MAX_CHARACTERS or (exponent is not None and len(exponent[1]) > 3):
             return None
         exact = Fraction(checks.ascii_digits(text))
-    return exact if max(map(int.bit_length, exact.as_integer_ratio())) <= _MOST_BITS else None
+    return exact if max(map(int.bit_length, exact.as_integer_ratio())) <= _MAX_BITS else None
 
 
 def decimal_text(value: Fraction) -> str:
@@ -80,13 +80,13 @@ def decimal_text(value: Fraction) -> str:
     ('0.00001', '0.3', '1/3')
     """
     numerator, denominator = value.as_integer_ratio()
-    rest, twos, fives = denominator, 0, 0
-    while rest % 2 == 0:
-        rest, twos = rest // 2, twos + 1
-    while rest % 5 == 0:
-        rest, fives = rest // 5, fives + 1
+    cofactor, twos, fives = denominator, 0, 0
+    while cofactor % 2 == 0:
+        cofactor, twos = cofactor // 2, twos + 1
+    while cofactor % 5 == 0:
+        cofactor, fives = cofactor // 5, fives + 1
     places = max(twos, fives)
-    if rest != 1 or places > _MOST_PLACES:
+    if cofactor != 1 or places > _MAX_PLACES:
         return f"{numerator}/{denominator}"
     digits = Decimal(numerator * 2 ** (places - twos) * 5 ** (places - fives))
     return str(digits.scaleb(-places, Context(prec=places + 400))).lower()
@@ -100,7 +100,7 @@ def at_most(bound: float | Fraction, digits: int = 5) -> str:
     >>> at_most(2.31252), at_most(0.1 + 0.2), at_most(Fraction(1, 3), 2), at_most(0.00004)
     ('2.3126', '0.3', '0.34', '4e-05')
     """
-    return _rounded(bound, digits, -math.inf)
+    return _round_bound(bound, digits, -math.inf)
 
 
 def at_least(bound: float | Fraction, digits: int = 5) -> str:
@@ -109,7 +109,7 @@ def at_least(bound: float | Fraction, digits: int = 5) -> str:
     >>> at_least(2.31258), at_least(0.3)
     ('2.3125', '0.3')
     """
-    return _rounded(bound, digits, math.inf)
+    return _round_bound(bound, digits, math.inf)
 
 
 def pair_at_most(epsilon: float | Fraction, delta: float | Fraction, digits: int = 6) -> str:
@@ -121,12 +121,12 @@ def pair_at_most(epsilon: float | Fraction, delta: float | Fraction, digits: int
     return f"({at_most(epsilon, digits)}, {at_most(delta, 6)})"
 
 
-def _rounded(bound: float | Fraction, digits: int, spare: float) -> str:
+def _round_bound(bound: float | Fraction, digits: int, direction: float) -> str:
     if not isinstance(bound, Fraction):
         if bound == 0.0 or not math.isfinite(bound):
             return f"{abs(bound):g}"
-        bound = Fraction(repr(math.nextafter(bound, spare)))
-    rounding = ROUND_CEILING if spare < 0.0 else ROUND_FLOOR
+        bound = Fraction(repr(math.nextafter(bound, direction)))
+    rounding = ROUND_CEILING if direction < 0.0 else ROUND_FLOOR
     rounded = Context(prec=digits, rounding=rounding).divide(Decimal(bound.numerator), Decimal(bound.denominator))
     return f"{float(rounded):.{digits}g}"
 
@@ -173,20 +173,20 @@ class PrivacyParams:
                 checks.fail("epsilon", epsilon, "a finite number of at least 0 where delta is not 0")
         else:
             exact_epsilon = exact_number("epsilon", epsilon)
-        for name, number, exact, most, allowed in (
+        for name, number, exact, upper, allowed in (
             ("epsilon", epsilon, exact_epsilon, math.inf, "a finite number of at least 0"),
             ("delta", delta, exact_delta, 1, "in [0, 1)"),
         ):
-            if exact is not None and not (exact == 0 or SMALLEST_NUMBER <= exact < most):
-                shown = float(number) if isinstance(number, Fraction) else number
-                tiny = ", and 1e-323 or more if it is not 0" if 0 < exact < SMALLEST_NUMBER else ""
-                swapped = name == "delta" and exact >= 1 and exact_epsilon is not None and 0 <= exact_epsilon < 1
-                checks.fail(name, shown, f"{allowed}{tiny}", "are epsilon and delta swapped?" if swapped else "")
+            if exact is not None and not (exact == 0 or SMALLEST_NUMBER <= exact < upper):
+                value = float(number) if isinstance(number, Fraction) else number
+                hint = ", and 1e-323 or more if it is not 0" if 0 < exact < SMALLEST_NUMBER else ""
+                is_swapped = name == "delta" and exact >= 1 and exact_epsilon is not None and 0 <= exact_epsilon < 1
+                checks.fail(name, value, f"{allowed}{hint}", "are epsilon and delta swapped?" if is_swapped else "")
         # a pair of fractions is computed, not typed
-        typed = not (isinstance(epsilon, Fraction) and isinstance(delta, Fraction))
-        if typed and exact_epsilon and _seem_swapped(exact_epsilon, exact_delta):
-            shown = f"epsilon = {decimal_text(exact_epsilon)} beside delta = {decimal_text(exact_delta)}"
-            warnings.warn(f"{shown} promises next to nothing: are the two swapped?", stacklevel=2)
+        is_typed = not (isinstance(epsilon, Fraction) and isinstance(delta, Fraction))
+        if is_typed and exact_epsilon and _seem_swapped(exact_epsilon, exact_delta):
+            pair = f"epsilon = {decimal_text(exact_epsilon)} beside delta = {decimal_text(exact_delta)}"
+            warnings.warn(f"{pair} promises next to nothing: are the two swapped?", stacklevel=2)
         object.__setattr__(self, "finite_epsilon", exact_epsilon)
         object.__setattr__(self, "exact_delta", exact_delta)
 

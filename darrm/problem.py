@@ -31,9 +31,9 @@ from darrm.util.files import Json
 # a proof looks at γ(l) for all l: a million voters take minutes and a table of 10 MB. Numbers of queries are multiplied
 # as floats, which are exact for integers up to 2^53
 MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 10**6
-_NO_PRIVACY = 1e6  # ε of non-private voters in sums
+_LARGE_EPSILON = 1e6  # ε of non-private voters in sums
 _ROUNDING = Fraction(1, 2**50)  # tolerance for floats of a caller: m·ε, and 1 − (1 − Δ)^m
-_MOST_CUTS = 200  # candidate cuts in `Voters.rounded`, whose work is quadratic in them
+_MAX_CUTS = 200  # candidate cuts in `Voters.rounded`, whose work is quadratic in them
 _M_EPSILON = "the release is m*epsilon-private, at least as one voter is and at most as all are"
 _NO_ALLOWANCE = "voters that are not private have no allowance m: state the target, Problem(voters, target)"
 
@@ -110,7 +110,7 @@ class Voters:
         if isinstance(per_voter, PrivacyParams | str) or not isinstance(per_voter, Sequence) or not per_voter:
             checks.fail("per_voter", per_voter, "a list of pairs (epsilon, delta), one for each voter")
         pairs = tuple(PrivacyParams.of(each, "per_voter") for each in per_voter)
-        return cls(len(pairs), _satisfied_by_all(pairs), overlap, models=models, per_voter=pairs)
+        return cls(len(pairs), _find_common_guarantee(pairs), overlap, models=models, per_voter=pairs)
 
     @classmethod
     def non_private(cls, K: int, overlap: int | None = None, sampled: Subsampling | Number | None = None) -> Voters:
@@ -151,13 +151,13 @@ class Voters:
             checks.fail("overlap", self.overlap, f"at least {records}", advice)
 
     def _check_per_voter(self, per_voter: tuple[PrivacyParams, ...]) -> None:
-        if len(per_voter) != self.K or self.each != _satisfied_by_all(per_voter):
+        if len(per_voter) != self.K or self.each != _find_common_guarantee(per_voter):
             allowed = f"what each of K = {self.K} voters satisfies"
             checks.fail("per_voter", len(per_voter), allowed, "say Voters.of(per_voter)")
         for each in per_voter:
             if each.is_private and each.exact_epsilon <= 0:
                 checks.fail("epsilon of a voter", 0, "positive", "voters with epsilon = 0 carry no information")
-        ordered = tuple(sorted(per_voter, key=_strength, reverse=True))
+        ordered = tuple(sorted(per_voter, key=_sort_key, reverse=True))
         object.__setattr__(self, "per_voter", None if len(set(ordered)) == 1 else ordered)
 
     @property
@@ -179,8 +179,8 @@ class Voters:
             return [(self.each, count)]
         epsilons = sorted((each.exact_epsilon for each in self.per_voter), reverse=True)
         deltas = sorted((each.exact_delta for each in self.per_voter), reverse=True)
-        most = zip(epsilons[:count], deltas[:count], strict=True)
-        return [(PrivacyParams(*pair), n) for pair, n in Counter(most).items()]
+        ranked = zip(epsilons[:count], deltas[:count], strict=True)
+        return [(PrivacyParams(*pair), n) for pair, n in Counter(ranked).items()]
 
     @property
     def private_groups(self) -> list[tuple[int, PrivacyParams]]:
@@ -225,21 +225,21 @@ class Voters:
         per_voter = self.per_voter or (self.each,) * self.K
         ends = [0, *accumulate(len(list(each)) for _, each in groupby(per_voter))]
         non_private = sum(not each.is_private for each in per_voter)
-        ends = sorted({*ends[:: -(-len(ends) // _MOST_CUTS)], non_private, self.K})
-        sizes = [min(each.epsilon, _NO_PRIVACY) if each.is_private else _NO_PRIVACY for each in per_voter]
+        ends = sorted({*ends[:: -(-len(ends) // _MAX_CUTS)], non_private, self.K})
+        sizes = [min(each.epsilon, _LARGE_EPSILON) if each.is_private else _LARGE_EPSILON for each in per_voter]
         sums = [0.0, *accumulate(sizes)]
         # grown[i] is the growth of the first i groups, and cuts[i] lists the starts of its parts
-        grown, cuts = [0.0] + [math.inf] * (len(ends) - 1), [list[int]() for _ in ends]
+        growths, cuts = [0.0] + [math.inf] * (len(ends) - 1), [list[int]() for _ in ends]
         for _ in range(groups):
-            before, cuts_before = grown, cuts
-            grown, cuts = list(before), list(cuts_before)
+            previous, previous_cuts = growths, cuts
+            growths, cuts = list(previous), list(previous_cuts)
             for last, end in enumerate(ends):
                 for first, start in enumerate(ends[:last]):
-                    growth = before[first] + sizes[start] * (end - start) - (sums[end] - sums[start])
-                    if growth < grown[last]:
-                        grown[last], cuts[last] = growth, [*cuts_before[first], start]
+                    growth = previous[first] + sizes[start] * (end - start) - (sums[end] - sums[start])
+                    if growth < growths[last]:
+                        growths[last], cuts[last] = growth, [*previous_cuts[first], start]
         parts = pairwise([*cuts[-1], self.K])
-        pairs = [(end - start, _satisfied_by_all(per_voter[start:end])) for start, end in parts]
+        pairs = [(end - start, _find_common_guarantee(per_voter[start:end])) for start, end in parts]
         return Voters.of([each for n, each in pairs for _ in range(n)], self.overlap, models=self.models)
 
     def cover(self, others: Voters) -> bool:
@@ -249,9 +249,9 @@ class Voters:
         if self.sampled is not None or others.sampled is not None:
             return self.sampled is not None and others.sampled is not None and self.sampled.covers(others.sampled)
         if self.per_voter is None:
-            return _covers(self.each, others.each)
+            return _implies(self.each, others.each)
         # pairing by rank is sufficient, though not necessary
-        return all(map(_covers, self.per_voter, others.per_voter or (others.each,) * others.K))
+        return all(map(_implies, self.per_voter, others.per_voter or (others.each,) * others.K))
 
     def __str__(self) -> str:
         each = f"each {self.each}-differentially private" if self.each.is_private else "not private themselves"
@@ -259,15 +259,15 @@ class Voters:
             each = f"each as private as it says, from {self.per_voter[-1]} to {self.per_voter[0]}"
         models = ", models trained once" if self.models else ""
         reach = "all" if self.overlap is None else f"at most {self.overlap}"
-        anew = "" if self.sampled is None else f"; {self.sampled}"
+        resampling = "" if self.sampled is None else f"; {self.sampled}"
         noun = "voter" if self.K == 1 else "voters"
-        return f"{self.K:,} {noun}, {each}{models}; one person's data reach {reach} of them{anew}"
+        return f"{self.K:,} {noun}, {each}{models}; one person's data reach {reach} of them{resampling}"
 
     def to_json(self) -> dict[str, Json]:
         """Write ε and Δ as exact decimals; defaults are omitted."""
         overlap = {} if self.overlap is None else {"overlap": self.overlap}
-        differ = self.per_voter is not None
-        per_voter = {"own": [{"voters": n, **each.to_json()} for n, each in self.groups]} if differ else {}
+        is_mixed = self.per_voter is not None
+        per_voter = {"own": [{"voters": n, **each.to_json()} for n, each in self.groups]} if is_mixed else {}
         models = {"models": True} if self.models else {}
         sampled = {} if self.sampled is None else {"sampled": self.sampled.to_json()}
         return {"K": self.K, "each": self.each.to_json(), **per_voter, **overlap, **models, **sampled}
@@ -397,15 +397,15 @@ class Problem:
 
     def __str__(self) -> str:
         allowance = f" (m = {self.m:.6g})" if self.voters.each.is_private else ""
-        what, tie = answer_in_words(self.classes), ""
+        answer, tie = answer_in_words(self.classes), ""
         if self.has_noise_function and self.voters.K % 2 == 0:
             tie = "; a tie is answered by a fair coin"
         private = f"{self.target}-differentially private"
-        return f"{self.voters}. The released {what} must be {private}{allowance}{tie}."
+        return f"{self.voters}. The released {answer} must be {private}{allowance}{tie}."
 
     def to_json(self) -> dict[str, Json]:
         """Write plain data; `darrm/schemas/gamma_table.json` describes it."""
-        return {**self.voters.to_json(), **_named(self.classes), "target": self.target.to_json()}
+        return {**self.voters.to_json(), **_write_classes(self.classes), "target": self.target.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Json]) -> Problem:
@@ -471,8 +471,8 @@ class Workload:
     def to_json(self) -> dict[str, Json]:
         """Write plain data."""
         missing = {"missing": self.missing} if self.missing else {}
-        asked = {**_named(self.classes), "queries": self.queries, **missing, "total": self.total.to_json()}
-        return {**self.voters.to_json(), **asked}
+        request = {**_write_classes(self.classes), "queries": self.queries, **missing, "total": self.total.to_json()}
+        return {**self.voters.to_json(), **request}
 
 
 def is_law_a_gamma(classes: int) -> bool:
@@ -507,24 +507,24 @@ def answer_in_words(classes: int) -> str:
     return "majority" if is_law_a_gamma(classes) else f"plurality of {classes_in_words(classes)}"
 
 
-def _named(classes: int) -> dict[str, int | str]:
+def _write_classes(classes: int) -> dict[str, int | str]:
     return {} if is_law_a_gamma(classes) else {"classes": classes_to_json(classes)}
 
 
-def _strength(each: PrivacyParams) -> tuple[bool, Fraction, Fraction]:
+def _sort_key(each: PrivacyParams) -> tuple[bool, Fraction, Fraction]:
     return not each.is_private, each.finite_epsilon or Fraction(0), each.exact_delta
 
 
-def _satisfied_by_all(guarantees: Sequence[PrivacyParams]) -> PrivacyParams:
+def _find_common_guarantee(guarantees: Sequence[PrivacyParams]) -> PrivacyParams:
     if not all(each.is_private for each in guarantees):
         return PrivacyParams("inf")
     return PrivacyParams(max(each.exact_epsilon for each in guarantees), max(each.exact_delta for each in guarantees))
 
 
-def _covers(most: PrivacyParams, each: PrivacyParams) -> bool:
-    if not (most.is_private and each.is_private):
-        return not most.is_private
-    return most.exact_epsilon >= each.exact_epsilon and most.exact_delta >= each.exact_delta
+def _implies(weak: PrivacyParams, strong: PrivacyParams) -> bool:
+    if not (weak.is_private and strong.is_private):
+        return not weak.is_private
+    return weak.exact_epsilon >= strong.exact_epsilon and weak.exact_delta >= strong.exact_delta
 
 
 def _default_delta(m: Fraction, each_delta: Fraction) -> Fraction:
@@ -541,5 +541,5 @@ def _default_delta(m: Fraction, each_delta: Fraction) -> Fraction:
         base = Decimal((1 - each_delta).numerator) / each_delta.denominator
         power = base ** (Decimal(m.numerator) / m.denominator)
         # at 60 digits the rounding errors so far are below 1e-50 relative; the margin covers them
-        below = (1 - power) * (1 - Decimal("1e-40"))
-    return max(each_delta, Fraction(fifteen_digits.plus(below)))
+        value_below = (1 - power) * (1 - Decimal("1e-40"))
+    return max(each_delta, Fraction(fifteen_digits.plus(value_below)))

@@ -33,10 +33,10 @@ from darrm.util import checks
 from darrm.util.files import Json
 
 SCHEMES = {"poisson": "add or remove one person", "fixed": "replace one person"}
-_LEAST_RATE = Fraction(1, 10**15)  # one record among more than the people alive
-_MOST_RECORDS = 100  # of one person: 1 − (1 − q)^r is an exact fraction
+_MIN_RATE = Fraction(1, 10**15)  # one record among more than the people alive
+_MAX_RECORDS = 100  # of one person: 1 − (1 − q)^r is an exact fraction
 _PRECISION, _DIGITS = 60, 27  # decimal digits of a logarithm, and those of the result
-_LARGEST_DELTA = 1 - Fraction(1, 2**53)
+_MAX_DELTA = 1 - Fraction(1, 2**53)
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class Subsampling:
 
     def __post_init__(self) -> None:
         rate = exact_number("the sampling rate", self.record_rate)
-        if not _LEAST_RATE <= rate <= 1:
+        if not _MIN_RATE <= rate <= 1:
             advice = "the probability that one person is among the examples of a question, like 0.004"
             checks.fail("the sampling rate", float(rate), "in (0, 1], and at least 1e-15", advice)
         checks.one_of(SCHEMES, scheme=self.scheme)
-        checks.integer_at_least(1, most=_MOST_RECORDS, records=self.records, advice="how many records one person has")
+        checks.integer_at_least(1, most=_MAX_RECORDS, records=self.records, advice="how many records one person has")
         object.__setattr__(self, "record_rate", rate)
         object.__setattr__(self, "records", int(self.records))
 
@@ -107,14 +107,14 @@ class Subsampling:
         """
         if target.exact_epsilon > LARGEST_EXPONENT:
             checks.fail("the epsilon of a question", target.epsilon, f"at most {LARGEST_EXPONENT}")
-        epsilon, delta = target.exact_epsilon, min(target.exact_delta / self.rate, _LARGEST_DELTA)
+        epsilon, delta = target.exact_epsilon, min(target.exact_delta / self.rate, _MAX_DELTA)
         magnitude = max(0, -math.floor(math.log10(epsilon))) if epsilon else 0
         with localcontext(Context(prec=_PRECISION + 2 * magnitude)):
-            grown = Decimal(epsilon.numerator) / epsilon.denominator
+            exponent = Decimal(epsilon.numerator) / epsilon.denominator
             rate = Decimal(self.rate.numerator) / self.rate.denominator
             # the rounding errors so far, at 60 digits after cancellation, are far below the margin
-            whole = (1 + (grown.exp() - 1) / rate).ln() * (1 - Decimal("1e-40"))
-        return PrivacyParams(Fraction(Context(prec=_DIGITS, rounding=ROUND_FLOOR).plus(whole)), delta)
+            conditional_epsilon = (1 + (exponent.exp() - 1) / rate).ln() * (1 - Decimal("1e-40"))
+        return PrivacyParams(Fraction(Context(prec=_DIGITS, rounding=ROUND_FLOOR).plus(conditional_epsilon)), delta)
 
     def __str__(self) -> str:
         rate, records = decimal_text(self.rate), ""

@@ -37,7 +37,7 @@ from lp_models.program import Array, LinearProgram
 from lp_models.row_generation import Oracle, Separation
 
 # a cut is added when it lifts the cost by more than this part of a fair coin's expected error
-_SMALLEST_LIFT = 1e-14
+_MIN_LIFT = 1e-14
 
 
 class Shape(Enum):
@@ -96,12 +96,12 @@ class SampledError:
     """F for the draws d of shape (T, h), split into its linear part and the mixed draws."""
 
     def __init__(self, differences: Array) -> None:
-        turned = differences * np.where(np.sum(differences, axis=1) < 0.0, -1.0, 1.0)[:, None]
-        mixed = np.any(turned < 0.0, axis=1)
-        self.linear = np.sum(turned[~mixed], axis=0) / len(turned)
-        self.weights = np.mean(turned, axis=0)  # of F as long as γ turns no draw; nowhere above F
-        self.mixed = turned[mixed]
-        self.share = float(np.mean(mixed))
+        oriented = differences * np.where(np.sum(differences, axis=1) < 0.0, -1.0, 1.0)[:, None]
+        is_mixed = np.any(oriented < 0.0, axis=1)
+        self.linear = np.sum(oriented[~is_mixed], axis=0) / len(oriented)
+        self.weights = np.mean(oriented, axis=0)  # of F as long as γ turns no draw; nowhere above F
+        self.mixed = oriented[is_mixed]
+        self.share = float(np.mean(is_mixed))
         self.mean_size = np.mean(np.abs(differences), axis=0)
 
     def mixed_error(self, gamma: Array) -> float:
@@ -122,7 +122,7 @@ class EpigraphOracle:
 
     def __init__(self, rows: Oracle, sampled: SampledError, shape: Shape) -> None:
         self.rows, self.sampled, self.shape = rows, sampled, shape
-        self.least_lift = _SMALLEST_LIFT * float(np.sum(sampled.mean_size))
+        self.least_lift = _MIN_LIFT * float(np.sum(sampled.mean_size))
 
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
         x, theta = point[:-1], float(point[-1])

@@ -31,18 +31,18 @@ from lp_models.program import (
 )
 
 _SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
-_SMALLEST = 1e-290  # of these coefficients: rows of smaller ones are scaled by finite numbers, too
+_MIN_COEFFICIENT = 1e-290  # of these coefficients: rows of smaller ones are scaled by finite numbers, too
 _TOLERANCE = 1e-10  # the strictest that HiGHS accepts
 
-_LONGEST_RUN = 60.0  # seconds of one run of a dense program, which may go around; most take less than one
+_MAX_RUN_SECONDS = 60.0  # seconds of one run of a dense program, which may go around; most take less than one
 # of a dense program: a warm start skips presolve anyway; perturbed costs, cleaned up at such tolerances, take three
 # times as long
-_WARM: dict[str, float | str] = {
+_WARM_START_OPTIONS: dict[str, float | str] = {
     "presolve": "off",
     "simplex_scale_strategy": 0,
     "dual_simplex_cost_perturbation_multiplier": 0.0,
 }
-_CUT = 2  # parts of each interval of knots at the next level
+_PARTS_PER_INTERVAL = 2  # parts of each interval of knots at the next level
 
 
 class Knots(ABC):
@@ -75,7 +75,7 @@ class Knots(ABC):
         return duals
 
     def refined(self) -> Knots:
-        cuts = [self.starts + self.lengths * i // _CUT for i in range(_CUT)]
+        cuts = [self.starts + self.lengths * i // _PARTS_PER_INTERVAL for i in range(_PARTS_PER_INTERVAL)]
         return type(self)(np.unique(np.concatenate(cuts)), self.n, keeps_rows=self.keeps_rows)
 
 
@@ -105,9 +105,9 @@ class Ramps(Knots):
         return rows if self.is_full else np.asarray(np.add.reduceat(rows, self.starts, axis=-1) / self.lengths)
 
     def repaired(self, duals: Array, reduced: Array) -> Array:
-        raised = duals.copy()
-        raised[0] = max(0.0, duals[0] - float(np.min(reduced)))
-        return raised
+        raised_duals = duals.copy()
+        raised_duals[0] = max(0.0, duals[0] - float(np.min(reduced)))
+        return raised_duals
 
 
 class Master:
@@ -152,11 +152,11 @@ class Master:
     def restrict(self, knots: Knots | None) -> None:
         """Let the solver have variables at knots only, or x itself for None; the rows stay."""
         self.knots = knots
-        cost = self._down(self.cost + self._extra_cost) * self._cost_scale
+        cost = self._restrict_rows(self.cost + self._extra_cost) * self._cost_scale
         self.variables, empty = cost.size, np.empty(0, dtype=np.int32)
-        sparse = isinstance(self.program, BlockProgram)
-        self._highs = _new_solver({} if sparse else _WARM)
-        self._longest_run = np.inf if sparse else _LONGEST_RUN
+        is_sparse = isinstance(self.program, BlockProgram)
+        self._highs = _create_solver({} if is_sparse else _WARM_START_OPTIONS)
+        self._max_run_seconds = np.inf if is_sparse else _MAX_RUN_SECONDS
         lower, upper = self.lower[: cost.size], self.upper[: cost.size]
         self._highs.addCols(cost.size, cost, lower, upper, 0, empty, empty, np.empty(0))
         if isinstance(self.program, BlockProgram):
@@ -167,13 +167,13 @@ class Master:
         if self.limits.size:
             self._pass_rows(self.matrix, self.limits)
 
-    def _down(self, rows: Array) -> Array:
+    def _restrict_rows(self, rows: Array) -> Array:
         return rows if self.knots is None else self.knots.down(rows)
 
     def add_cost(self, extra: Array) -> None:
         """Add to the cost that the solver minimizes; values and bounds ignore it."""
         self._extra_cost = extra
-        cost = self._down(self.cost + extra) * self._cost_scale
+        cost = self._restrict_rows(self.cost + extra) * self._cost_scale
         self._highs.changeColsCost(cost.size, np.arange(cost.size, dtype=np.int32), cost)
 
     def add_rows(self, matrix: Array | SparseRows, limits: Array, labels: Sequence[RowLabel] = ()) -> None:
@@ -192,33 +192,33 @@ class Master:
             scale, values, columns = np.ones(count), matrix.values, matrix.columns.astype(np.int32)
             starts = np.searchsorted(matrix.rows, np.arange(count)).astype(np.int32)
         else:
-            rows = self._down(matrix)
-            scale = _SCALE / np.maximum(np.max(np.abs(rows), axis=1), _SMALLEST)
+            rows = self._restrict_rows(matrix)
+            scale = _SCALE / np.maximum(np.max(np.abs(rows), axis=1), _MIN_COEFFICIENT)
             values, columns = (rows * scale[:, None]).ravel(), np.tile(np.arange(rows.shape[1], dtype=np.int32), count)
             starts = np.arange(count, dtype=np.int32) * rows.shape[1]
-        free = np.full(count, -highspy.kHighsInf)
-        self._highs.addRows(count, free, limits * scale, values.size, starts, columns, values)
+        lower_limits = np.full(count, -highspy.kHighsInf)
+        self._highs.addRows(count, lower_limits, limits * scale, values.size, starts, columns, values)
         self._row_scales = np.concatenate([self._row_scales, scale])
 
     def drop_idle_rows(self, idle_rounds: int) -> None:
         """Drop rows without a multiplier in the last rounds; sparse rows are cheap, and stay."""
         if isinstance(self.matrix, SparseRows):
             return
-        keep = self.idle < idle_rounds
-        keep[: self._permanent] = True
-        drop = np.flatnonzero(~keep).astype(np.int32)
-        if drop.size:
-            self._highs.deleteRows(drop.size, drop)
-            self.matrix, self.limits, self.idle = self.matrix[keep], self.limits[keep], self.idle[keep]
-            self._row_scales = self._row_scales[keep]
-            self.labels = list(compress(self.labels, keep))
+        is_kept = self.idle < idle_rounds
+        is_kept[: self._permanent] = True
+        dropped_rows = np.flatnonzero(~is_kept).astype(np.int32)
+        if dropped_rows.size:
+            self._highs.deleteRows(dropped_rows.size, dropped_rows)
+            self.matrix, self.limits, self.idle = self.matrix[is_kept], self.limits[is_kept], self.idle[is_kept]
+            self._row_scales = self._row_scales[is_kept]
+            self.labels = list(compress(self.labels, is_kept))
 
     def solve(self, seconds: float = np.inf) -> Solution:
         """Solve in at most ``seconds``; the bound is valid in any case."""
         variables, row_duals, optimal = self.run(seconds)
         expected = self.variables, self._equations + self.limits.size
-        there = (variables.size, row_duals.size) == expected  # HiGHS may return nothing
-        if there and np.all(np.isfinite(variables)) and np.all(np.isfinite(row_duals)):
+        is_complete = (variables.size, row_duals.size) == expected  # HiGHS may return nothing
+        if is_complete and np.all(np.isfinite(variables)) and np.all(np.isfinite(row_duals)):
             variables = np.clip(variables, self.lower[: variables.size], self.upper[: variables.size])
             point = variables if self.knots is None else self.knots.up(variables)
             # HiGHS's duals of <= rows are non-positive; undo both scalings
@@ -242,27 +242,27 @@ class Master:
         Returns variables, HiGHS's multipliers of rows, and whether they are optimal.
         """
         deadline = time.perf_counter() + seconds
-        optimal = self._run(seconds)
+        optimal = self._run_once(seconds)
         for option, value in self.retries:
             if optimal or time.perf_counter() >= deadline:
                 break
-            kept = self._highs.getOptionValue(option)[1]
+            default = self._highs.getOptionValue(option)[1]
             self._highs.setOptionValue(option, value)
             self.forget()
-            optimal = self._run(deadline - time.perf_counter())
-            self._highs.setOptionValue(option, kept)
-        raw = self._highs.getSolution()
-        return np.array(raw.col_value, dtype=np.float64), np.array(raw.row_dual, dtype=np.float64), optimal
+            optimal = self._run_once(deadline - time.perf_counter())
+            self._highs.setOptionValue(option, default)
+        solution = self._highs.getSolution()
+        return np.array(solution.col_value, dtype=np.float64), np.array(solution.row_dual, dtype=np.float64), optimal
 
-    def _run(self, seconds: float) -> bool:
+    def _run_once(self, seconds: float) -> bool:
         # HiGHS counts the seconds of all runs of one solver together
         spent = self._highs.getRunTime()
-        self._highs.setOptionValue("time_limit", spent + max(0.0, min(seconds, self._longest_run)))
+        self._highs.setOptionValue("time_limit", spent + max(0.0, min(seconds, self._max_run_seconds)))
         self._highs.run()
         return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
 
-def _new_solver(options: dict[str, float | str]) -> highspy.Highs:
+def _create_solver(options: dict[str, float | str]) -> highspy.Highs:
     highs = highspy.Highs()
     common = {"output_flag": False, "threads": 1, "solver": "simplex"}
     tolerances = {"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE}

@@ -118,8 +118,8 @@ class BlockProgram:
         """Compute minus (10), a lower bound on the cost, in floats."""
         reduced = self.gains - np.bincount(rows.columns, duals[rows.rows] * rows.values, minlength=self.gains.size)
         best = np.maximum.reduceat(reduced / self.sizes, self.starts)
-        free = 1.0 - self.least * np.add.reduceat(self.sizes, self.starts)
-        return -float(duals @ limits + self.least * np.sum(reduced) + best @ free)
+        free_share = 1.0 - self.least * np.add.reduceat(self.sizes, self.starts)
+        return -float(duals @ limits + self.least * np.sum(reduced) + best @ free_share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,14 +133,14 @@ class SparseRows:
 
     @classmethod
     def none(cls) -> SparseRows:
-        nothing = np.empty(0, dtype=np.int64)
-        return cls(nothing, nothing, np.empty(0), np.empty(0))
+        no_indices = np.empty(0, dtype=np.int64)
+        return cls(no_indices, no_indices, np.empty(0), np.empty(0))
 
     @classmethod
     def summed(cls, rows: Indices, columns: Indices, values: Array, limits: Array, variables: int) -> SparseRows:
         """Add up entries with equal row and variable."""
-        places, where = np.unique(rows * variables + columns, return_inverse=True)
-        total = np.bincount(where, values, minlength=places.size).astype(np.float64)
+        places, inverse = np.unique(rows * variables + columns, return_inverse=True)
+        total = np.bincount(inverse, values, minlength=places.size).astype(np.float64)
         return cls(places // variables, places % variables, total, limits)
 
     def joined(self, others: SparseRows) -> SparseRows:

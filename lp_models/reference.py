@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.program import Array, LinearProgram, Solution, Status
 
-_MOST_ROWS = 2_000_000
-_MEAN = 0.75  # of p_i ~ U[0.5, 1], the paper's prior
+_MAX_ROWS = 2_000_000
+_PRIOR_MEAN = 0.75  # of p_i ~ U[0.5, 1], the paper's prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,18 +104,18 @@ def gamma_program(problem: Any, weights: Array | None = None) -> GammaProgram:  
     each = voters.each
     pairs = corner_pairs(each.epsilon if each.is_private else inf, each.delta)
     rows = comb(K + len(pairs) - 1, K)
-    if rows > _MOST_ROWS:
+    if rows > _MAX_ROWS:
         raise ValueError(
-            f"the whole program of K = {K} has {rows:,} rows, too many to write down (at most {_MOST_ROWS:,}). "
+            f"the whole program of K = {K} has {rows:,} rows, too many to write down (at most {_MAX_ROWS:,}). "
             "Use the production solver, which generates rows."
         )
     multisets = combinations_with_replacement(range(len(pairs)), K)
     corners = np.fromiter((corner for row in multisets for corner in row), dtype=np.int8).reshape(-1, K)
     counts = np.stack([np.count_nonzero(corners == corner, axis=1) for corner in range(len(pairs))], axis=1)
     counts = counts[counts @ (pairs[:, 0] != pairs[:, 1]) <= voters.reached].astype(np.int64)
-    first, second = (_differences(counts, pairs[:, side]) for side in (0, 1))
+    first, second = (_compute_differences(counts, pairs[:, side]) for side in (0, 1))
     if weights is None:
-        weights = _differences(np.array([[K]]), np.array([_MEAN]))[0]
+        weights = _compute_differences(np.array([[K]]), np.array([_PRIOR_MEAN]))[0]
     limits = np.full(len(counts), exp_epsilon - 1.0 + 2.0 * target.delta)
     program = expected_error_program(weights, Shape.FREE, first - exp_epsilon * second, limits)
     return GammaProgram(program, pairs, counts, first, second)
@@ -136,16 +136,16 @@ def corner_pairs(epsilon: float, delta: float) -> Array:
     return np.array(pairs)
 
 
-def _differences(counts: NDArray[np.int64], probabilities: Array) -> Array:
+def _compute_differences(counts: NDArray[np.int64], probabilities: Array) -> Array:
     """Compute α_l − α_{K−l} for l > K/2 and every row of counts of voters at these probabilities of a 1."""
     K = int(counts[0].sum())
     law = np.zeros((len(counts), K + 1))
     law[:, 0] = 1.0
     for count, p in zip(counts.T, probabilities.tolist(), strict=True):
         for voter in range(int(count.max())):
-            one = np.where(voter < count, p, 0.0)[:, None]
-            law[:, 1:] = law[:, 1:] * (1.0 - one) + law[:, :-1] * one
-            law[:, :1] *= 1.0 - one
+            p_one = np.where(voter < count, p, 0.0)[:, None]
+            law[:, 1:] = law[:, 1:] * (1.0 - p_one) + law[:, :-1] * p_one
+            law[:, :1] *= 1.0 - p_one
     return np.asarray((law - law[:, ::-1])[:, K // 2 + 1 :])
 
 

@@ -23,10 +23,10 @@ from lp_models.options import Progress, SolveOptions
 from lp_models.program import Array, BlockProgram, LinearProgram, RowLabel, Solution, Status
 
 # finer knots are due when rows that are still missing make at most this part of the gap
-_OF_MISSING_ROWS = 0.5
-_FEW_ROWS = 100  # are never too many
-_WIDE_GAP = 1e-6  # a gap above this part of the value is no matter of the solver's precision
-_FOR_ROUNDS = 0.9  # of a time limit; the rest is for a look at all rows, without which the best point has no value
+_MAX_MISSING_SHARE = 0.5
+_MAX_FEW_ROWS = 100  # are never too many
+_WIDE_RELATIVE_GAP = 1e-6  # a gap above this part of the value is no matter of the solver's precision
+_SHARE_OF_ROUNDS = 0.9  # of a time limit; the rest is for a look at all rows, without which the best point has no value
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def minimize_with_rows(
         status = loop.run()
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    return loop.result(status)
+    return loop.build_result(status)
 
 
 @dataclass(eq=False)
@@ -110,12 +110,12 @@ class _Loop:
     mark: tuple[int, float, float] = (0, np.inf, -np.inf)  # round, value and bound when something last moved
     candidate_value: float = np.inf
     rounds: int = 0
-    generated: int = 0
+    num_generated: int = 0
 
     def __post_init__(self) -> None:
         self.started = time.perf_counter()
         self.end = self.started + self.options.time_limit
-        self.deadline = self.started + _FOR_ROUNDS * self.options.time_limit
+        self.deadline = self.started + _SHARE_OF_ROUNDS * self.options.time_limit
         self.candidate = np.zeros(self.master.cost.size)
 
     def run(self) -> Status:
@@ -124,18 +124,18 @@ class _Loop:
         Without it the master chooses again in every round between points of equal cost, and wastes rows.
         """
         if self.tie_break is None:
-            return self.rounds_until_stop()
+            return self.run_rounds()
         self.master.add_cost(self.tie_break)
-        status = self.rounds_until_stop()
+        status = self.run_rounds()
         if status is not Status.STALLED:
             return status
-        tied, tied_value = self.best, self.value
+        tied_point, tied_value = self.best, self.value
         self.mark = (self.rounds, np.inf, -np.inf)
         self.master.add_cost(np.zeros_like(self.tie_break))
-        status = self.rounds_until_stop()
+        status = self.run_rounds()
         if status in {Status.OPTIMAL, Status.STALLED}:
-            if tied is not None and tied_value - self.value <= self.tolerance(self.value):
-                self.best, self.value = tied, tied_value
+            if tied_point is not None and tied_value - self.value <= self.compute_tolerance(self.value):
+                self.best, self.value = tied_point, tied_value
             elif time.perf_counter() < self.deadline:
                 self.break_ties(self.tie_break)
         return status
@@ -143,30 +143,30 @@ class _Loop:
     def break_ties(self, tie_break: Array) -> None:
         """Repeat rounds for the cost plus the small extra one; keep the result if its value is as good."""
         best, value, bound, multipliers = self.best, self.value, self.bound, self.multipliers
-        allowed = value + max(self.tolerance(value), value - bound)
+        max_value = value + max(self.compute_tolerance(value), value - bound)
         self.best, self.value, self.bound, self.candidate_value = None, np.inf, -np.inf, np.inf
         self.mark = (self.rounds, np.inf, -np.inf)
         self.master.add_cost(tie_break)
         try:
-            self.rounds_until_stop()
+            self.run_rounds()
         finally:
-            if self.best is None or self.value > allowed:
+            if self.best is None or self.value > max_value:
                 self.best, self.value = best, value
             self.bound, self.multipliers = bound, multipliers
 
-    def rounds_until_stop(self) -> Status:
-        fresh = False
+    def run_rounds(self) -> Status:
+        has_new_basis = False
         while True:
             try:
-                status = self.round()
+                status = self.run_round()
             except TimeoutError:
                 return Status.TIME_LIMIT
             if self.has_moved():
-                fresh = False
+                has_new_basis = False
             elif self.rounds - self.mark[0] >= self.options.patience * (20 if self.is_wide() else 1):
                 status = status or Status.STALLED
-            if status is Status.STALLED and not fresh:
-                fresh, status = True, None
+            if status is Status.STALLED and not has_new_basis:
+                has_new_basis, status = True, None
                 self.mark = (self.rounds, *self.mark[1:])
                 self.master.forget()
             if status is not None:
@@ -174,79 +174,79 @@ class _Loop:
             if time.perf_counter() >= self.deadline:
                 return Status.TIME_LIMIT
 
-    def round(self) -> Status | None:
+    def run_round(self) -> Status | None:
         solution = self.master.solve(self.deadline - time.perf_counter())
         self.rounds += 1
         if solution.bound > self.bound:
-            labelled = zip(solution.duals.tolist(), self.master.labels, strict=True)
-            self.bound, self.multipliers = solution.bound, tuple(pair for pair in labelled if pair[0] > 0.0)
-        restricted = self.master.knots is not None and not self.master.knots.is_full
-        if solution.status is Status.FAILED and not restricted:
+            labeled_duals = zip(solution.duals.tolist(), self.master.labels, strict=True)
+            self.bound, self.multipliers = solution.bound, tuple(pair for pair in labeled_duals if pair[0] > 0.0)
+        is_restricted = self.master.knots is not None and not self.master.knots.is_full
+        if solution.status is Status.FAILED and not is_restricted:
             return Status.TIME_LIMIT if time.perf_counter() >= self.deadline else Status.FAILED
         # the caller makes it feasible, should there be no time to do so here
         self.candidate = self.candidate if np.isfinite(self.candidate_value) else solution.point
         cuts = self.oracle.separate(solution.point, thorough=False, deadline=self.deadline)
-        provisional = self.master.value(cuts.feasible)
-        if provisional < self.candidate_value:
-            self.candidate, self.candidate_value = cuts.feasible, provisional
-        refined = self.refine(provisional, solution, cuts)
-        if not (refined or cuts.thorough) and (cuts.limits.size == 0 or self.closed(provisional)):
+        cut_value = self.master.value(cuts.feasible)
+        if cut_value < self.candidate_value:
+            self.candidate, self.candidate_value = cuts.feasible, cut_value
+        was_refined = self.refine(cut_value, solution, cuts)
+        if not (was_refined or cuts.thorough) and (cuts.limits.size == 0 or self.is_closed(cut_value)):
             cuts = self.oracle.separate(solution.point, thorough=True, deadline=self.deadline)
         self.accept_or_check(cuts)
         if self.report is not None:
             value, sign = min(self.value, self.candidate_value), self.master.sign
             seconds = time.perf_counter() - self.started
             self.report(Progress(self.rounds, self.master.limits.size, sign * value, sign * self.bound, seconds))
-        if self.closed(self.value):
+        if self.is_closed(self.value):
             return Status.OPTIMAL
         if cuts.limits.size == 0:
-            return None if refined else Status.STALLED
+            return None if was_refined else Status.STALLED
         knots = self.master.knots  # where looks cost more than solves, coarse masters keep more rows
         variables = self.master.cost.size if knots is not None and knots.keeps_rows else self.master.variables
-        if self.master.limits.size > max(_FEW_ROWS, self.options.rows_per_variable * variables):
+        if self.master.limits.size > max(_MAX_FEW_ROWS, self.options.rows_per_variable * variables):
             self.master.drop_idle_rows(self.options.idle_rounds)
-        self.add(cuts)
+        self.add_cuts(cuts)
         return None
 
     def accept_or_check(self, cuts: Separation) -> None:
         if cuts.thorough:
             self.accept(cuts.feasible)
             return
-        if not self.closed(self.candidate_value):
+        if not self.is_closed(self.candidate_value):
             return
         cuts = self.oracle.separate(self.candidate, thorough=True, deadline=self.deadline)
         self.accept(cuts.feasible)
         self.candidate, self.candidate_value = cuts.feasible, self.master.value(cuts.feasible)
-        self.add(cuts)
+        self.add_cuts(cuts)
 
-    def add(self, cuts: Separation) -> None:
+    def add_cuts(self, cuts: Separation) -> None:
         self.master.add_rows(cuts.matrix, cuts.limits, cuts.labels)
-        self.generated += cuts.limits.size
+        self.num_generated += cuts.limits.size
 
     def refine(self, value: float, solution: Solution, cuts: Separation) -> bool:
         """Add knots if the gap comes from there being few and not from missing rows; return whether it does."""
-        knots, of_missing_rows = self.master.knots, value - solution.value
-        if knots is None or knots.is_full or self.closed(value):
+        knots, missing_gap = self.master.knots, value - solution.value
+        if knots is None or knots.is_full or self.is_closed(value):
             return False
-        failed = solution.status is Status.FAILED
-        if not failed and cuts.limits.size and of_missing_rows > _OF_MISSING_ROWS * (value - solution.bound):
+        has_failed = solution.status is Status.FAILED
+        if not has_failed and cuts.limits.size and missing_gap > _MAX_MISSING_SHARE * (value - solution.bound):
             return False
         self.master.drop_idle_rows(1)
         self.master.restrict(knots.refined())
         return True
 
     def is_wide(self) -> bool:
-        return self.candidate_value - self.bound > _WIDE_GAP * abs(self.candidate_value)
+        return self.candidate_value - self.bound > _WIDE_RELATIVE_GAP * abs(self.candidate_value)
 
     def has_moved(self) -> bool:
         """Return whether value or bound has moved by a part of the gap since the mark; if so, set a new one."""
         _, value, bound = self.mark
         # rounding may put the value below the bound; a negative step would count standing still as moving
         step = (0.01 if self.is_wide() else 0.1) * max(0.0, self.candidate_value - self.bound)
-        moved = not np.isfinite(value) or self.candidate_value < value - step or self.bound > bound + step
-        if moved:
+        is_moved = not np.isfinite(value) or self.candidate_value < value - step or self.bound > bound + step
+        if is_moved:
             self.mark = (self.rounds, self.candidate_value, self.bound)
-        return moved
+        return is_moved
 
     def accept(self, feasible: Array) -> None:
         """Keep the better of the incumbent and a feasible point; of equal ones the later breaks ties better."""
@@ -254,15 +254,15 @@ class _Loop:
         if value <= self.value:
             self.best, self.value = feasible, value
 
-    def closed(self, value: float) -> bool:
+    def is_closed(self, value: float) -> bool:
         if not (np.isfinite(value) and np.isfinite(self.bound)):
             return False
-        return value - self.bound <= self.tolerance(value)
+        return value - self.bound <= self.compute_tolerance(value)
 
-    def tolerance(self, value: float) -> float:
+    def compute_tolerance(self, value: float) -> float:
         return max(self.options.gap * abs(value), self.options.floor)
 
-    def result(self, status: Status) -> Result:
+    def build_result(self, status: Status) -> Result:
         """Collect the result; unless the gap is closed, check the most promising point in the time left."""
         if status is not Status.OPTIMAL or self.best is None:
             with suppress(TimeoutError):
@@ -273,6 +273,6 @@ class _Loop:
             bound=self.master.sign * float(self.bound),
             status=status,
             rounds=self.rounds,
-            rows_generated=self.generated,
+            rows_generated=self.num_generated,
             multipliers=self.multipliers,
         )

@@ -20,15 +20,15 @@ from darrm.numerics import Array
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.subsampling import Subsampling
 
-_UP = 1.0 + 1e-12  # of a few rounded operations, relative
-_OFTEN = Fraction(999, 1000)
-_FAR = 30.0  # of the logarithm of a ratio: beyond, sums use logarithms
-_DIGITS = 12  # of a stored ε, rounded up, so that machines agree
+_ROUNDING_FACTOR = 1.0 + 1e-12  # of a few rounded operations, relative
+_MAX_RATE = Fraction(999, 1000)
+_MAX_LOG_RATIO = 30.0  # of the logarithm of a ratio: beyond, sums use logarithms
+_SIGNIFICANT_DIGITS = 12  # of a stored ε, rounded up, so that machines agree
 
 
 def rate_of(sampling: Subsampling) -> float:
     """Return q, rounded up to 1 from 0.999 on: 1 − q keeps its digits."""
-    return float(sampling.rate) if sampling.rate <= _OFTEN else 1.0
+    return float(sampling.rate) if sampling.rate <= _MAX_RATE else 1.0
 
 
 def amplified_profile(profile: PrivacyProfile, sampling: Subsampling) -> PrivacyProfile:
@@ -44,16 +44,16 @@ def amplified_profile(profile: PrivacyProfile, sampling: Subsampling) -> Privacy
     q = rate_of(sampling)
     epsilons, deltas = profile.arrays()
     growth, factor = np.expm1(epsilons), 1.0 / (1.0 + (1.0 - q) * np.expm1(epsilons))
-    there = _round_up(np.log1p(q * growth))
+    forward = _round_up(np.log1p(q * growth))
     if sampling.scheme == "fixed":
-        return _profile(there, q * deltas)
-    back, back_deltas = _round_up(np.log1p(q * growth * factor)), q * factor * deltas
+        return _build_profile(forward, q * deltas)
+    reverse, bounds = _round_up(np.log1p(q * growth * factor)), q * factor * deltas
     if deltas[-1] > 0.0 and q < 1.0:  # h stays constant, and (1 − (1 − q)u)·h falls to 0 at u = 1/(1 − q)
-        back, back_deltas = np.append(back, _round_up(-np.log1p(-np.array([q])))), np.append(back_deltas, 0.0)
-    grid = np.union1d(there, back[back <= there[-1]])
+        reverse, bounds = (np.append(reverse, _round_up(-np.log1p(-np.array([q])))), np.append(bounds, 0.0))
+    grid = np.union1d(forward, reverse[reverse <= forward[-1]])
     x = np.expm1(grid)  # not e^ε, which is close to 1 for small q
-    sides = (np.interp(x, np.expm1(e), values) for e, values in ((there, q * deltas), (back, back_deltas)))
-    return _profile(grid, *(side * _UP for side in sides))
+    sides = (np.interp(x, np.expm1(e), values) for e, values in ((forward, q * deltas), (reverse, bounds)))
+    return _build_profile(grid, *(side * _ROUNDING_FACTOR for side in sides))
 
 
 def amplified(cost: PrivacyCost, sampling: Subsampling, curve: RenyiCurve | None) -> PrivacyCost:
@@ -82,7 +82,7 @@ def amplified(cost: PrivacyCost, sampling: Subsampling, curve: RenyiCurve | None
 
 def amplified_pure(epsilon: float, rate: float) -> float:
     """Compute ln(1 + q(e^ε − 1)), rounded up."""
-    return float(np.log1p(rate * np.expm1(epsilon)) * _UP)
+    return float(np.log1p(rate * np.expm1(epsilon)) * _ROUNDING_FACTOR)
 
 
 def subsampled_penalties(log_ratio: Array, order: Array | float, rate: float) -> tuple[Array, Array]:
@@ -95,14 +95,14 @@ def subsampled_penalties(log_ratio: Array, order: Array | float, rate: float) ->
     [1.0, 0.5]
     """
     t = rate * np.expm1(log_ratio)
-    return _penalties(t, np.log1p(t), order)
+    return _compute_penalties(t, np.log1p(t), order)
 
 
-def _penalties(t: Array, grown: Array, order: Array | float) -> tuple[Array, Array]:
+def _compute_penalties(t: Array, log_growth: Array, order: Array | float) -> tuple[Array, Array]:
     with np.errstate(over="ignore"):
-        forward = np.expm1(order * grown) - order * t
-        back = np.expm1((1.0 - order) * grown) + (order - 1.0) * t
-    return np.asarray(np.maximum(forward, 0.0)), np.asarray(np.maximum(back, 0.0))
+        forward = np.expm1(order * log_growth) - order * t
+        reverse = np.expm1((1.0 - order) * log_growth) + (order - 1.0) * t
+    return np.asarray(np.maximum(forward, 0.0)), np.asarray(np.maximum(reverse, 0.0))
 
 
 def subsampled_curve(present: Array, absent: Array, rate: float) -> RenyiCurve:
@@ -115,37 +115,37 @@ def subsampled_curve(present: Array, absent: Array, rate: float) -> RenyiCurve:
     """
     with np.errstate(invalid="ignore"):
         ratios = np.where(present == absent, 0.0, present - absent)
-    far, outcomes = ratios > _FAR, np.exp(absent)
-    t = rate * np.expm1(np.where(far, 0.0, ratios))
-    grown = np.log1p(t)
-    large = ratios[far]
+    is_large, outcomes = ratios > _MAX_LOG_RATIO, np.exp(absent)
+    t = rate * np.expm1(np.where(is_large, 0.0, ratios))
+    log_growth = np.log1p(t)
+    large_ratios = ratios[is_large]
     with np.errstate(invalid="ignore"):
-        grown_far = large + np.log(rate + (1.0 - rate) * np.exp(-large))  # of the mixture to A
+        large_growth = large_ratios + np.log(rate + (1.0 - rate) * np.exp(-large_ratios))  # of the mixture to A
 
     def value_at(orders: Array) -> Array:
         worst = np.empty(orders.size)
         for place, order in enumerate(orders):
             with np.errstate(over="ignore", invalid="ignore"):
-                forward, back = (outcomes * part for part in _penalties(t, grown, order))
+                forward, reverse = (outcomes * part for part in _compute_penalties(t, log_growth, order))
                 # (1 + t)^α and (α − 1)·t·A; an outcome that is impossible without the person costs ∞
-                logs = np.where(np.isposinf(large), np.inf, absent[far] + order * grown_far)
-                forward[far] = np.exp(logs)
-                back[far] = (order - 1.0) * rate * np.exp(present[far])
-            worst[place] = max(float(np.max(side.sum(axis=-1))) for side in (forward, back))
+                logs = np.where(np.isposinf(large_ratios), np.inf, absent[is_large] + order * large_growth)
+                forward[is_large] = np.exp(logs)
+                reverse[is_large] = (order - 1.0) * rate * np.exp(present[is_large])
+            worst[place] = max(float(np.max(side.sum(axis=-1))) for side in (forward, reverse))
         return np.asarray(np.log1p(worst * (1.0 + 1e-9) + 1e-15) / (orders - 1.0))
 
     return RenyiCurve.of(value_at)
 
 
-def _profile(grid: Array, deltas: Array, reverse: Array | None = None) -> PrivacyProfile:
+def _build_profile(grid: Array, deltas: Array, reverse: Array | None = None) -> PrivacyProfile:
     """Return the profile of computed points; the first of equal points bounds all."""
-    grid, first = np.unique(grid, return_index=True)
+    grid, indices = np.unique(grid, return_index=True)
     parts = [deltas] if reverse is None else [deltas, np.minimum(reverse, deltas)]
-    falling = [np.minimum(1.0, np.maximum.accumulate((part[first] * _UP)[::-1])[::-1]) for part in parts]
-    return PrivacyProfile(tuple(grid.tolist()), *(tuple(part.tolist()) for part in falling))
+    bounds = [np.minimum(1.0, np.maximum.accumulate((part[indices] * _ROUNDING_FACTOR)[::-1])[::-1]) for part in parts]
+    return PrivacyProfile(tuple(grid.tolist()), *(tuple(part.tolist()) for part in bounds))
 
 
 def _round_up(values: Array) -> Array:
-    positive = values > 0.0
-    unit = 10.0 ** (np.floor(np.log10(np.where(positive, values, 1.0))) + 1.0 - _DIGITS)
-    return np.where(positive, (np.ceil(values / unit) + 1.0) * unit, 0.0)
+    is_positive = values > 0.0
+    unit = 10.0 ** (np.floor(np.log10(np.where(is_positive, values, 1.0))) + 1.0 - _SIGNIFICANT_DIGITS)
+    return np.where(is_positive, (np.ceil(values / unit) + 1.0) * unit, 0.0)

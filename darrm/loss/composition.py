@@ -32,9 +32,9 @@ from darrm.privacy import PrivacyPair, PrivacyParams
 from darrm.util import checks
 
 _UNIT = 2.0**-53  # relative error of one rounding
-_MOST_ATOMS = 2**21  # 2 million atoms take 30 MB and about a second a bound
-_NEGLIGIBLE = 1e-12  # share of δ for atoms that are dropped
-_BISECTIONS = 60  # the interval shrinks below the last place of its upper end
+_MAX_ATOMS = 2**21  # 2 million atoms take 30 MB and about a second a bound
+_NEGLIGIBLE_SHARE = 1e-12  # share of δ for atoms that are dropped
+_BISECTION_STEPS = 60  # the interval shrinks below the last place of its upper end
 _ROUNDING = 100 * 2.0**-52  # relative, of a closed form with fewer than 100 rounded operations, each below 2^-52
 Group = tuple[PrivacyParams, int]  # a guarantee and how many queries have it
 
@@ -55,7 +55,7 @@ class LossDistribution:
     @classmethod
     def of_groups(cls, groups: Sequence[tuple[float, int]]) -> LossDistribution:
         """Return the distribution of (ε, k) groups; `TooManyKindsError` above two million atoms."""
-        if math.prod(count + 1 for _, count in groups) > _MOST_ATOMS:
+        if math.prod(count + 1 for _, count in groups) > _MAX_ATOMS:
             raise TooManyKindsError(f"the exact composition of {len(groups)} kinds of queries has too many terms")
         losses, log_weights = np.zeros(1), np.zeros(1)
         weight_rounding, largest_loss = 0.0, 0.0
@@ -94,23 +94,23 @@ class LossDistribution:
 
     def smallest_epsilon(self, log_delta: float, *, to_beat: float = math.inf) -> float:
         """Find the smallest ε ≥ 0 whose bounded divergence is at most e^{log_delta}; ∞ above ``to_beat``."""
-        is_heavy = self.log_weights > log_delta + math.log(_NEGLIGIBLE / self.losses.size) - self.weight_rounding
+        is_heavy = self.log_weights > log_delta + math.log(_NEGLIGIBLE_SHARE / self.losses.size) - self.weight_rounding
         if not is_heavy.any():
             return 0.0
         heavy = replace(self, losses=self.losses[is_heavy], log_weights=self.log_weights[is_heavy])
-        room = log_delta + math.log1p(-_NEGLIGIBLE)
-        if heavy.log_divergence(0.0) <= room:
+        log_limit = log_delta + math.log1p(-_NEGLIGIBLE_SHARE)
+        if heavy.log_divergence(0.0) <= log_limit:
             return 0.0
         largest = max(0.0, float(self.losses[-1])) + self.loss_rounding
         if to_beat < largest:
-            if heavy.log_divergence(to_beat) > room:
+            if heavy.log_divergence(to_beat) > log_limit:
                 return math.inf
             largest = to_beat
 
-        def allowed(epsilon: float) -> bool:
-            return heavy.log_divergence(epsilon) <= room
+        def is_allowed(epsilon: float) -> bool:
+            return heavy.log_divergence(epsilon) <= log_limit
 
-        return bisect_safe(allowed, inside=largest, outside=0.0, steps=_BISECTIONS)
+        return bisect_safe(is_allowed, inside=largest, outside=0.0, steps=_BISECTION_STEPS)
 
 
 def compose_simple(params: PrivacyPair, k: int) -> PrivacyParams:
@@ -119,7 +119,7 @@ def compose_simple(params: PrivacyPair, k: int) -> PrivacyParams:
     >>> compose_simple(PrivacyParams(0.1, 1e-5), 3)
     PrivacyParams(epsilon=0.3, delta=0.00003)
     """
-    params = _checked(params, k)
+    params = _check_query(params, k)
     delta = int(k) * params.exact_delta
     if delta >= 1:
         checks.fail("k", k, f"below 1/delta = {1.0 / params.delta:g}", "the composed delta would reach 1")
@@ -136,7 +136,7 @@ def compose_general(params: PrivacyPair, k: int, delta_prime: float) -> PrivacyP
     >>> f"({total.epsilon:.3f}, {total.delta:.3f})"
     '(15.044, 0.030)'
     """
-    params = _checked(params, k)
+    params = _check_query(params, k)
     checks.open_probability(delta_prime=delta_prime)
     epsilon = general_epsilon([(params, int(k))], delta_prime)
     delta = -math.expm1(int(k) * math.log1p(-params.delta) + math.log1p(-delta_prime))
@@ -153,16 +153,16 @@ def compose_optimal(params: PrivacyPair, k: int, delta: float) -> PrivacyParams:
     >>> [round(compose_optimal(query, k, compose_general(query, k, 1e-4).delta).epsilon, 3) for k in (20, 50, 100)]
     [4.268, 7.946, 12.597]
     """
-    params = _checked(params, k)
+    params = _check_query(params, k)
     checks.probability_below_one(delta=delta)
     epsilon = optimal_epsilon([(params, int(k))], delta)
     if math.isinf(epsilon):
-        least = -math.expm1(int(k) * math.log1p(-params.delta))
-        checks.fail("delta", delta, f"above 1 - (1 - {params.delta:g})^{k} = {least:.6g}", "allow a larger delta")
+        minimum = -math.expm1(int(k) * math.log1p(-params.delta))
+        checks.fail("delta", delta, f"above 1 - (1 - {params.delta:g})^{k} = {minimum:.6g}", "allow a larger delta")
     return PrivacyParams(epsilon, delta)
 
 
-def _checked(params: PrivacyPair, k: int) -> PrivacyParams:
+def _check_query(params: PrivacyPair, k: int) -> PrivacyParams:
     pair = PrivacyParams.of(params, "params")
     checks.integer_at_least(1, k=k)
     return pair
@@ -177,8 +177,8 @@ def general_epsilon(groups: Sequence[Group], delta_prime: float) -> float:
     total = sum(count * params.epsilon for params, count in groups)
     squares = sum(count * params.epsilon**2 for params, count in groups)
     drift = sum(count * params.epsilon * math.tanh(params.epsilon / 2.0) for params, count in groups)
-    spread = min(math.log(math.e + math.sqrt(squares) / delta_prime), -math.log(delta_prime))
-    epsilon = min(total, drift + math.sqrt(2.0 * squares * spread))
+    log_factor = min(math.log(math.e + math.sqrt(squares) / delta_prime), -math.log(delta_prime))
+    epsilon = min(total, drift + math.sqrt(2.0 * squares * log_factor))
     return epsilon * (1.0 + _ROUNDING)
 
 
@@ -190,20 +190,20 @@ def optimal_epsilon(groups: Sequence[Group], delta: float, *, to_beat: float = m
     """
     simple = sum((count * params.exact_epsilon for params, count in groups), Fraction(0))
     simple_delta = sum((count * params.exact_delta for params, count in groups), Fraction(0))
-    top = round_up(simple)
-    log_room = log_remaining_delta(groups, delta)
-    if log_room == -math.inf:
-        return top if simple_delta <= Fraction(delta) else math.inf
+    simple_epsilon = round_up(simple)
+    log_limit = log_remaining_delta(groups, delta)
+    if log_limit == -math.inf:
+        return simple_epsilon if simple_delta <= Fraction(delta) else math.inf
     losses = LossDistribution.of_groups([(params.epsilon, count) for params, count in groups])
-    return min(top, losses.smallest_epsilon(log_room, to_beat=to_beat))
+    return min(simple_epsilon, losses.smallest_epsilon(log_limit, to_beat=to_beat))
 
 
 def log_remaining_delta(groups: Sequence[Group], delta: float) -> float:
     """Compute log(1 − (1 − δ)/Π(1 − δ_i)^{k_i}), rounded down; −∞ for 0."""
-    spent = sum(count * math.log1p(-params.delta) for params, count in groups)
-    allowed = math.log1p(-delta)
-    exponent = allowed - spent
-    exponent += _ROUNDING * (abs(allowed) + abs(spent))
+    log_queries = sum(count * math.log1p(-params.delta) for params, count in groups)
+    log_target = math.log1p(-delta)
+    exponent = log_target - log_queries
+    exponent += _ROUNDING * (abs(log_target) + abs(log_queries))
     if exponent >= 0.0:
         return -math.inf
     return math.log(-math.expm1(exponent) * (1.0 - _ROUNDING))

@@ -48,8 +48,8 @@ class Calibration:
 
     def __str__(self) -> str:
         settings = ", ".join(f"{name} {value:.6g}" for name, value in self.settings.items())
-        also = f" ({settings})" if settings else ""
-        return f"{self.parameter} = {self.value:.6g}{also} for {self.target}, by {self.bound}"
+        details = f" ({settings})" if settings else ""
+        return f"{self.parameter} = {self.value:.6g}{details} for {self.target}, by {self.bound}"
 
 
 def renyi_sigma(target: PrivacyPair, queries: int = 1) -> Calibration:
@@ -63,11 +63,11 @@ def renyi_sigma(target: PrivacyPair, queries: int = 1) -> Calibration:
     22.46
     """
     checks.integer_at_least(1, queries=queries)
-    target = _positive(target)
+    target = _check_target(target)
     epsilon, log_inverse_delta = target.epsilon, -math.log(target.delta)
-    smallest = log_inverse_delta / epsilon + 1.0
-    first = min(smallest, _LARGEST_ORDER) + _ORDER_STEP
-    orders = np.arange(first, _LARGEST_ORDER + _ORDER_STEP / 2.0, _ORDER_STEP)
+    smallest_order = log_inverse_delta / epsilon + 1.0
+    first_order = min(smallest_order, _LARGEST_ORDER) + _ORDER_STEP
+    orders = np.arange(first_order, _LARGEST_ORDER + _ORDER_STEP / 2.0, _ORDER_STEP)
     if not orders.size:
         checks.fail(
             "target.epsilon",
@@ -90,18 +90,18 @@ def analytic_sigma(target: PrivacyPair, *, sensitivity: float = SENSITIVITY) -> 
     3.7306
     """
     checks.positive(sensitivity=sensitivity)
-    target = _positive(target)
+    target = _check_target(target)
     epsilon, delta = target.epsilon, target.delta * (1.0 - _ROUNDING)
 
-    def private(sigma: float) -> bool:
+    def is_private(sigma: float) -> bool:
         return gaussian_delta(epsilon, sigma, sensitivity) <= delta
 
     low = high = sensitivity
-    while not private(high):
+    while not is_private(high):
         high *= 2.0
-    while private(low):
+    while is_private(low):
         low /= 2.0
-    sigma = bisect_safe(private, inside=high, outside=low, geometric=True)
+    sigma = bisect_safe(is_private, inside=high, outside=low, geometric=True)
     return Calibration("sigma", sigma, target, "the exact divergence of a Gaussian mechanism")
 
 
@@ -130,21 +130,21 @@ def concentrated_sigma(target: PrivacyPair) -> Calibration:
     checks.positive(delta=target.delta, advice="the Gaussian mechanism needs delta > 0; Laplace does without")
     log_delta = math.log(target.delta) - _LOG_MARGIN
     epsilon = math.nextafter(target.epsilon, 0.0)
-    less_one = _ORDERS_LESS_ONE
-    alpha = 1.0 + less_one
-    log_share = alpha * np.log(less_one / alpha) - np.log(less_one)  # log of (1 − 1/α)^α/(α − 1)
+    orders_less_one = _ORDERS_LESS_ONE
+    alpha = 1.0 + orders_less_one
+    log_share = alpha * np.log(orders_less_one / alpha) - np.log(orders_less_one)  # log of (1 − 1/α)^α/(α − 1)
 
-    def reaches(rho: float) -> bool:
-        return float(np.min(less_one * (alpha * rho - epsilon) + log_share)) <= log_delta
+    def is_sufficient(rho: float) -> bool:
+        return float(np.min(orders_less_one * (alpha * rho - epsilon) + log_share)) <= log_delta
 
     # ρ-concentrated DP with ρ ≥ ε does not give ε at any δ of use
-    rho = bisect_safe(reaches, 0.0, epsilon, steps=60)
+    rho = bisect_safe(is_sufficient, 0.0, epsilon, steps=60)
     if rho == 0.0:
         checks.fail("delta", target.delta, "larger for this epsilon", "no Gaussian noise of practical size reaches it")
     return Calibration("sigma", 1.0 / math.sqrt(2.0 * rho), target, "concentrated differential privacy", {"rho": rho})
 
 
-def _positive(pair: PrivacyPair) -> PrivacyParams:
+def _check_target(pair: PrivacyPair) -> PrivacyParams:
     target = PrivacyParams.of(pair, "target")
     checks.positive(target_epsilon=target.epsilon)
     checks.open_probability(target_delta=target.delta, advice="Gaussian noise gives no (epsilon, 0)")

@@ -40,19 +40,19 @@ from darrm.numerics import Array
 from darrm.numerics.bisection import last_allowed_integer
 
 _UNIT = 2.0**-53  # relative error of one rounding
-_LEVEL = 8.0 * _UNIT  # of one of the log₂ n levels of a transform
-_NEGLIGIBLE = 1e-12  # part of δ that may lie above the window
-_LEFT = 1e-14  # part of the tilted distribution that may lie below it
-_MOST_EXPONENT = 600.0  # of a tilt: e^600 is a float
+_LEVEL_ERROR = 8.0 * _UNIT  # of one of the log₂ n levels of a transform
+_NEGLIGIBLE_SHARE = 1e-12  # part of δ that may lie above the window
+_LEFT_SHARE = 1e-14  # part of the tilted distribution that may lie below it
+_MAX_EXPONENT = 600.0  # of a tilt: e^600 is a float
 _TILTS = 2.0 ** (np.arange(-60, 61) / 4.0)  # λ: a finer grid would only change the rounding
 # if Chernoff's bound exceeds the result by this many 1/λ, a smaller tilt keeps more digits (few queries)
-_FAR, _LOWER_TILTS = 6.0, 6
-_PARTS = 2.0 ** (np.arange(-12, 7) / 2.0)  # of a tilt: other tilts, for bounds on the left tail
-_MOST_LEVELS = 21  # log₂ of the cells of a transform: a tenth of a second and 100 MB
-_MOST_ROUNDING = 1e-3  # relative; with more there is no answer
-_NO_BETTER = 1e-9  # relative
-_NEXT = 4  # cells around the estimated crossing
-_SMALLEST = 1e-300  # more than all underflow
+_MIN_CHERNOFF_GAP, _MAX_TILTS = 6.0, 6
+_TILT_PARTS = 2.0 ** (np.arange(-12, 7) / 2.0)  # of a tilt: other tilts, for bounds on the left tail
+_MAX_LEVELS = 21  # log₂ of the cells of a transform: a tenth of a second and 100 MB
+_MAX_ROUNDING = 1e-3  # relative; with more there is no answer
+_MIN_IMPROVEMENT = 1e-9  # relative
+_SEARCH_CELLS = 4  # cells around the estimated crossing
+_UNDERFLOW_BOUND = 1e-300  # more than all underflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,25 +65,25 @@ class GridQueries:
     count: int
 
     @cached_property
-    def _places(self) -> tuple[NDArray[np.int64], Array]:
+    def _support(self) -> tuple[NDArray[np.int64], Array]:
         places = np.flatnonzero(self.masses)
         return self.first + places, np.log(self.masses[places])
 
     def log_moment(self, tilt: float, step: float) -> float:
         """Compute log M = log Σ m·e^{λch}."""
-        losses, logs = self._places
+        losses, logs = self._support
         exponents = tilt * step * losses + logs
         top = float(np.max(exponents))
         return top + math.log(float(np.sum(np.exp(exponents - top))))
 
     def tilted(self, tilt: float, step: float, log_moment: float) -> tuple[Array, float]:
         """Compute w = m·e^{λch}/M, and a bound on its relative error."""
-        losses, logs = self._places
+        losses, logs = self._support
         exponents = tilt * step * losses
         result = np.zeros(self.masses.size)
         result[losses - self.first] = np.exp(exponents + logs - log_moment)
-        most = float(np.max(np.abs(exponents)) + np.max(np.abs(logs))) + abs(log_moment)
-        return result, 4.0 * _UNIT * (most + 4.0)
+        largest_exponent = float(np.max(np.abs(exponents)) + np.max(np.abs(logs))) + abs(log_moment)
+        return result, 4.0 * _UNIT * (largest_exponent + 4.0)
 
     @property
     def last(self) -> int:
@@ -107,99 +107,105 @@ class GridComposition:
 
     def smallest_epsilon(self, delta: float) -> float:
         """Find nearly the smallest ε ≥ 0 with δ(ε) ≤ ``delta``; ∞ if rounding uses up δ."""
-        room = delta - self.infinite
-        if room <= 0.0:
+        limit = delta - self.infinite
+        if limit <= 0.0:
             return math.inf
-        if self._highest <= 0:
+        if self._last_cell <= 0:
             return 0.0
-        most = _MOST_EXPONENT / (self.step * max(max(abs(kind.first), abs(kind.last)) for kind in self.kinds))
-        tilts = _TILTS[: max(1, int(np.searchsorted(_TILTS, most)))]
-        # the probability of a larger loss is at most `_NEGLIGIBLE` of the room
-        safe = self._best_tilt(tilts, _NEGLIGIBLE * room)
-        top = self._cell(self._chernoff(safe, _NEGLIGIBLE * room))
-        tilt, best = self._best_tilt(tilts, room), math.inf
-        for _ in range(_LOWER_TILTS):
-            bottom, last, lengths = self._lengths(tilt, top)
-            answered, smallest = False, math.inf
+        max_tilt = _MAX_EXPONENT / (self.step * max(max(abs(kind.first), abs(kind.last)) for kind in self.kinds))
+        tilts = _TILTS[: max(1, int(np.searchsorted(_TILTS, max_tilt)))]
+        # the probability of a larger loss is at most `_NEGLIGIBLE_SHARE` of the room
+        safe_tilt = self._find_best_tilt(tilts, _NEGLIGIBLE_SHARE * limit)
+        top = self._find_cell(self._bound_by_chernoff(safe_tilt, _NEGLIGIBLE_SHARE * limit))
+        tilt, best = self._find_best_tilt(tilts, limit), math.inf
+        for _ in range(_MAX_TILTS):
+            bottom, last, lengths = self._choose_lengths(tilt, top)
+            has_result, epsilon = False, math.inf
             for levels in lengths:
-                window = self._window(tilt, bottom, levels)
+                window = self._bound_window(tilt, bottom, levels)
                 if window is not None:
                     losses, masses, rounding = window
-                    smallest = min(smallest, _smallest(losses, masses, room * (1.0 - 4.0 * _NEGLIGIBLE - rounding)))
-                    answered = True
+                    epsilon = min(
+                        epsilon, _find_crossing(losses, masses, limit * (1.0 - 4.0 * _NEGLIGIBLE_SHARE - rounding))
+                    )
+                    has_result = True
                 # losses that wrap around from above end below ε and do not count
-                if self.step * (last - 2**levels) <= min(best, smallest) < math.inf:
+                if self.step * (last - 2**levels) <= min(best, epsilon) < math.inf:
                     break
-            worse, best = smallest > best * (1.0 + _NO_BETTER), min(best, smallest)
-            if not answered or worse:  # a smaller tilt wraps more around
+            is_worse, best = epsilon > best * (1.0 + _MIN_IMPROVEMENT), min(best, epsilon)
+            if not has_result or is_worse:  # a smaller tilt wraps more around
                 break
-            if tilt * (self._chernoff(tilt, room) - best) < _FAR:
+            if tilt * (self._bound_by_chernoff(tilt, limit) - best) < _MIN_CHERNOFF_GAP:
                 break
             tilt /= 4.0
         return best * (1.0 + 16.0 * _UNIT)  # losses are products and sums of floats
 
     @property
-    def _highest(self) -> int:
+    def _last_cell(self) -> int:
         return sum(kind.count * kind.last for kind in self.kinds)
 
-    def _cell(self, loss: float) -> int:
-        return max(0, min(self._highest, math.ceil(min(loss, self.step * self._highest) / self.step)))
+    def _find_cell(self, loss: float) -> int:
+        return max(0, min(self._last_cell, math.ceil(min(loss, self.step * self._last_cell) / self.step)))
 
-    def _log_moments(self, tilt: float) -> float:
+    def _sum_log_moments(self, tilt: float) -> float:
         return sum(kind.count * kind.log_moment(tilt, self.step) for kind in self.kinds)
 
-    def _chernoff(self, tilt: float, delta: float) -> float:
-        return (self._log_moments(tilt) - math.log(delta)) / tilt
+    def _bound_by_chernoff(self, tilt: float, delta: float) -> float:
+        return (self._sum_log_moments(tilt) - math.log(delta)) / tilt
 
-    def _best_tilt(self, tilts: Array, delta: float) -> float:
-        def rises(place: int) -> bool:
-            return self._chernoff(tilts[place - 1], delta) < self._chernoff(tilts[place], delta)
+    def _find_best_tilt(self, tilts: Array, delta: float) -> float:
+        def is_falling(place: int) -> bool:
+            return self._bound_by_chernoff(tilts[place - 1], delta) < self._bound_by_chernoff(tilts[place], delta)
 
-        return float(tilts[last_allowed_integer(rises, inside=tilts.size, outside=0) - 1])
+        return float(tilts[last_allowed_integer(is_falling, inside=tilts.size, outside=0) - 1])
 
-    def _lengths(self, tilt: float, top: int) -> tuple[int, int, list[int]]:
+    def _choose_lengths(self, tilt: float, top: int) -> tuple[int, int, list[int]]:
         """Return the first cell of windows, the last of the sum, and log₂ of two lengths."""
         # losses above a window wrap around to its bottom and may count too much; a longer one rounds more
-        logs, lowest = self._log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
-        reach = max(
-            (math.log(_LEFT) + logs - self._log_moments(tilt * (1.0 - part))) / (tilt * part) for part in _PARTS
+        log_moments, lowest = self._sum_log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
+        left_end = max(
+            (math.log(_LEFT_SHARE) + log_moments - self._sum_log_moments(tilt * (1.0 - part))) / (tilt * part)
+            for part in _TILT_PARTS
         )
-        bottom = max(lowest, math.floor(reach / self.step))
-        tail = min((self._log_moments(tilt * (1.0 + part)) - logs - math.log(_LEFT)) / (tilt * part) for part in _PARTS)
-        ends = (top, max(top, self._cell(tail)))
+        bottom = max(lowest, math.floor(left_end / self.step))
+        right_end = min(
+            (self._sum_log_moments(tilt * (1.0 + part)) - log_moments - math.log(_LEFT_SHARE)) / (tilt * part)
+            for part in _TILT_PARTS
+        )
+        ends = (top, max(top, self._find_cell(right_end)))
         lengths = {max(1, math.ceil(math.log2(max(1, end - bottom + 1)))) for end in ends}
-        return bottom, ends[1], [levels for levels in sorted(lengths) if levels <= _MOST_LEVELS]
+        return bottom, ends[1], [levels for levels in sorted(lengths) if levels <= _MAX_LEVELS]
 
-    def _window(self, tilt: float, bottom: int, levels: int) -> tuple[Array, Array, float] | None:
+    def _bound_window(self, tilt: float, bottom: int, levels: int) -> tuple[Array, Array, float] | None:
         """Bound v(c) for the c ≥ 0 of a window; None if it rounds too much."""
         # Returns losses, masses and their remaining relative rounding.
-        logs, lowest = self._log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
+        log_moments, lowest = self._sum_log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
         n = 2**levels
         transform = np.ones(n // 2 + 1, dtype=np.complex128)
         sizes, relative = np.ones(n // 2 + 1), np.zeros(n // 2 + 1)
         losses = self.step * np.arange(bottom, bottom + n)
-        rounding = n * _UNIT + 4.0 * _UNIT * (abs(logs) + tilt * float(np.max(np.abs(losses))))
+        rounding = n * _UNIT + 4.0 * _UNIT * (abs(log_moments) + tilt * float(np.max(np.abs(losses))))
         for kind in self.kinds:
-            tilted, tilting = kind.tilted(tilt, self.step, kind.log_moment(tilt, self.step))
-            one = np.fft.rfft(np.pad(tilted, (0, -tilted.size % n)).reshape(-1, n).sum(axis=0))
-            error = 1.01 * (_LEVEL * levels + tilted.size * _UNIT) * float(np.sum(tilted))
-            bounds = np.abs(one) * (1.0 + 4.0 * _UNIT) + error
-            rounding += kind.count * tilting
+            tilted, tilt_error = kind.tilted(tilt, self.step, kind.log_moment(tilt, self.step))
+            spectrum = np.fft.rfft(np.pad(tilted, (0, -tilted.size % n)).reshape(-1, n).sum(axis=0))
+            error = 1.01 * (_LEVEL_ERROR * levels + tilted.size * _UNIT) * float(np.sum(tilted))
+            bounds = np.abs(spectrum) * (1.0 + 4.0 * _UNIT) + error
+            rounding += kind.count * tilt_error
             relative += kind.count * (error / bounds + 3.0 * _UNIT)
             sizes *= bounds**kind.count
-            transform *= _power(one, kind.count)
-        if rounding + float(np.max(relative * sizes)) > _MOST_ROUNDING:
+            transform *= _raise_to_power(spectrum, kind.count)
+        if rounding + float(np.max(relative * sizes)) > _MAX_ROUNDING:
             return None
-        errors = 1.01 * sizes * (relative + _LEVEL * levels)
-        a_cell = (2.0 * float(np.sum(errors)) - float(errors[0])) / n + _SMALLEST
+        errors = 1.01 * sizes * (relative + _LEVEL_ERROR * levels)
+        cell_error = (2.0 * float(np.sum(errors)) - float(errors[0])) / n + _UNDERFLOW_BOUND
         # cell ``lowest`` of the sum is cell 0 of the transform
         tilted_sum = np.roll(np.fft.irfft(transform, n), lowest - bottom)
         with np.errstate(over="ignore"):
-            masses = (np.maximum(tilted_sum, 0.0) + a_cell) * np.exp(logs - tilt * losses)
+            masses = (np.maximum(tilted_sum, 0.0) + cell_error) * np.exp(log_moments - tilt * losses)
         return losses[losses >= 0.0], np.minimum(masses, 2.0)[losses >= 0.0], rounding
 
 
-def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
+def _raise_to_power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
     result = np.ones_like(values)
     while exponent:
         if exponent & 1:
@@ -209,31 +215,31 @@ def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex1
     return result
 
 
-def _smallest(losses: Array, masses: Array, room: float) -> float:
+def _find_crossing(losses: Array, masses: Array, limit: float) -> float:
     """Find the smallest ε with Σ masses·max(0, 1 − e^{ε − loss}) ≤ room."""
     if losses.size == 0:
         return 0.0
-    above = np.cumsum(masses[::-1])[::-1]
-    size = max(1, int(np.count_nonzero(above > _NEGLIGIBLE * room)))
-    losses, masses, room = losses[:size], masses[:size], room * (1.0 - _NEGLIGIBLE)
+    tail_masses = np.cumsum(masses[::-1])[::-1]
+    size = max(1, int(np.count_nonzero(tail_masses > _NEGLIGIBLE_SHARE * limit)))
+    losses, masses, limit = losses[:size], masses[:size], limit * (1.0 - _NEGLIGIBLE_SHARE)
 
-    def allowed(place: int) -> bool:
-        return float(masses[place:] @ -np.expm1(losses[place] - losses[place:])) <= room
+    def is_allowed(place: int) -> bool:
+        return float(masses[place:] @ -np.expm1(losses[place] - losses[place:])) <= limit
 
     # a less accurate sum gives the crossing up to a few cells
-    damping = np.exp(np.maximum(losses[0] - losses, -_MOST_EXPONENT))
+    damping = np.exp(np.maximum(losses[0] - losses, -_MAX_EXPONENT))
     tails = np.cumsum((masses * damping)[::-1])[::-1]
     with np.errstate(over="ignore", invalid="ignore"):
-        sums = above[:size] - tails / damping
-    guess = int(np.argmax(sums <= room)) if np.any(sums <= room) else size
-    high, low = min(size, guess + _NEXT), max(-1, guess - _NEXT)
-    inside = high if high == size or allowed(high) else size
-    outside = low if low == -1 or not allowed(low) else -1
-    place = last_allowed_integer(allowed, inside=inside, outside=outside)
+        sums = tail_masses[:size] - tails / damping
+    guess = int(np.argmax(sums <= limit)) if np.any(sums <= limit) else size
+    high, low = min(size, guess + _SEARCH_CELLS), max(-1, guess - _SEARCH_CELLS)
+    inside = high if high == size or is_allowed(high) else size
+    outside = low if low == -1 or not is_allowed(low) else -1
+    place = last_allowed_integer(is_allowed, inside=inside, outside=outside)
     if place == 0:
         return float(losses[0])
     # between two cells the sum is total − e^{ε − loss}·damped
     total = float(np.sum(masses[place:])) * (1.0 + 2.0 * losses.size * _UNIT)
     damped = float(masses[place:] @ np.exp(losses[place] - losses[place:]))
-    between = float(losses[place]) + math.log(min(1.0, (total - room) / damped))
-    return min(between * (1.0 + 8.0 * _UNIT), float(losses[place]))
+    crossing = float(losses[place]) + math.log(min(1.0, (total - limit) / damped))
+    return min(crossing * (1.0 + 8.0 * _UNIT), float(losses[place]))

@@ -37,7 +37,7 @@ from darrm.problem import Voters
 from darrm.util import checks
 
 _ROUNDING = 1e-12  # relative: fewer than a hundred operations of 2^-53 each, and ε and Δ as floats
-_ROUNDS = 40  # a dozen are enough if the release's ε' depends smoothly on δ'; otherwise bisection
+_MAX_ROUNDS = 40  # a dozen are enough if the release's ε' depends smoothly on δ'; otherwise bisection
 _TOLERANCE = 1e-12  # relative, of the resulting ε
 
 
@@ -48,7 +48,7 @@ def models_delta(voters: Voters, count: int, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class _Models:
-    most: float  # the ε of all of them together; ∞ for non-private models
+    total_epsilon: float  # the ε of all of them together; ∞ for non-private models
     log_no_failure: float  # Σ log(1 − Δ_i)
     losses: LossDistribution | None  # None for non-private models
 
@@ -62,8 +62,8 @@ class _Models:
         except TooManyKindsError:  # replace all by the least private one
             groups = [(voters.each, count)]
             losses = LossDistribution.of_groups([(voters.each.epsilon, count)])
-        most = math.fsum(n * guarantee.epsilon for guarantee, n in groups)
-        return cls(most, math.fsum(n * math.log1p(-guarantee.delta) for guarantee, n in groups), losses)
+        total_epsilon = math.fsum(n * guarantee.epsilon for guarantee, n in groups)
+        return cls(total_epsilon, math.fsum(n * math.log1p(-guarantee.delta) for guarantee, n in groups), losses)
 
     def delta(self, epsilon: float) -> float:
         if self.losses is None:
@@ -90,9 +90,9 @@ def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = F
     x = whole.epsilon / steps
     if models_delta(voters, voters.reached, whole.epsilon) <= whole.delta:
         return None
-    allowed = min(_delta_for_release(models, steps, x, whole.delta), math.nextafter(1.0, 0.0))
-    epsilon = min(_epsilon_for_release(models, x), float(LARGEST_EXPONENT))
-    return PrivacyParams(epsilon, allowed if allowed > math.ulp(0.0) * 2**60 else 0)
+    release_delta = min(_bound_release_delta(models, steps, x, whole.delta), math.nextafter(1.0, 0.0))
+    epsilon = min(_bound_release_epsilon(models, x), float(LARGEST_EXPONENT))
+    return PrivacyParams(epsilon, release_delta if release_delta > math.ulp(0.0) * 2**60 else 0)
 
 
 def smallest_whole(
@@ -110,36 +110,36 @@ def smallest_whole(
     checks.probability_below_one(delta=delta)
     steps = voters.reached if one_by_one else 1
     models = _Models.of(voters, voters.reached // steps)
-    forbidden, allowed, x = 0.0, math.inf, 0.0  # of one step; the result was tried
-    halved = math.inf  # the interval has to be this small, else it is bisected
-    for _ in range(_ROUNDS):
-        left = _delta_for_release(models, steps, x, delta)
+    lower, upper, x = 0.0, math.inf, 0.0  # of one step; the result was tried
+    max_width = math.inf  # the interval has to be this small, else it is bisected
+    for _ in range(_MAX_ROUNDS):
+        release_delta = _bound_release_delta(models, steps, x, delta)
         # every release has δ' < 1
-        epsilon = 0.0 if left >= 1.0 else release_epsilon(left)
-        if epsilon <= _epsilon_for_release(models, x):
-            allowed, side = min(allowed, x), -0.5
+        epsilon = 0.0 if release_delta >= 1.0 else release_epsilon(release_delta)
+        if epsilon <= _bound_release_epsilon(models, x):
+            upper, shift = min(upper, x), -0.5
         else:
-            forbidden, side = max(forbidden, x), 0.25
-        width = allowed - forbidden
-        if math.isfinite(allowed) and width <= _TOLERANCE * allowed:
+            lower, shift = max(lower, x), 0.25
+        width = upper - lower
+        if math.isfinite(upper) and width <= _TOLERANCE * upper:
             break
         # the solution is between x and the fixed point for this ε', near the latter: a step beyond it closes the
         # interval on the other side
-        x = _smallest_step(models, epsilon) * (1.0 + side * _TOLERANCE)
+        x = _find_smallest_step(models, epsilon) * (1.0 + shift * _TOLERANCE)
         # beyond that R is constant: no x leaves more δ'
-        if forbidden < models.most < x:
-            x = models.most
-        elif math.isinf(allowed) and 0.0 < forbidden < x:  # slow progress from below: extrapolate
-            x += 2.0 * (x - forbidden)
-        elif not forbidden < x < allowed or width > halved:
-            if math.isinf(allowed):
+        if lower < models.total_epsilon < x:
+            x = models.total_epsilon
+        elif math.isinf(upper) and 0.0 < lower < x:  # slow progress from below: extrapolate
+            x += 2.0 * (x - lower)
+        elif not lower < x < upper or width > max_width:
+            if math.isinf(upper):
                 break
-            x = 0.5 * (forbidden + allowed)
-        halved = 0.5 * width
-    return steps * allowed * (1.0 + _ROUNDING)
+            x = 0.5 * (lower + upper)
+        max_width = 0.5 * width
+    return steps * upper * (1.0 + _ROUNDING)
 
 
-def _epsilon_for_release(models: _Models, x: float) -> float:
+def _bound_release_epsilon(models: _Models, x: float) -> float:
     """Compute y = log(1 + (e^x − 1)/R), rounded down; ∞ for R = 0."""
     divergence = models.delta(x)
     if x > LARGEST_EXPONENT or divergence == 0.0:
@@ -148,7 +148,7 @@ def _epsilon_for_release(models: _Models, x: float) -> float:
     return math.inf if math.isinf(ratio) else math.log1p(ratio) * (1.0 - _ROUNDING)
 
 
-def _delta_for_release(models: _Models, steps: int, x: float, delta: float) -> float:
+def _bound_release_delta(models: _Models, steps: int, x: float, delta: float) -> float:
     """Compute d with R·d·(1 + e^x + … + e^{(steps−1)x}) = δ, rounded down; it may exceed 1."""
     divergence = models.delta(x)
     if steps > 1:
@@ -159,14 +159,14 @@ def _delta_for_release(models: _Models, steps: int, x: float, delta: float) -> f
     return delta / divergence * (1.0 - _ROUNDING) if divergence > 0.0 else float(delta > 0.0)
 
 
-def _smallest_step(models: _Models, epsilon: float) -> float:
+def _find_smallest_step(models: _Models, epsilon: float) -> float:
     """Find the smallest x whose y is at least ε', rounded up; ∞ for ε' = ∞."""
     # y ≥ x, because R ≤ 1
-    most = epsilon * (1.0 + 10.0 * _ROUNDING)
-    if not 0.0 < most <= LARGEST_EXPONENT:
-        return most if most == 0.0 else math.inf
+    upper = epsilon * (1.0 + 10.0 * _ROUNDING)
+    if not 0.0 < upper <= LARGEST_EXPONENT:
+        return upper if upper == 0.0 else math.inf
 
-    def reaches(x: float) -> bool:
-        return _epsilon_for_release(models, x) >= epsilon
+    def is_sufficient(x: float) -> bool:
+        return _bound_release_epsilon(models, x) >= epsilon
 
-    return bisect_safe(reaches, most, 0.0, tolerance=_ROUNDING)
+    return bisect_safe(is_sufficient, upper, 0.0, tolerance=_ROUNDING)

@@ -117,13 +117,13 @@ class PrivacyCost:
             object.__setattr__(self, "models", self.voters if self.voters.are_private_models else None)
             object.__setattr__(self, "sampling", self.voters.sampled)
             object.__setattr__(self, "non_composable", self.non_composable or self.models is not None)
-        for plain in self.for_plain_voters:
-            described = plain.voters is not None and plain.voters.are_non_private and not plain.non_composable
-            if self.models is None or not described or plain.count != 1:
+        for cost in self.for_plain_voters:
+            is_valid = cost.voters is not None and cost.voters.are_non_private and not cost.non_composable
+            if self.models is None or not is_valid or cost.count != 1:
                 raise ValueError(
                     "for_plain_voters must contain costs of one query for non-private voters, for private models"
                 )
-        object.__setattr__(self, "overlaps", tuple(plain.reached for plain in self.for_plain_voters))
+        object.__setattr__(self, "overlaps", tuple(cost.reached for cost in self.for_plain_voters))
         if self.reached is not None:
             checks.integer_at_least(
                 1, reached=self.reached, advice="the number of voters that a person influences, or None"
@@ -172,13 +172,13 @@ class PrivacyCost:
 
     def as_for_plain_voters(self, overlap: int) -> PrivacyCost | None:
         """Return the cost for non-private voters and an overlap; None if unknown."""
-        of_any_voters = self.voters is None or self.voters.are_non_private
-        is_for_votes = of_any_voters and not self.non_composable and self.sampling is None
-        costs = ((self,) if is_for_votes else ()) + self.for_plain_voters
-        fitting = [cost for cost in costs if cost.reached is not None and cost.reached >= overlap]
-        if not fitting:
+        is_unrestricted = self.voters is None or self.voters.are_non_private
+        has_own_cost = is_unrestricted and not self.non_composable and self.sampling is None
+        costs = ((self,) if has_own_cost else ()) + self.for_plain_voters
+        candidates = [cost for cost in costs if cost.reached is not None and cost.reached >= overlap]
+        if not candidates:
             return None
-        closest = min(fitting, key=attrgetter("reached"))
+        closest = min(candidates, key=attrgetter("reached"))
         return closest if closest is self else closest.repeated(self.count)
 
     def to_text(self) -> str:
@@ -207,10 +207,10 @@ class PrivacyCost:
             document["vanishing"] = self.vanishing
         if self.models is not None:
             document["voters"] = self.models.to_json()
-            plain = self.for_plain_voters
+            plain_costs = self.for_plain_voters
             if self.sample is not None:
                 document["sample"] = [self.sample.voters, self.sample.distance]
-            document["plain"] = [[one.reached, one.to_json()] for one in plain]
+            document["plain"] = [[cost.reached, cost.to_json()] for cost in plain_costs]
         return document
 
     @classmethod
@@ -225,9 +225,9 @@ class PrivacyCost:
     def _read(cls, document: Json, what: str, voters: Voters | None = None) -> PrivacyCost:
         params, curve, profile = document["guarantee"], document["renyi"], document["profile"]
         models = Voters.from_json(document["voters"]) if "voters" in document else voters
-        plain = [
-            cls._read(inner, what, Voters(models.K, PrivacyParams("inf"), overlap=reached))
-            for reached, inner in document.get("plain", ())
+        plain_costs = [
+            cls._read(entry, what, Voters(models.K, PrivacyParams("inf"), overlap=reached))
+            for reached, entry in document.get("plain", ())
             if models is not None
         ]
         composes, estimate = document.get("composes", True), document.get("estimate")
@@ -241,7 +241,7 @@ class PrivacyCost:
             failure_probability=None if estimate is None else estimate[0],
             consent="" if estimate is None else estimate[1],
             voters=models,
-            for_plain_voters=tuple(plain),
+            for_plain_voters=tuple(plain_costs),
             sample=Sample(*document["sample"]) if "sample" in document else None,
             non_composable=not composes,
             labels=document.get("labels", 1),

@@ -60,9 +60,9 @@ class PrivacyProfile:
             checks.fail("deltas", self.deltas, "non-increasing in [0, 1]", "a larger epsilon needs no larger delta")
         if self.reverse is not None:
             object.__setattr__(self, "reverse", tuple(map(float, self.reverse)))
-            back = np.array(self.reverse)
-            fits = back.shape == grid.shape and np.all(back >= 0.0) and np.all(np.diff(back) <= 0.0)
-            if not (fits and np.all(back <= bounds)):
+            reverse = np.array(self.reverse)
+            is_valid = reverse.shape == grid.shape and np.all(reverse >= 0.0) and np.all(np.diff(reverse) <= 0.0)
+            if not (is_valid and np.all(reverse <= bounds)):
                 checks.fail("reverse", self.reverse, "non-increasing, and nowhere above deltas")
 
     @classmethod
@@ -81,8 +81,8 @@ class PrivacyProfile:
     @property
     def sides(self) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
         """(δ forward, δ reverse) for both orders of the data sets; one pair if equal."""
-        back = self.deltas if self.reverse is None else self.reverse
-        return ((self.deltas, back),) if self.reverse is None else ((self.deltas, back), (back, self.deltas))
+        reverse = self.deltas if self.reverse is None else self.reverse
+        return ((self.deltas, reverse),) if self.reverse is None else ((self.deltas, reverse), (reverse, self.deltas))
 
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return ε and δ as vectors."""
@@ -107,7 +107,7 @@ class PrivacyProfile:
         if delta >= bounds[0]:
             return 0.0
         upper = int(np.argmax(bounds <= delta))  # the first point that is low enough; at least 1
-        left, right = math.exp(grid[upper - 1]), math.exp(grid[upper])
+        x_left, x_right = math.exp(grid[upper - 1]), math.exp(grid[upper])
         share = (bounds[upper - 1] - delta) / (bounds[upper - 1] - bounds[upper])
-        inside = math.log(left + share * (right - left)) * (1.0 + 1e-15) + 1e-15  # rounded up
-        return float(min(inside, grid[upper]))
+        epsilon = math.log(x_left + share * (x_right - x_left)) * (1.0 + 1e-15) + 1e-15  # rounded up
+        return float(min(epsilon, grid[upper]))

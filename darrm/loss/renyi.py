@@ -28,26 +28,26 @@ DEFAULT_ORDERS = np.concatenate(
     ]
 )
 DEFAULT_ORDERS.setflags(write=False)
-_ROUNDING = 1e-12  # of a curve, relative
-_TERMS_AT_ONCE = 1 << 17  # of sums over outcomes: they fit into the processor's cache
+_RELATIVE_ROUNDING = 1e-12  # of a curve, relative
+_TERMS_PER_BLOCK = 1 << 17  # of sums over outcomes: they fit into the processor's cache
 
 
 class RenyiGridWarning(UserWarning):
     """The best order is the first or the last: another grid may give a smaller ε."""
 
 
-def _classic(orders: Array, values: Array, delta: float) -> Array:
+def _convert_classic(orders: Array, values: Array, delta: float) -> Array:
     """[M17, Proposition 3], [P, Theorem 5]."""
     return values - math.log(delta) / (orders - 1.0)
 
 
-def _tight(orders: Array, values: Array, delta: float) -> Array:
+def _convert_tight(orders: Array, values: Array, delta: float) -> Array:
     """[CKS20, Proposition 12]."""
     return values + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1.0)
 
 
 CONVERSIONS: Mapping[str, Callable[[Array, Array, float], Array]] = MappingProxyType(
-    {"classic": _classic, "tight": _tight}
+    {"classic": _convert_classic, "tight": _convert_tight}
 )
 
 
@@ -94,8 +94,8 @@ class RenyiCurve:
     __setstate__ = checks.set_read_only
 
     def __post_init__(self) -> None:
-        orders = _vector("orders", self.orders)
-        values = _vector("values", self.values)
+        orders = _to_vector("orders", self.orders)
+        values = _to_vector("values", self.values)
         if orders.shape != values.shape:
             checks.fail("values", values.shape, f"of the shape of orders, {orders.shape}")
         if not (np.all(np.isfinite(orders)) and np.all(orders > 1.0) and np.all(np.diff(orders) > 0.0)):
@@ -108,7 +108,7 @@ class RenyiCurve:
     @classmethod
     def of(cls, value_at: Callable[[Array], ArrayLike], orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
         """Evaluate a vectorized function of the order on a grid."""
-        grid = _vector("orders", orders)
+        grid = _to_vector("orders", orders)
         return cls(grid, np.asarray(value_at(grid), dtype=np.float64))
 
     @classmethod
@@ -160,10 +160,10 @@ class RenyiCurve:
         >>> RenyiCurve.of(lambda order: order / 200.0, orders=[2.0, 4.0]).bounds_at(np.array([1.5, 3.0, 5.0])).round(6)
         array([0.01  , 0.0175,    inf])
         """
-        known = np.isfinite(self.values)
-        if not known.any():
+        is_finite = np.isfinite(self.values)
+        if not is_finite.any():
             return np.full(np.shape(orders), np.inf)
-        grid, values = self.orders[known], self.values[known]
+        grid, values = self.orders[is_finite], self.values[is_finite]
         chords = np.interp(orders, grid, (grid - 1.0) * values) / (orders - 1.0)
         return np.where(orders > grid[-1], np.inf, np.where(orders < grid[0], values[0], chords))
 
@@ -225,13 +225,13 @@ def log_renyi_sums(log_p: Array, log_q: Array, orders: Array) -> Array:
         ratios = np.ascontiguousarray(np.where(np.isneginf(log_p), 0.0, log_p - log_q).T)
         log_p = np.ascontiguousarray(log_p.T)
         sums = np.empty((orders.size, log_p.shape[1]))
-        block = max(1, _TERMS_AT_ONCE // max(1, log_p.size))
-        for start in range(0, orders.size, block):
-            logs = log_p + (orders[start : start + block, None, None] - 1.0) * ratios
+        block_size = max(1, _TERMS_PER_BLOCK // max(1, log_p.size))
+        for start in range(0, orders.size, block_size):
+            logs = log_p + (orders[start : start + block_size, None, None] - 1.0) * ratios
             top = logs.max(axis=1)
             top[~np.isfinite(top)] = 0.0
             logs -= top[:, None]
-            sums[start : start + block] = np.log(np.exp(logs, out=logs).sum(axis=1)) + top
+            sums[start : start + block_size] = np.log(np.exp(logs, out=logs).sum(axis=1)) + top
     return sums
 
 
@@ -244,12 +244,12 @@ def curve_of_pairs(log_p: Array, log_q: Array, error: float = 0.0) -> RenyiCurve
     def value_at(orders: Array) -> Array:
         worst = log_renyi_sums(log_p, log_q, orders).max(axis=1) / (orders - 1.0)
         slack = error * (2.0 * orders + 1.0) / (orders - 1.0)
-        return np.asarray((np.maximum(worst, 0.0) + slack) * (1.0 + _ROUNDING))
+        return np.asarray((np.maximum(worst, 0.0) + slack) * (1.0 + _RELATIVE_ROUNDING))
 
     return RenyiCurve.of(value_at)
 
 
-def _vector(name: str, numbers: ArrayLike) -> Array:
+def _to_vector(name: str, numbers: ArrayLike) -> Array:
     vector = np.array(numbers, dtype=np.float64)
     if vector.ndim != 1 or vector.size == 0:
         checks.fail(name, vector.shape, "a vector with at least one entry")

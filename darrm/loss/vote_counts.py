@@ -23,7 +23,7 @@ from darrm.numerics import Array
 from darrm.privacy import LARGEST_EXPONENT
 
 _ROUNDING = 1e-12  # of a profile, absolute
-_NEXT_TO = 1e-4  # closer corners, relative to the last, differ by rounding or add little
+_MIN_DISTANCE = 1e-4  # closer corners, relative to the last, differ by rounding or add little
 
 
 def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> RenyiCurve:
@@ -36,7 +36,7 @@ def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> Re
     >>> bool(np.allclose(curve_of_votes(lie, 1, 1).values, RenyiCurve.of_pure(1.0).values))
     True
     """
-    (p_one, q_one), (p_zero, q_zero) = _neighbors(log_lies, K, moved)
+    (p_one, q_one), (p_zero, q_zero) = _list_neighbors(log_lies, K, moved)
     log_p, log_q = np.stack([p_one, p_zero], axis=1), np.stack([q_one, q_zero], axis=1)
     if rate < 1.0:
         return subsampled_curve(log_p, log_q, rate)
@@ -52,12 +52,12 @@ def profile_of_votes(log_lies: Array, K: int, moved: int) -> PrivacyProfile | No
     >>> round(profile.deltas[0], 9), round(profile.epsilons[-1] - math.log(3.0), 9)
     (0.5, 0.0)
     """
-    (log_p, log_q), _ = _neighbors(log_lies, K, moved)
+    (log_p, log_q), _ = _list_neighbors(log_lies, K, moved)
     p, q = np.exp(log_p), np.exp(log_q)
     with np.errstate(invalid="ignore"):
         losses = np.where(q > 0.0, log_p - log_q, 0.0)
-    certain = float(np.max(p, where=q == 0.0, initial=0.0))
-    return profile_of_lines(p, q, largest=float(np.max(losses)), certain=certain)
+    infinite_mass = float(np.max(p, where=q == 0.0, initial=0.0))
+    return profile_of_lines(p, q, largest=float(np.max(losses)), certain=infinite_mass)
 
 
 def profile_of_lines(p: Array, q: Array, *, largest: float, certain: float) -> PrivacyProfile | None:
@@ -68,14 +68,14 @@ def profile_of_lines(p: Array, q: Array, *, largest: float, certain: float) -> P
     top = max(0.0, largest) + _ROUNDING * (1.0 + max(0.0, largest))
     if certain + _ROUNDING >= 1.0 or top > LARGEST_EXPONENT:
         return None
-    hull = _hull(p, q)
-    corners = [_crossing(*pair) for pair in pairwise(hull)]
-    grid = np.array(_apart([0.0, *(math.log(x) for x in corners if 1.0 < x < math.exp(top)), top]))
-    highest, slopes = np.array(hull).T
-    deltas = np.maximum(0.0, np.max(highest - np.exp(grid)[:, None] * slopes, axis=1)) + _ROUNDING
+    hull = _compute_hull(p, q)
+    corners = [_find_crossing(*pair) for pair in pairwise(hull)]
+    grid = np.array(_thin_out([0.0, *(math.log(x) for x in corners if 1.0 < x < math.exp(top)), top]))
+    intercepts, slopes = np.array(hull).T
+    deltas = np.maximum(0.0, np.max(intercepts - np.exp(grid)[:, None] * slopes, axis=1)) + _ROUNDING
     deltas[-1] = certain + _ROUNDING if certain else 0.0  # here the loss was rounded up
-    falling = np.minimum(1.0, np.maximum.accumulate(deltas[::-1])[::-1])
-    return PrivacyProfile(tuple(grid.tolist()), tuple(falling.tolist()))
+    bounds = np.minimum(1.0, np.maximum.accumulate(deltas[::-1])[::-1])
+    return PrivacyProfile(tuple(grid.tolist()), tuple(bounds.tolist()))
 
 
 def undominated(p: Array, q: Array) -> NDArray[np.int64]:
@@ -89,30 +89,30 @@ def undominated(p: Array, q: Array) -> NDArray[np.int64]:
     return np.asarray(order[np.concatenate([[True], p[order][1:] > highest[:-1]])])
 
 
-def _neighbors(log_lies: Array, K: int, moved: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+def _list_neighbors(log_lies: Array, K: int, moved: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """List log (Pr[answer | l'], Pr[answer | l]) of the answers 1 and 0 for all l and the worst l'."""
     log_zero = np.full(K + 1, math.log(0.5))
     log_zero[K // 2 + 1 :] = log_lies
     with np.errstate(divide="ignore"):
         log_zero[: log_lies.size] = np.log1p(-np.exp(log_lies))[::-1]
     log_one = log_zero[::-1]
-    reach = min(moved, K)
+    radius = min(moved, K)
     # padding with −inf never gives the maximum, because every window contains its center
-    around = sliding_window_view(np.pad(log_one, reach, constant_values=-np.inf), 2 * reach + 1)
-    worst = np.argmax(around, axis=1) + np.arange(K + 1) - reach
+    windows = sliding_window_view(np.pad(log_one, radius, constant_values=-np.inf), 2 * radius + 1)
+    worst = np.argmax(windows, axis=1) + np.arange(K + 1) - radius
     worst = np.clip(worst, 0, K)  # a window of zeros: any place
     return (log_one[worst], log_one), (log_zero[worst], log_zero)
 
 
-def _apart(points: list[float]) -> list[float]:
-    apart = [points[-1]]
+def _thin_out(points: list[float]) -> list[float]:
+    selected = [points[-1]]
     for point in reversed(points[1:-1]):
-        if min(apart[-1] - point, point) > _NEXT_TO * points[-1]:
-            apart.append(point)
-    return [0.0, *reversed(apart)]
+        if min(selected[-1] - point, point) > _MIN_DISTANCE * points[-1]:
+            selected.append(point)
+    return [0.0, *reversed(selected)]
 
 
-def _hull(p: Array, q: Array) -> list[tuple[float, float]]:
+def _compute_hull(p: Array, q: Array) -> list[tuple[float, float]]:
     """Return the lines among p − x·q and 0 that are the largest somewhere, in the order of x."""
     hull: list[tuple[float, float]] = []
     # from the steepest: to the right the flatter line wins, and of equal slopes the highest
@@ -120,11 +120,11 @@ def _hull(p: Array, q: Array) -> list[tuple[float, float]]:
         line = height, -slope
         if hull and hull[-1][1] == line[1]:
             hull.pop()
-        while len(hull) > 1 and _crossing(hull[-1], line) <= _crossing(*hull[-2:]):
+        while len(hull) > 1 and _find_crossing(hull[-1], line) <= _find_crossing(*hull[-2:]):
             hull.pop()
         hull.append(line)
     return hull
 
 
-def _crossing(steep: tuple[float, float], flat: tuple[float, float]) -> float:
+def _find_crossing(steep: tuple[float, float], flat: tuple[float, float]) -> float:
     return (steep[0] - flat[0]) / (steep[1] - flat[1])

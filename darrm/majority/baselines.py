@@ -42,7 +42,7 @@ def subsampling(problem: Problem) -> NoiseFunction:
     >>> subsampling(Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)).half
     array([0.2, 0.6, 1. ])
     """
-    return _majority_of_sample(problem, integer_allowance(problem, "γ_Sub"))
+    return _build_sample_majority(problem, integer_allowance(problem, "γ_Sub"))
 
 
 def double_subsampling(problem: Problem) -> NoiseFunction:
@@ -57,7 +57,7 @@ def double_subsampling(problem: Problem) -> NoiseFunction:
     m = integer_allowance(problem, "γ_DSub")
     if 2 * m >= problem.voters.K + 1:
         return NoiseFunction(problem.voters.K, np.ones(problem.voters.num_upper_levels))
-    return _majority_of_sample(problem, 2 * m - 1)
+    return _build_sample_majority(problem, 2 * m - 1)
 
 
 def is_covered_by_theorem(problem: Problem) -> bool:
@@ -83,16 +83,16 @@ def randomized_response(problem: Problem, composed: PrivacyParams | None = None)
     >>> randomized_response(problem).half.round(4)
     array([0.2975, 0.2975, 0.2975, 0.2975, 0.2975, 0.2975])
     """
-    K, each = problem.voters.K, problem.voters.each
-    if composed is None and K * each.exact_delta < 1 and _composes(each):
-        composed = compose_simple(each, K)
+    K, guarantee = problem.voters.K, problem.voters.each
+    if composed is None and K * guarantee.exact_delta < 1 and _can_compose(guarantee):
+        composed = compose_simple(guarantee, K)
     p_const, target = 1.0, problem.target
     if composed is not None and (composed.epsilon > target.epsilon or composed.delta > target.delta):
         # (e^τ − e^m)/(e^τ + 1) and (1 + e^m)/(e^τ + 1), with exponents of at most 0 in all cases that matter
         shrink = math.exp(-composed.epsilon)
         ratio = math.exp(min(target.epsilon - composed.epsilon, 700.0))
-        privacy_lost = (1.0 - ratio + (shrink + ratio) * composed.delta) / (1.0 + shrink)
-        denominator = 2.0 * privacy_lost + math.expm1(target.epsilon)
+        lost_privacy = (1.0 - ratio + (shrink + ratio) * composed.delta) / (1.0 + shrink)
+        denominator = 2.0 * lost_privacy + math.expm1(target.epsilon)
         p_const = min(1.0, problem.budget / denominator) if denominator > 0.0 else 1.0
     return NoiseFunction(K, np.full(problem.voters.num_upper_levels, p_const))
 
@@ -105,17 +105,17 @@ def best_randomized_response(problem: Problem) -> NoiseFunction:
     >>> best_randomized_response(problem).half[0].round(4)
     np.float64(0.3809)
     """
-    K, each = problem.voters.K, problem.voters.each
-    if not _composes(each):
+    K, guarantee = problem.voters.K, problem.voters.each
+    if not _can_compose(guarantee):
         return truth(problem)
-    totals = [compose_general(each, K, slack) for slack in _SLACKS]
-    totals += [compose_simple(each, K)] if K * each.exact_delta < 1 else []
-    gammas = [randomized_response(problem, total) for total in totals]
+    guarantees = [compose_general(guarantee, K, slack) for slack in _SLACKS]
+    guarantees += [compose_simple(guarantee, K)] if K * guarantee.exact_delta < 1 else []
+    gammas = [randomized_response(problem, composed) for composed in guarantees]
     return gammas[int(np.argmax([gamma.half[0] for gamma in gammas]))]
 
 
-def _composes(each: PrivacyParams) -> bool:
-    return each.is_private and each.exact_epsilon <= LARGEST_EXPONENT
+def _can_compose(guarantee: PrivacyParams) -> bool:
+    return guarantee.is_private and guarantee.exact_epsilon <= LARGEST_EXPONENT
 
 
 def integer_allowance(problem: Problem, name: str) -> int:
@@ -125,11 +125,11 @@ def integer_allowance(problem: Problem, name: str) -> int:
     return problem.exact_m.numerator
 
 
-def _majority_of_sample(problem: Problem, draws: int) -> NoiseFunction:
+def _build_sample_majority(problem: Problem, sample_size: int) -> NoiseFunction:
     """γ(l) = Pr[majority of the sample is 1] − Pr[it is 0], given l ones among K."""
-    sides = np.sign(2 * np.arange(draws + 1) - draws)
+    signs = np.sign(2 * np.arange(sample_size + 1) - sample_size)
     K = problem.voters.K
-    half = [hypergeometric_pmf(K, ones, draws) @ sides for ones in range(problem.voters.first_majority, K + 1)]
+    half = [hypergeometric_pmf(K, ones, sample_size) @ signs for ones in range(problem.voters.first_majority, K + 1)]
     return NoiseFunction(K, np.clip(half, 0.0, 1.0))
 
 

@@ -61,14 +61,14 @@ from darrm.problem import Problem, Voters
 from darrm.util import checks
 from darrm.util.files import Json
 
-_MOST_BALL_STEPS = 20_000  # a few hundredths of a second of ball arithmetic
-_COARSE = 2.0**-20  # floats may round away this part of the budget, not more
+_MAX_BALL_STEPS = 20_000  # a few hundredths of a second of ball arithmetic
+_MAX_ROUNDING = 2.0**-20  # floats may round away this part of the budget, not more
 BALLS = f"ball arithmetic, {PRECISION_BITS} bits"
 FLOATS = "floating point with an a-priori error bound"
 _FIRST_SHRINK = 1.0 - 2.0**-50  # what rounding of the scaled γ may cost
-_MOST_ATTEMPTS = 12
+_MAX_ATTEMPTS = 12
 # voters near 0 and 1 whose moves are all looked at, of a γ that is monotone or not
-_MOST_MOVED = {False: 40, True: 300}
+_MAX_EXACT_MOVES = {False: 40, True: 300}
 
 Multiplier = tuple[float, Row]
 _Level = list[arb]
@@ -94,7 +94,7 @@ def bound_worst_cost(problem: Problem, gamma: NoiseFunction) -> tuple[float, str
         steps = rows.steps()
     else:
         steps = averaging_steps(problem.voters, gamma)
-    if steps > _MOST_BALL_STEPS and rows.rounding(rows.exp_epsilon) <= _COARSE * budget_below(problem.target):
+    if steps > _MAX_BALL_STEPS and rows.rounding(rows.exp_epsilon) <= _MAX_ROUNDING * budget_below(problem.target):
         return rows.worst(gamma.half), FLOATS
     bits = precision_of(problem.target)
     ball = rows.worst_ball(gamma.half, bits) if isinstance(rows, GroupSet) else worst_cost_ball(problem, gamma)
@@ -133,7 +133,7 @@ def scale_and_prove(problem: Problem, gamma: NoiseFunction) -> tuple[NoiseFuncti
     checks.instance(NoiseFunction, gamma=gamma, advice="say NoiseFunction(K, values)")
     factor, shrink = 1.0, _FIRST_SHRINK
     scaled = gamma
-    for _ in range(_MOST_ATTEMPTS):
+    for _ in range(_MAX_ATTEMPTS):
         try:
             return scaled, prove(problem, scaled, scale=factor)
         except CertificationError as error:
@@ -165,44 +165,44 @@ def worst_cost_ball(problem: Problem, gamma: NoiseFunction) -> arb:
         start = [arb(float(value)) for value in signed_function(gamma.half, problem.voters.K)]
         states = [
             pair
-            for level in _levels(start, corners.ball_hi, problem.voters.reached)
+            for level in _yield_levels(start, corners.ball_hi, problem.voters.reached)
             for chain in ([level] if gamma.is_monotone else [level, [-value for value in reversed(level)]])
-            for pair in _windows(chain, problem.voters)
+            for pair in _yield_windows(chain, problem.voters)
         ]
         delta = corners.ball_delta
         # rows without moves near 0 and 1: all rows for Δ = 0
-        unmoved = [_largest_cost(direct, reflected, exp_epsilon) for direct, reflected in states]
-        worst = reduce(arb.max, unmoved)
+        unmoved_costs = [_find_largest_cost(direct, reflected, exp_epsilon) for direct, reflected in states]
+        worst = reduce(arb.max, unmoved_costs)
         if problem.voters.each.exact_delta == 0:
             return worst
-        exact = _all_zeros_moved if gamma.is_monotone else _best_moves
-        for (direct, reflected), cost in zip(states, unmoved, strict=True):
-            move = exact if len(direct) <= _MOST_MOVED[gamma.is_monotone] else _moved_at_first_order
+        move_exactly = _move_all_zeros if gamma.is_monotone else _compute_best_moves
+        for (direct, reflected), cost in zip(states, unmoved_costs, strict=True):
+            move = move_exactly if len(direct) <= _MAX_EXACT_MOVES[gamma.is_monotone] else _bound_first_order
             # a term gains at most (expected moves) · (steepest step): most states cannot reach the worst
-            if cost + (len(direct) - 1) * delta * (_steepest(direct) + exp_epsilon * _steepest(reflected)) < worst:
+            if cost + (len(direct) - 1) * delta * (_find_slope(direct) + exp_epsilon * _find_slope(reflected)) < worst:
                 continue
-            moved = move(direct, delta)
-            moved_reflected = moved if reflected is direct else move(reflected, delta)
-            worst = worst.max(_largest_cost(moved, moved_reflected, exp_epsilon))
+            moved_direct = move(direct, delta)
+            moved_reflected = moved_direct if reflected is direct else move(reflected, delta)
+            worst = worst.max(_find_largest_cost(moved_direct, moved_reflected, exp_epsilon))
         return worst
 
 
-def _largest_cost(direct: _Level, reflected: _Level, exp_epsilon: arb) -> arb:
+def _find_largest_cost(direct: _Level, reflected: _Level, exp_epsilon: arb) -> arb:
     return reduce(
         arb.max, (first + exp_epsilon * second for first, second in zip(direct, reversed(reflected), strict=True))
     )
 
 
-def _steepest(level: _Level) -> arb:
+def _find_slope(level: _Level) -> arb:
     return reduce(arb.max, (abs(second - first) for first, second in pairwise(level)), arb(0))
 
 
 def _smooth(level: _Level, p: arb) -> _Level:
-    rest = 1 - p
-    return [rest * first + p * second for first, second in pairwise(level)]
+    complement = 1 - p
+    return [complement * first + p * second for first, second in pairwise(level)]
 
 
-def _levels(level: _Level, hi: arb, reached: int) -> Iterator[_Level]:
+def _yield_levels(level: _Level, hi: arb, reached: int) -> Iterator[_Level]:
     """Yield T for j = 0 … t voters at (hi, lo); reversed and negated it is T for (lo, hi)."""
     for _ in range(reached):
         yield level
@@ -210,7 +210,7 @@ def _levels(level: _Level, hi: arb, reached: int) -> Iterator[_Level]:
     yield level
 
 
-def _windows(level: _Level, voters: Voters) -> Iterator[tuple[_Level, _Level]]:
+def _yield_windows(level: _Level, voters: Voters) -> Iterator[tuple[_Level, _Level]]:
     """Yield the window of the touched voters for every number of unaffected voters at 1, and its mirror."""
     if voters.each.exact_delta == 0:
         yield level, level  # no moves: only the place matters, and every place is in some window
@@ -220,11 +220,11 @@ def _windows(level: _Level, voters: Voters) -> Iterator[tuple[_Level, _Level]]:
     yield from zip(windows, reversed(windows), strict=True)
 
 
-def _best_moves(level: _Level, delta: arb) -> _Level:
+def _compute_best_moves(level: _Level, delta: arb) -> _Level:
     """Compute V(n_1) = max over a, a_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] for n_1 = 0 … N."""
     # where T does not fall, a = n_0 and a_1 = 0 are best
     if all(second >= first for first, second in pairwise(level)):
-        return _all_zeros_moved(level, delta)
+        return _move_all_zeros(level, delta)
     best = list(level)
     moved_zeros = level
     while moved_zeros:
@@ -239,17 +239,17 @@ def _best_moves(level: _Level, delta: arb) -> _Level:
     return best
 
 
-def _moved_at_first_order(level: _Level, delta: arb) -> _Level:
+def _bound_first_order(level: _Level, delta: arb) -> _Level:
     N = len(level) - 1
     rises = [second - first for first, second in pairwise(level)]
-    curved = reduce(arb.max, (abs(second - first) for first, second in pairwise(rises)), arb(0))
-    rest, zero = (delta * N) ** 2 * curved / 2, arb(0)
-    up = [(N - n) * rise.max(zero) for n, rise in enumerate(rises)] + [zero]
-    down = [zero] + [n * (-rise).max(zero) for n, rise in enumerate(rises, 1)]
-    return [value + delta * (more + less) + rest for value, more, less in zip(level, up, down, strict=True)]
+    curvature = reduce(arb.max, (abs(second - first) for first, second in pairwise(rises)), arb(0))
+    remainder, zero = (delta * N) ** 2 * curvature / 2, arb(0)
+    ups = [(N - n) * rise.max(zero) for n, rise in enumerate(rises)] + [zero]
+    downs = [zero] + [n * (-rise).max(zero) for n, rise in enumerate(rises, 1)]
+    return [value + delta * (up + down) + remainder for value, up, down in zip(level, ups, downs, strict=True)]
 
 
-def _all_zeros_moved(level: _Level, delta: arb) -> _Level:
+def _move_all_zeros(level: _Level, delta: arb) -> _Level:
     """Compute E[T(n_1 + Bin(N − n_1, Δ))] for n_1 = 0 … N."""
     result = []
     while level:
@@ -267,24 +267,24 @@ def lower_bound(problem: Problem, weights: Array, shape: str, multipliers: Seque
     exp_epsilon = enclose_exp(problem.target.exact_epsilon).ball
     with ctx.workprec(precision_of(problem.target)):
         total = sum((arb(y) for y, _ in multipliers), arb(0))
-        law = _summed_law(voters, exp_epsilon, multipliers)
+        law = _sum_laws(voters, exp_epsilon, multipliers)
         half_weights = [arb(float(w)) / 2 for w in weights]
         levels = range(voters.first_majority, K + 1)
         reduced = [law[ones] - law[K - ones] - w for ones, w in zip(levels, half_weights, strict=True)]
         gain = arb(0)
         if shape == "free":
-            gain = sum((each.min(0) for each in reduced), gain)
+            gain = sum((coefficient.min(0) for coefficient in reduced), gain)
         else:
             tail = arb(0)
-            for each in reversed(reduced):
-                tail += each
+            for coefficient in reversed(reduced):
+                tail += coefficient
                 gain = gain.min(tail)
-        cut = (1 + exp_epsilon) * total - sum(law, arb(0))
-        bound = lower_float(sum(half_weights, arb(0)) - budget_of(problem.target) * total - cut + gain)
+        cut_mass = (1 + exp_epsilon) * total - sum(law, arb(0))
+        bound = lower_float(sum(half_weights, arb(0)) - budget_of(problem.target) * total - cut_mass + gain)
     return max(0.0, bound)
 
 
-def _summed_law(voters: Voters, exp_epsilon: arb, multipliers: Sequence[Multiplier]) -> list[arb]:
+def _sum_laws(voters: Voters, exp_epsilon: arb, multipliers: Sequence[Multiplier]) -> list[arb]:
     """Compute Σ_r y_r·(law of L under p + c·law of L under 1 − p') at L = 0 … K, without the terms that are cut."""
     total = [arb(0)] * (voters.K + 1)
     for y, row in multipliers:
@@ -293,27 +293,27 @@ def _summed_law(voters: Voters, exp_epsilon: arb, multipliers: Sequence[Multipli
             for part, corners in row.parts_of(voters):
                 ones, binomials = part.side(corners.ball_hi, corners.ball_delta, of_prime=of_prime)
                 start += ones
-                for first, law in starmap(_binomial, binomials):
+                for first, law in starmap(_compute_binomial, binomials):
                     start, product = start + first, product * arb_poly(law)
-            for place, each in enumerate(product.coeffs(), start):
-                total[place] += each
+            for place, probability in enumerate(product.coeffs(), start):
+                total[place] += probability
     return total
 
 
-def _binomial(n: int, p: arb) -> tuple[int, list[arb]]:
+def _compute_binomial(n: int, p: arb) -> tuple[int, list[arb]]:
     """Compute Pr[Bin(n, p) = i] around the mode, as far as it is above 2^−bits: the first i, and the probabilities."""
     if p * (1 - p) == 0:
         return (n if p == 1 else 0), [arb(1)]
     mode = min(n, int((n + 1) * float(p.mid())))
     upward = [arb.bin_uiui(n, mode) * p**mode * (1 - p) ** (n - mode)]
-    odds, downward, cut = p / (1 - p), upward[:], arb(2) ** -ctx.prec
+    odds, downward, threshold = p / (1 - p), upward[:], arb(2) ** -ctx.prec
     for i in range(mode, n):
         upward.append(upward[-1] * ((n - i) * odds / (i + 1)))
-        if not upward[-1] > cut:
+        if not upward[-1] > threshold:
             break
     for i in range(mode, 0, -1):
         downward.append(downward[-1] * (i / odds / (n - i + 1)))
-        if not downward[-1] > cut:
+        if not downward[-1] > threshold:
             break
     return mode - len(downward) + 1, downward[:0:-1] + upward
 
@@ -344,5 +344,5 @@ def multipliers_from_json(data: Json, voters: Voters) -> tuple[Multiplier, ...]:
 
 def largest(multipliers: Sequence[Multiplier], voters: Voters) -> tuple[Multiplier, ...]:
     """Keep the K largest multipliers: a vertex has no more."""
-    kept = sorted(multipliers, key=itemgetter(0), reverse=True)[: voters.K]
-    return tuple((y, row) for y, row in kept if 0.0 < y < math.inf)
+    ordered = sorted(multipliers, key=itemgetter(0), reverse=True)[: voters.K]
+    return tuple((y, row) for y, row in ordered if 0.0 < y < math.inf)

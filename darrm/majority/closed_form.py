@@ -62,9 +62,9 @@ from lp_models.row_generation import Separation, minimize_with_rows
 SMALLEST_LIE = 2.0**-36
 COARSE = SolveOptions(gap=1e-4, time_limit=60.0)  # enough to compare orders
 FINE = SolveOptions(gap=1e-6, time_limit=300.0)  # of results: beyond the digits of reports
-_BROKEN = 1e-9  # a row is broken when its divergence exceeds the budget by more than this part of it
-_LEVELS_A_LOOK = 64  # levels of a quick look: neighbors break together
-_BISECTIONS = 60  # of a factor in [0, 1]: to the last digit
+_RELATIVE_TOLERANCE = 1e-9  # a row is broken when its divergence exceeds the budget by more than this part of it
+_MAX_QUICK_LEVELS = 64  # levels of a quick look: neighbors break together
+_BISECTION_STEPS = 60  # of a factor in [0, 1]: to the last digit
 
 
 def has_closed_form(voters: Voters) -> bool:
@@ -87,21 +87,21 @@ def best_for_non_private_voters(problem: Problem) -> NoiseFunction:
     shrink = math.exp(-problem.target.epsilon)
     growth = problem.cost_ratio
 
-    def next_lie(above: float) -> float:
-        return max(0.0, (above - delta) * shrink, 1.0 - delta - growth * (1.0 - above))
+    def compute_next_lie(previous: float) -> float:
+        return max(0.0, (previous - delta) * shrink, 1.0 - delta - growth * (1.0 - previous))
 
     # h(K − l) = 1 − h(l) for l = ⌊K/2⌋ + 1 … K
-    lies = [(1.0 - delta) * shrink / (1.0 + shrink) if K % 2 else next_lie(0.5)]
+    lies = [(1.0 - delta) * shrink / (1.0 + shrink) if K % 2 else compute_next_lie(0.5)]
     while len(lies) < problem.voters.num_upper_levels:
-        lies.append(next_lie(lies[-1]))
+        lies.append(compute_next_lie(lies[-1]))
     return NoiseFunction(K, np.clip(1.0 - 2.0 * np.array(lies), 0.0, 1.0))
 
 
 def bernoulli_divergence(order: float, x: float, y: float) -> float:
     """Compute D_α(Bern(x) ‖ Bern(y)) for α > 1 and x, y in (0, 1)."""
-    one = order * math.log(x) - (order - 1.0) * math.log(y)
-    zero = order * math.log1p(-x) - (order - 1.0) * math.log1p(-y)
-    high, low = max(one, zero), min(one, zero)
+    log_one = order * math.log(x) - (order - 1.0) * math.log(y)
+    log_zero = order * math.log1p(-x) - (order - 1.0) * math.log1p(-y)
+    high, low = max(log_one, log_zero), min(log_one, log_zero)
     return max(0.0, high + math.log1p(math.exp(low - high))) / (order - 1.0)
 
 
@@ -115,21 +115,21 @@ def best_under_renyi(K: int, order: float, budget: float, rate: float = 1.0) -> 
     if not order > 1.0:
         checks.fail("order", order, "above 1")
 
-    def allowed(x: float, y: float) -> bool:
+    def is_allowed(x: float, y: float) -> bool:
         pairs = ((1.0 - rate) * x + rate * y, x), ((1.0 - rate) * y + rate * x, y)
         return max(bernoulli_divergence(order, *pair) for a, b in pairs for pair in ((a, b), (b, a))) <= budget
 
-    def smallest(top: float, allowed: Callable[[float], bool]) -> float:
-        if top <= SMALLEST_LIE or allowed(SMALLEST_LIE):
+    def find_smallest(top: float, is_allowed: Callable[[float], bool]) -> float:
+        if top <= SMALLEST_LIE or is_allowed(SMALLEST_LIE):
             return SMALLEST_LIE
-        return bisect_safe(allowed, inside=top, outside=SMALLEST_LIE, geometric=True)
+        return bisect_safe(is_allowed, inside=top, outside=SMALLEST_LIE, geometric=True)
 
-    def allowed_at_tie(x: float) -> bool:
-        return allowed(x, 1.0 - x)
+    def is_allowed_at_tie(x: float) -> bool:
+        return is_allowed(x, 1.0 - x)
 
-    lies = [smallest(0.5, allowed_at_tie if K % 2 else partial(allowed, 0.5))]
+    lies = [find_smallest(0.5, is_allowed_at_tie if K % 2 else partial(is_allowed, 0.5))]
     while len(lies) < K - K // 2:
-        lies.append(smallest(lies[-1], partial(allowed, lies[-1])))
+        lies.append(find_smallest(lies[-1], partial(is_allowed, lies[-1])))
     return NoiseFunction(K, 1.0 - 2.0 * np.array(lies))
 
 
@@ -174,13 +174,13 @@ def optimize_under_renyi(
     program = expected_error_program(weights_of(prior, voters.K), Shape.MONOTONE)
     limits = program.limits.copy()
     limits[0] = 1.0 - 2.0 * SMALLEST_LIE  # the row Σ u ≤ 1 of the monotone shape
-    known = () if start is None else start.planes
-    matrix = np.vstack([program.matrix, *(plane for plane, _ in known)])
-    program = replace(program, matrix=matrix, limits=np.append(limits, [limit for _, limit in known]))
+    start_planes = () if start is None else start.planes
+    matrix = np.vstack([program.matrix, *(plane for plane, _ in start_planes)])
+    program = replace(program, matrix=matrix, limits=np.append(limits, [limit for _, limit in start_planes]))
     result = minimize_with_rows(program, _RenyiOracle(voters, order, budget, program, to_beat), options)
     gamma = NoiseFunction(voters.K, Shape.MONOTONE.variables_to_gamma(result.point))
     planes = tuple(plane for _, plane in result.multipliers if plane is not None)
-    return RenyiOptimum(gamma, gamma.expected_error(prior), result.bound, (*known, *planes))
+    return RenyiOptimum(gamma, gamma.expected_error(prior), result.bound, (*start_planes, *planes))
 
 
 class _RenyiOracle:
@@ -195,68 +195,70 @@ class _RenyiOracle:
         stop_after(deadline)
         if self.program.offset + float(self.program.cost @ point) > self.to_beat:  # of a relaxation
             raise TimeoutError
-        every = 1 if thorough else 1 + self.rows.voters.reached // _LEVELS_A_LOOK
+        stride = 1 if thorough else 1 + self.rows.voters.reached // _MAX_QUICK_LEVELS
         half = np.minimum(Shape.MONOTONE.variables_to_gamma(point), 1.0 - 2.0 * SMALLEST_LIE)
-        maxima, factor = self._worst_rows(np.maximum.accumulate(half), every)
-        broken = choose_violated(maxima.costs, self.limit * (1.0 + _BROKEN))
-        planes = [self._half_plane(maxima, level, half) for level in broken]
+        maxima, factor = self._find_worst_rows(np.maximum.accumulate(half), stride)
+        broken = choose_violated(maxima.costs, self.limit * (1.0 + _RELATIVE_TOLERANCE))
+        planes = [self._build_half_plane(maxima, level, half) for level in broken]
         matrix = np.array([row for row, _ in planes]).reshape(-1, half.size)
         limits = np.array([limit for _, limit in planes])
         feasible = Shape.MONOTONE.gamma_to_variables(half * factor)
         matrix = Shape.MONOTONE.rows(matrix)
         labels = list(zip(matrix, limits.tolist(), strict=True))
-        return Separation(matrix, limits, feasible, every == 1, labels)
+        return Separation(matrix, limits, feasible, stride == 1, labels)
 
-    def _worst_rows(self, half: Array, every: int) -> tuple[LevelMaxima, float]:
+    def _find_worst_rows(self, half: Array, stride: int) -> tuple[LevelMaxima, float]:
         levels = self.rows.voters.reached + 1
         costs, broken_P, broken_Q = np.full(levels, -np.inf), [], []
         ones, unaffected_ones = np.zeros((2, levels), dtype=np.int64)
-        for level in self.rows.levels(half, every=every):
-            other = reflected(level.zeros)
+        for level in self.rows.levels(half, stride=stride):
+            Q = reflected(level.zeros)
             log_P, log_not_P = np.log(level.ones), np.log(level.zeros)
-            exponents = self._exponents(log_P, log_not_P, reflected(log_not_P), reflected(log_P))
-            worst = np.unravel_index(int(np.argmax(exponents)), exponents.shape)
-            costs[level.j], (unaffected_ones[level.j], ones[level.j]) = exponents[worst], worst
-            broken = exponents > self.limit
-            broken_P.append(level.ones[broken])
-            broken_Q.append(other[broken])
-        factor = self._common_factor(np.concatenate(broken_P), np.concatenate(broken_Q))
+            exponents = self._compute_exponents(log_P, log_not_P, reflected(log_not_P), reflected(log_P))
+            worst_place = np.unravel_index(int(np.argmax(exponents)), exponents.shape)
+            costs[level.j], (unaffected_ones[level.j], ones[level.j]) = exponents[worst_place], worst_place
+            is_broken = exponents > self.limit
+            broken_P.append(level.ones[is_broken])
+            broken_Q.append(Q[is_broken])
+        factor = self._find_common_factor(np.concatenate(broken_P), np.concatenate(broken_Q))
         return LevelMaxima(costs, ones, unaffected_ones, 0.0), factor
 
-    def _common_factor(self, P: Array, Q: Array) -> float:
+    def _find_common_factor(self, P: Array, Q: Array) -> float:
         factor = 1.0
         while P.size:
             p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
-            exponents = self._exponents(*np.log([p, 1.0 - p, q, 1.0 - q]))
-            broken = exponents > self.limit
-            if not np.any(broken):
+            exponents = self._compute_exponents(*np.log([p, 1.0 - p, q, 1.0 - q]))
+            is_broken = exponents > self.limit
+            if not np.any(is_broken):
                 break
             worst = int(np.argmax(exponents))
-            factor = min(float(np.nextafter(factor, 0.0)), self._factor(float(P[worst]), float(Q[worst])))
-            P, Q = P[broken], Q[broken]
+            factor = min(float(np.nextafter(factor, 0.0)), self._find_factor(float(P[worst]), float(Q[worst])))
+            P, Q = P[is_broken], Q[is_broken]
         return factor
 
-    def _exponents(self, log_P: ArrayLike, log_not_P: ArrayLike, log_Q: ArrayLike, log_not_Q: ArrayLike) -> Array:
+    def _compute_exponents(
+        self, log_P: ArrayLike, log_not_P: ArrayLike, log_Q: ArrayLike, log_not_Q: ArrayLike
+    ) -> Array:
         first = self.order * np.asarray(log_P) - (self.order - 1.0) * np.asarray(log_Q)
         second = self.order * np.asarray(log_not_P) - (self.order - 1.0) * np.asarray(log_not_Q)
         return np.asarray(np.logaddexp(first, second))
 
-    def _factor(self, P: float, Q: float) -> float:
-        def allowed(factor: float) -> bool:
+    def _find_factor(self, P: float, Q: float) -> float:
+        def is_allowed(factor: float) -> bool:
             p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
-            one = self.order * math.log(p) - (self.order - 1.0) * math.log(q)
-            zero = self.order * math.log(1.0 - p) - (self.order - 1.0) * math.log(1.0 - q)
-            return max(one, zero) + math.log1p(math.exp(-abs(one - zero))) <= self.limit
+            log_one = self.order * math.log(p) - (self.order - 1.0) * math.log(q)
+            log_zero = self.order * math.log(1.0 - p) - (self.order - 1.0) * math.log(1.0 - q)
+            return max(log_one, log_zero) + math.log1p(math.exp(-abs(log_one - log_zero))) <= self.limit
 
-        return bisect_safe(allowed, inside=0.0, outside=1.0, steps=_BISECTIONS)
+        return bisect_safe(is_allowed, inside=0.0, outside=1.0, steps=_BISECTION_STEPS)
 
-    def _half_plane(self, maxima: LevelMaxima, level: int, half: Array) -> tuple[Array, float]:
+    def _build_half_plane(self, maxima: LevelMaxima, level: int, half: Array) -> tuple[Array, float]:
         """Return the supporting half-plane at the point of the boundary between the row's (P, Q) and (½, ½)."""
         row, voters = self.rows.family.row(maxima, level), self.rows.voters
         first = row.coefficients(voters, 0.0)
         second = row.coefficients(voters, 1.0) - first  # E_q[g] = −E_{p'}[g]
         P, Q = 0.5 + 0.5 * float(first @ half), 0.5 - 0.5 * float(second @ half)
-        factor = self._factor(P, Q)
+        factor = self._find_factor(P, Q)
         p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
         r, s = np.log(p / q), np.log((1.0 - p) / (1.0 - q))
         alpha = self.order

@@ -40,9 +40,9 @@ from darrm.util.files import Json
 
 PRECISION_BITS = 128
 WHOLE_NUMBERS = f"whole numbers, e^ε to {PRECISION_BITS} bits"
-_LARGE = 32  # bits: 2^-32 is large compared with the rounding of `PRECISION_BITS`
-_NEGLIGIBLE = 1e-40  # probabilities that no coefficient in floats can show
-_KEPT_LAWS = 2**20  # probabilities in the laws that rows share: eight megabytes
+_SPARE_BITS = 32  # bits: 2^-32 is large compared with the rounding of `PRECISION_BITS`
+_NEGLIGIBLE_PROBABILITY = 1e-40  # probabilities that no coefficient in floats can show
+_MAX_CACHED_PROBABILITIES = 2**20  # probabilities in the laws that rows share: eight megabytes
 
 P = TypeVar("P", float, arb)  # a probability
 
@@ -126,17 +126,17 @@ class CornerCounts(Row):
         """Return a row of K voters with about the same share of them at each corner."""
         places = (self.high, self.low, self.zeros, self.ones)
         ends = [K * end // sum(places) for end in accumulate(places, initial=0)]
-        high, low, zeros, ones = (to - start for start, to in pairwise(ends))
+        high, low, zeros, ones = (stop - start for start, stop in pairwise(ends))
 
-        def of(moved: int, before: int, now: int) -> int:
-            return moved * now // max(1, before)
+        def scale_moves(moves: int, old_count: int, new_count: int) -> int:
+            return moves * new_count // max(1, old_count)
 
         return CornerCounts(
             *(high, low, zeros, ones),
-            moved_zeros=of(self.moved_zeros, self.zeros, zeros),
-            moved_ones=of(self.moved_ones, self.ones, ones),
-            moved_zeros_prime=of(self.moved_zeros_prime, self.zeros, zeros),
-            moved_ones_prime=of(self.moved_ones_prime, self.ones, ones),
+            moved_zeros=scale_moves(self.moved_zeros, self.zeros, zeros),
+            moved_ones=scale_moves(self.moved_ones, self.ones, ones),
+            moved_zeros_prime=scale_moves(self.moved_zeros_prime, self.zeros, zeros),
+            moved_ones_prime=scale_moves(self.moved_ones_prime, self.ones, ones),
         )
 
     def vectors(self, corners: Corners) -> tuple[Array, Array]:
@@ -179,28 +179,28 @@ class Corners:
 
     def __init__(self, each: PrivacyParams) -> None:
         with ctx.workprec(precision_of(each)):
-            self.ball_delta = _ball(each.exact_delta)
+            self.ball_delta = _to_ball(each.exact_delta)
             if each.is_private:
-                growth = _ball(each.exact_epsilon).exp()
+                growth = _to_ball(each.exact_epsilon).exp()
                 self.ball_hi = (growth + self.ball_delta) / (growth + 1)
                 self.ball_share = growth / (growth + 1)  # of a randomized response, Δ apart
             else:
                 self.ball_hi = self.ball_share = arb(1)
             self.hi = float(self.ball_hi.mid())
-            self.share, self.share_left = float(self.ball_share.mid()), float((1 - self.ball_share).mid())
+            self.share, self.share_complement = float(self.ball_share.mid()), float((1 - self.ball_share).mid())
             self.delta = each.delta
         self._laws: dict[tuple[int, float], tuple[int, Array]] = {}
-        self._kept = 0
+        self._num_cached = 0
 
     def law(self, n: int, p: float) -> tuple[int, Array]:
         """Return the first k and Pr[Bin(n, p) = k] from there on, unless negligible; rows share the cached laws."""
         if (n, p) not in self._laws:
             values = binomial_pmf(n, p)
-            support = np.flatnonzero(values > _NEGLIGIBLE)
-            if self._kept > _KEPT_LAWS:
-                self._laws, self._kept = {}, 0
+            support = np.flatnonzero(values > _NEGLIGIBLE_PROBABILITY)
+            if self._num_cached > _MAX_CACHED_PROBABILITIES:
+                self._laws, self._num_cached = {}, 0
             self._laws[n, p] = int(support[0]), values[support[0] : support[-1] + 1]
-            self._kept += support.size
+            self._num_cached += support.size
         return self._laws[n, p]
 
 
@@ -209,7 +209,7 @@ class ExpEpsilon:
 
     def __init__(self, epsilon: Fraction) -> None:
         with ctx.workprec(precision_for(epsilon)):
-            self.ball = _ball(epsilon).exp()
+            self.ball = _to_ball(epsilon).exp()
             self.value = float(self.ball.mid())
             self.error = upper_float(abs(self.ball - arb(self.value)))
 
@@ -228,7 +228,7 @@ def budget_below(target: PrivacyParams) -> float:
 @lru_cache(maxsize=64)
 def budget_of(target: PrivacyParams) -> arb:
     with ctx.workprec(precision_of(target)):
-        return enclose_exp(target.exact_epsilon).ball - 1 + 2 * _ball(target.exact_delta)
+        return enclose_exp(target.exact_epsilon).ball - 1 + 2 * _to_ball(target.exact_delta)
 
 
 def precision_of(params: PrivacyParams) -> int:
@@ -237,8 +237,8 @@ def precision_of(params: PrivacyParams) -> int:
 
 
 def precision_for(size: Fraction) -> int:
-    small = size.denominator.bit_length() - size.numerator.bit_length() if size else 0
-    return PRECISION_BITS + max(0, small - _LARGE)
+    zero_bits = size.denominator.bit_length() - size.numerator.bit_length() if size else 0
+    return PRECISION_BITS + max(0, zero_bits - _SPARE_BITS)
 
 
 def upper_float(ball: arb) -> float:
@@ -275,23 +275,24 @@ def full_set_size(voters: Voters) -> int:
 
 def placements(voters: Voters, places: Sequence[int]) -> int:
     """Count the placements of voters, group by group: at most t at these numbers of places, the others at two."""
-    own = [
-        [comb(j + others - 1, others - 1) * (n - j + 1) for j in range(min(n, voters.reached) + 1)]
-        for (n, _), others in zip(voters.groups, places, strict=True)
+    group_ways = [
+        [comb(j + num_places - 1, num_places - 1) * (n - j + 1) for j in range(min(n, voters.reached) + 1)]
+        for (n, _), num_places in zip(voters.groups, places, strict=True)
     ]
-    return sum(touched_together(voters, own))
+    return sum(touched_together(voters, group_ways))
 
 
 def touched_together(voters: Voters, ways: Sequence[Sequence[int]]) -> list[int]:
     """Count the ways in which 0, 1, … and at most t voters are touched, from those of every group alone."""
     total = [1]
-    for own in ways:
-        sums = range(min(voters.reached, len(total) + len(own) - 2) + 1)
+    for group in ways:
+        sums = range(min(voters.reached, len(total) + len(group) - 2) + 1)
         total = [
-            sum(total[a] * own[j - a] for a in range(max(0, j - len(own) + 1), min(j + 1, len(total)))) for j in sums
+            sum(total[a] * group[j - a] for a in range(max(0, j - len(group) + 1), min(j + 1, len(total))))
+            for j in sums
         ]
     return total
 
 
-def _ball(value: Fraction) -> arb:
+def _to_ball(value: Fraction) -> arb:
     return arb(fmpq(value.numerator, value.denominator))

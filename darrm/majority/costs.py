@@ -58,14 +58,14 @@ from darrm.util import checks
 Number = TypeVar("Number", np.float64, np.bool_)
 
 _UNIT = 2.0**-53  # relative error of one rounding
-_DIGITS = 10
-_SMALLEST = 1e-290  # below it numbers lose digits
-_PRUNING = 1e-6  # a margin for the rounding of what rules a row out
-_LARGEST_ERROR = 1e-3  # with a larger relative error the bound is ∞
-_ROWS_AT_ONCE = 300  # of these rows all orders are computed at once; most others are ruled out order by order
-_ROWS_TOGETHER = 2**18  # of several levels: they take 16 MB
-_POINTS = 65
-_DECIMALS = 10**12  # bounds of δ are rounded up to a multiple of 1e-12, so that machines agree on them
+_SIGNIFICANT_DIGITS = 10
+_MIN_ACCURATE = 1e-290  # below it numbers lose digits
+_PRUNING_MARGIN = 1e-6  # a margin for the rounding of what rules a row out
+_MAX_RELATIVE_ERROR = 1e-3  # with a larger relative error the bound is ∞
+_ROWS_PER_BATCH = 300  # of these rows all orders are computed at once; most others are ruled out order by order
+_ROWS_PER_STACK = 2**18  # of several levels: they take 16 MB
+_DEFAULT_POINTS = 65
+_DELTA_UNITS = 10**12  # bounds of δ are rounded up to a multiple of 1e-12, so that machines agree on them
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,25 +85,25 @@ class RenyiRows:
         self.voters = voters
         self.family = DominatingFamily(voters)
 
-    def levels(self, half: Array, *, every: int = 1) -> Iterator[Level]:
+    def levels(self, half: Array, *, stride: int = 1) -> Iterator[Level]:
         """Yield the rows for j = 0 … t voters at (hi, lo); ``half`` is a monotone γ at l = ⌊K/2⌋+1 … K.
 
-        With ``every`` only those for its multiples and for t: no proof.
+        With ``stride`` only those for its multiples and for t: no proof.
         """
         K = self.voters.K
         lies = 0.5 * (1.0 - half)
         zeros = np.full(K + 1, 0.5)
         zeros[K // 2 + 1 :] = lies
         zeros[: half.size] = 1.0 - lies[::-1]
-        both = np.stack([zeros[::-1], zeros])
+        stack = np.stack([zeros[::-1], zeros])
         for j in range(self.voters.reached + 1):
-            if j % every == 0 or j == self.voters.reached:
-                windows = np.stack([self.family.windows(level) for level in both])
+            if j % stride == 0 or j == self.voters.reached:
+                windows = np.stack([self.family.windows(level) for level in stack])
                 P, not_P = moved_zeros(self.family.delta_weights, windows)
                 yield Level(j, P, not_P)
-            both = smooth(both, self.family.corners.hi)
+            stack = smooth(stack, self.family.corners.hi)
 
-    def possible(self, half: Array, level: Level) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def find_possible(self, half: Array, level: Level) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return whether P, and whether 1 − P, are positive in real arithmetic: arrays of the level's shape."""
         unaffected_ones, place = np.indices(level.ones.shape)
         low, high = (
@@ -123,11 +123,11 @@ class RenyiRows:
         if not self.voters.each.is_private:
             return 4.0 * _UNIT  # hi = 1: nothing is averaged
         lo = 1.0 - self.family.corners.hi
-        if lo < _UNIT / _LARGEST_ERROR:
+        if lo < _UNIT / _MAX_RELATIVE_ERROR:
             return np.inf
         step = _UNIT * (3.0 + 2.0 / lo)
         steps = self.voters.reached * step + (4.0 * self.voters.K + 4.0 * self.family.terms + 8.0) * _UNIT
-        return 1.01 * steps if steps < _LARGEST_ERROR else np.inf
+        return 1.01 * steps if steps < _MAX_RELATIVE_ERROR else np.inf
 
 
 def reflected(level: NDArray[Number]) -> NDArray[Number]:
@@ -153,46 +153,48 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
     if not np.all((grid > 1.0) & np.isfinite(grid)):
         checks.fail("orders", grid.tolist(), "finite and above 1")
     if voters.per_voter is not None:
-        return _divergences_of_groups(voters, gamma, grid)
+        return _bound_group_divergences(voters, gamma, grid)
     rows = RenyiRows(voters)
     error = rows.relative_error()
     if not np.isfinite(error):
         return np.full(grid.shape, np.inf)
     worst = np.zeros(grid.shape)
     tail = TAIL if rows.family.terms else 0.0
-    levels = (_log_rows(level, rows.possible(gamma.half, level), tail) for level in rows.levels(gamma.half))
-    for together in _many_levels(levels):
-        reach = np.maximum(_distance(together[0], together[2]), _distance(together[1], together[3]))
-        falling = np.argsort(-reach, kind="stable")
-        reach, parts = reach[falling], together[:, falling]
-        few = min(reach.size, _ROWS_AT_ONCE)
-        worst = np.maximum(worst, _largest(grid[:, None], parts[:, :few], error))
+    levels = (_compute_logs(level, rows.find_possible(gamma.half, level), tail) for level in rows.levels(gamma.half))
+    for logs in _stack_levels(levels):
+        distances = np.maximum(_compute_distances(logs[0], logs[2]), _compute_distances(logs[1], logs[3]))
+        order_by_distance = np.argsort(-distances, kind="stable")
+        distances, ordered = distances[order_by_distance], logs[:, order_by_distance]
+        batch = min(distances.size, _ROWS_PER_BATCH)
+        worst = np.maximum(worst, _bound_divergence(grid[:, None], ordered[:, :batch], error))
         for index, order in enumerate(grid):
             # a row whose log likelihood ratios are at most r has D_α ≤ min(r, αr²/2): most rows need no more than that
-            least = max(worst[index], np.sqrt(2.0 * worst[index] / order)) * (1.0 - _PRUNING)
-            active = int(np.searchsorted(-reach, -least, side="right"))
-            if active > few:
-                worst[index] = max(worst[index], float(_largest(np.array([order]), parts[:, few:active], error)))
+            limit = max(worst[index], np.sqrt(2.0 * worst[index] / order)) * (1.0 - _PRUNING_MARGIN)
+            active = int(np.searchsorted(-distances, -limit, side="right"))
+            if active > batch:
+                worst[index] = max(
+                    worst[index], float(_bound_divergence(np.array([order]), ordered[:, batch:active], error))
+                )
     return np.nextafter(worst * (1.0 + 4.0 * _UNIT), np.inf)
 
 
-def _log_rows(level: Level, possible: tuple[NDArray[np.bool_], NDArray[np.bool_]], tail: float) -> Array:
+def _compute_logs(level: Level, possible: tuple[NDArray[np.bool_], NDArray[np.bool_]], tail: float) -> Array:
     """Take logarithms of P and 1 − P, rounded up, and of Q and 1 − Q, rounded down: shape (4, rows)."""
     answers = ((level.ones, possible[0]), (level.zeros, possible[1]))
-    logs = [np.where(can, np.log(np.maximum(p + tail, _SMALLEST)), -np.inf).ravel() for p, can in answers]
-    for p, can in reversed(answers):
-        known = can & (p >= _SMALLEST)  # numbers that have lost their digits count as impossible
-        logs.append(reflected(np.where(known, np.log(np.maximum(p, _SMALLEST)), -np.inf)).ravel())
+    logs = [np.where(positive, np.log(np.maximum(p + tail, _MIN_ACCURATE)), -np.inf).ravel() for p, positive in answers]
+    for p, positive in reversed(answers):
+        is_accurate = positive & (p >= _MIN_ACCURATE)  # numbers that have lost their digits count as impossible
+        logs.append(reflected(np.where(is_accurate, np.log(np.maximum(p, _MIN_ACCURATE)), -np.inf)).ravel())
     return np.array(logs)
 
 
-def _many_levels(levels: Iterable[Array]) -> Iterator[Array]:
+def _stack_levels(levels: Iterable[Array]) -> Iterator[Array]:
     pending: list[Array] = []
     rows = 0
     for level in levels:
         pending.append(level)
         rows += level.shape[1]
-        if rows >= _ROWS_TOGETHER:
+        if rows >= _ROWS_PER_STACK:
             yield np.concatenate(pending, axis=1)
             pending, rows = [], 0
     if pending:
@@ -205,64 +207,66 @@ def renyi_curve(voters: Voters, gamma: NoiseFunction, orders: ArrayLike = DEFAUL
     So machines whose logarithms differ in the last digit agree, and a ledger recognizes the same cost.
     """
 
-    def rounded(grid: Array) -> Array:
+    def compute_rounded(grid: Array) -> Array:
         values = renyi_divergences(voters, gamma, grid)
-        known = np.isfinite(values) & (values > _SMALLEST)
-        unit = 10.0 ** (np.floor(np.log10(np.where(known, values, 1.0))) + 1.0 - _DIGITS)
-        return np.where(known, np.ceil(values / unit) * unit * (1.0 + 4.0 * _UNIT), values)
+        is_accurate = np.isfinite(values) & (values > _MIN_ACCURATE)
+        unit = 10.0 ** (np.floor(np.log10(np.where(is_accurate, values, 1.0))) + 1.0 - _SIGNIFICANT_DIGITS)
+        return np.where(is_accurate, np.ceil(values / unit) * unit * (1.0 + 4.0 * _UNIT), values)
 
-    return RenyiCurve.of(rounded, orders)
-
-
-def _distance(above: Array, under: Array) -> Array:
-    impossible = above == -np.inf
-    return np.asarray(np.abs(np.where(impossible, 0.0, above) - np.where(impossible, 0.0, under)))
+    return RenyiCurve.of(compute_rounded, orders)
 
 
-def _largest(order: Array, parts: Array, error: float) -> Array:
+def _compute_distances(log_upper: Array, log_lower: Array) -> Array:
+    is_impossible = log_upper == -np.inf
+    return np.asarray(np.abs(np.where(is_impossible, 0.0, log_upper) - np.where(is_impossible, 0.0, log_lower)))
+
+
+def _bound_divergence(order: Array, parts: Array, error: float) -> Array:
     """Bound max log(Σ exp(order·log − (order − 1)·below))/(order − 1) over the rows: (n, 1) orders → (n,)."""
     terms = []
     with np.errstate(over="ignore", invalid="ignore"):  # what an enormous order overflows is ∞ in the end
-        for above, under in zip(parts[:2], parts[2:], strict=True):
-            impossible = above == -np.inf
-            first, second = np.where(impossible, 0.0, above), np.where(impossible, 0.0, under)
-            size = order * np.abs(first) + (order - 1.0) * np.abs(second)
-            exponent = order * first - (order - 1.0) * second + 16.0 * _UNIT * (size + 1.0)
-            terms.append(np.where(impossible, -np.inf, exponent))
+        for log_upper, log_lower in zip(parts[:2], parts[2:], strict=True):
+            is_impossible = log_upper == -np.inf
+            upper, lower = np.where(is_impossible, 0.0, log_upper), np.where(is_impossible, 0.0, log_lower)
+            size = order * np.abs(upper) + (order - 1.0) * np.abs(lower)
+            exponent = order * upper - (order - 1.0) * lower + 16.0 * _UNIT * (size + 1.0)
+            terms.append(np.where(is_impossible, -np.inf, exponent))
         total = np.logaddexp(*terms) + (2.0 * order - 1.0) * error
     largest = np.max(total, axis=-1)
     return np.asarray(np.where(np.isnan(largest), np.inf, np.maximum(0.0, largest / (order[..., 0] - 1.0))))
 
 
-def _divergences_of_groups(voters: Voters, gamma: NoiseFunction, orders: Array) -> Array:
-    equal = enclose_exp(Fraction(0))
+def _bound_group_divergences(voters: Voters, gamma: NoiseFunction, orders: Array) -> Array:
+    exp_epsilon = enclose_exp(Fraction(0))
     rows = GroupSet(voters, Fraction(0))
     first, second = rows.expectations(gamma.half)
-    off = 0.5 * rows.rounding(equal) + 4.0 * _UNIT
-    P, Q = np.minimum(0.5 * (1.0 + first) + off, 1.0), np.maximum(0.5 * (1.0 + second) - off, 0.0)
+    error_margin = 0.5 * rows.rounding(exp_epsilon) + 4.0 * _UNIT
+    P, Q = np.minimum(0.5 * (1.0 + first) + error_margin, 1.0), np.maximum(0.5 * (1.0 + second) - error_margin, 0.0)
     front = undominated(P, Q)
     if Q[front[0]] == 0.0:
         return np.full(orders.shape, np.inf)
     with np.errstate(divide="ignore"):
         logs = np.log(np.stack([P[front], 1.0 - P[front], Q[front], 1.0 - Q[front]]))
     worst = log_renyi_sums(logs[:2].T, logs[2:].T, orders).max(axis=1)
-    size = float(np.max(-logs[np.isfinite(logs)], initial=1.0))
-    error = 16.0 * _UNIT * (2.0 * orders + 1.0) * (1.0 + size)
+    largest_log = float(np.max(-logs[np.isfinite(logs)], initial=1.0))
+    error = 16.0 * _UNIT * (2.0 * orders + 1.0) * (1.0 + largest_log)
     return np.asarray(np.maximum((worst + error) / (orders - 1.0), 0.0))
 
 
 def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float:
     """Bound the worst hockey-stick divergence between neighbors at one ε, rounded up."""
     if voters.sampled is None:
-        return _divergences(voters, gamma, [epsilon])[0]
-    certain = voters.sampled.conditional_on_inclusion(PrivacyParams(epsilon)).exact_epsilon
+        return _bound_deltas(voters, gamma, [epsilon])[0]
+    conditional_epsilon = voters.sampled.conditional_on_inclusion(PrivacyParams(epsilon)).exact_epsilon
     return min(
         1.0,
-        float(voters.sampled.rate) * _divergences(voters.conditional_on_inclusion, gamma, [certain])[0] * (1.0 + 1e-12),
+        float(voters.sampled.rate)
+        * _bound_deltas(voters.conditional_on_inclusion, gamma, [conditional_epsilon])[0]
+        * (1.0 + 1e-12),
     )
 
 
-def _divergences(voters: Voters, gamma: NoiseFunction, epsilons: Sequence[Fraction]) -> list[float]:
+def _bound_deltas(voters: Voters, gamma: NoiseFunction, epsilons: Sequence[Fraction]) -> list[float]:
     exp_epsilons = [enclose_exp(epsilon) for epsilon in epsilons]
     if voters.per_voter is None:
         costs = [FullSet(voters, epsilon).maxima(gamma.half).worst for epsilon in epsilons]
@@ -276,7 +280,7 @@ def _divergences(voters: Voters, gamma: NoiseFunction, epsilons: Sequence[Fracti
     return [min(1.0, max(0.0, bound)) for bound in bounds]
 
 
-def privacy_profile(problem: Problem, gamma: NoiseFunction, *, points: int = _POINTS) -> PrivacyProfile:
+def privacy_profile(problem: Problem, gamma: NoiseFunction, *, points: int = _DEFAULT_POINTS) -> PrivacyProfile:
     """Tabulate the exact privacy profile on an even grid from 0 to twice the target's ε, rounded up to 1e-12.
 
     The number of points is odd and at least 3, so that the target's ε is one of them.
@@ -288,9 +292,9 @@ def privacy_profile(problem: Problem, gamma: NoiseFunction, *, points: int = _PO
         checks.fail("gamma.K", gamma.K, f"the problem's K = {problem.voters.K}")
     top = min(2 * problem.target.exact_epsilon, Fraction(LARGEST_EXPONENT))
     grid = [top * Fraction(index, points - 1) for index in range(points)]
-    bounds = np.array(_divergences(problem.voters, gamma, grid))
+    bounds = np.array(_bound_deltas(problem.voters, gamma, grid))
     # the true profile never rises; rounding may
-    falling = np.minimum(1.0, np.ceil(np.maximum.accumulate(bounds[::-1])[::-1] * _DECIMALS) / _DECIMALS)
+    deltas = np.minimum(1.0, np.ceil(np.maximum.accumulate(bounds[::-1])[::-1] * _DELTA_UNITS) / _DELTA_UNITS)
     # a float above the exact ε keeps its bound
-    above = [min(np.nextafter(float(e), np.inf), float(LARGEST_EXPONENT)) if e else 0.0 for e in grid]
-    return PrivacyProfile(tuple(above), tuple(falling.tolist()))
+    epsilons = [min(np.nextafter(float(e), np.inf), float(LARGEST_EXPONENT)) if e else 0.0 for e in grid]
+    return PrivacyProfile(tuple(epsilons), tuple(deltas.tolist()))

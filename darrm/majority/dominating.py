@@ -33,8 +33,8 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 
 TAIL = 1e-18
-_ROWS_A_ROUND = 40
-_PLACES_A_CALL = 2**26  # between two looks at the clock
+_MAX_ROWS_PER_ROUND = 40
+_PLACES_PER_CALL = 2**26  # between two looks at the clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class DominatingFamily:
         return delta_weights(self.voters.K, self.voters.each, self.terms)
 
     @cached_property
-    def _off(self) -> float:
+    def _weight_error(self) -> float:
         return float(np.max(np.abs(self.delta_weights.sum(axis=0) - 1.0)))
 
     def rounding(self, exp_epsilon: ExpEpsilon) -> float:
@@ -91,7 +91,7 @@ class DominatingFamily:
 
         Moves of voters near 0 and near 1 are Σ over two short binomials.
         """
-        return (1.0 + exp_epsilon.value) * (STEP_ERROR * (LEVELS_A_TOP + 2 * self.terms + 8) + 3.0 * self._off)
+        return (1.0 + exp_epsilon.value) * (STEP_ERROR * (LEVELS_A_TOP + 2 * self.terms + 8) + 3.0 * self._weight_error)
 
     def maxima(
         self,
@@ -108,21 +108,21 @@ class DominatingFamily:
         place of (hi, lo): because g is odd about K/2, T_j(s) becomes −T_j(K − j − s).
         """
         K, levels, level = self.voters.K, self.voters.reached + 1, signed_function(half, self.voters.K)
-        kernels, params = KERNEL.choose(self._nanoseconds()), self.params(exp_epsilon)
+        kernels, params = KERNEL.choose(self._estimate_nanoseconds()), self.params(exp_epsilon)
         costs, places = np.empty(levels), np.empty(levels, dtype=np.int64)
         unaffected = 0 if self.corners.delta == 0.0 else K - self.voters.reached
-        step = max(1, _PLACES_A_CALL // (K + 1))
+        step = max(1, _PLACES_PER_CALL // (K + 1))
         for first in range(0, levels, step):
             stop_after(deadline)
-            here = slice(first, first + step)
-            kernels.triangle_maxima(level[: K + 1 - first], params, low, floor, unaffected, costs[here], places[here])
+            block = slice(first, first + step)
+            kernels.triangle_maxima(level[: K + 1 - first], params, low, floor, unaffected, costs[block], places[block])
         costs[costs <= floor] = -np.inf
         unaffected_ones, ones = np.divmod(
             np.where(np.isneginf(costs), 0, places), K + 1 - unaffected - np.arange(levels)
         )
         return LevelMaxima(costs, ones, unaffected_ones, self.rounding(exp_epsilon), low)
 
-    def _nanoseconds(self) -> float:
+    def _estimate_nanoseconds(self) -> float:
         places = self.windows(np.empty(self.voters.K + 1)).size / 2.0
         return (self.voters.reached + 1.0) * (self.terms + 2.0) * (places + 10_000.0)
 
@@ -161,14 +161,14 @@ def moves_followed(n: int, delta: float) -> int:
 def delta_weights(K: int, each: PrivacyParams, terms: int) -> Array:
     """Compute the short binomials term by term: w_i(n) = (1 − Δ)·w_i(n − 1) + Δ·w_{i−1}(n − 1)."""
     delta = corners_of(each).delta
-    keep = 1.0 - delta
+    complement = 1.0 - delta
 
-    def step(weight: float, before: float) -> float:
-        return keep * weight + delta * before
+    def mix(weight: float, lower_weight: float) -> float:
+        return complement * weight + delta * lower_weight
 
-    rows = [list(accumulate([0.0] * K, step, initial=1.0))]
+    rows = [list(accumulate([0.0] * K, mix, initial=1.0))]
     for _ in range(terms):
-        rows.append(list(accumulate(rows[-1][:-1], step, initial=0.0)))
+        rows.append(list(accumulate(rows[-1][:-1], mix, initial=0.0)))
     weights = np.array(rows)
     weights.flags.writeable = False
     return weights
@@ -180,7 +180,7 @@ def stop_after(deadline: float) -> None:
         raise TimeoutError
 
 
-def choose_violated(costs: Array, limit: float, most: int = _ROWS_A_ROUND) -> list[int]:
+def choose_violated(costs: Array, limit: float, max_rows: int = _MAX_ROWS_PER_ROUND) -> list[int]:
     """Choose which of the levels with cost above ``limit`` to add: the local maxima, then others evenly spaced.
 
     Neighboring levels make nearly parallel rows.
@@ -189,13 +189,13 @@ def choose_violated(costs: Array, limit: float, most: int = _ROWS_A_ROUND) -> li
     [3, 1, 2]
     """
     padded = np.concatenate([[-np.inf], costs, [-np.inf]])
-    above = costs > limit
-    is_peak = above & (costs >= padded[:-2]) & (costs >= padded[2:])
+    is_violated = costs > limit
+    is_peak = is_violated & (costs >= padded[:-2]) & (costs >= padded[2:])
     peaks = np.flatnonzero(is_peak)
-    others = np.flatnonzero(above & ~is_peak)
+    others = np.flatnonzero(is_violated & ~is_peak)
     peaks = peaks[np.argsort(-costs[peaks], kind="stable")]
     others = others[np.argsort(-costs[others], kind="stable")]
-    chosen = peaks[: most // 2]
-    room = most - chosen.size
-    stride = max(1, -(-others.size // room))
-    return [int(level) for level in np.concatenate([chosen, others[::stride]])]
+    selected = peaks[: max_rows // 2]
+    num_others = max_rows - selected.size
+    stride = max(1, -(-others.size // num_others))
+    return [int(level) for level in np.concatenate([selected, others[::stride]])]

@@ -59,33 +59,33 @@ from darrm.numerics import Array
 from darrm.numerics.binomial import smooth, tail_bound
 from darrm.problem import Voters
 
-Broken = tuple[float, CornerCounts]
+ViolatedRow = tuple[float, CornerCounts]
 Moves = tuple[int, int, int, int]  # voters near 0 and 1 with p moved by Δ, and those with p' moved
 
-_NANOSECONDS_A_SCREEN = 1e5  # of both chains of a level in numpy
+_NANOSECONDS_PER_SCREEN = 1e5  # of both chains of a level in numpy
 _PLACES_A_CALL = 2**23
 _BORDER_LEVELS = 120, 8  # whose rows a look at the border names, at least, and as a part of K
-_BELOW = 1.0 - 2.0**-48  # more than the few roundings of a cost
+_ROUNDING_FACTOR = 1.0 - 2.0**-48  # more than the few roundings of a cost
 _SCREENED_MOVES = 3
-_PIECES = 64  # cells each way that a search begins with
-_MOST_PAIRS = 2**16  # that are all computed
+_GRID_CELLS = 64  # cells each way that a search begins with
+_MAX_PAIRS = 2**16  # that are all computed
 
 
 @dataclass(frozen=True, eq=False)
 class FullMaxima:
     worst: float  # a rigorous upper bound on the cost of every row
-    broken: tuple[Broken, ...]  # rows above the limit with their computed costs: the local maxima of every level
+    broken: tuple[ViolatedRow, ...]  # rows above the limit with their computed costs: the local maxima of every level
     levels: int  # at how many levels moves of voters near 0 and 1 were looked at; none for Δ = 0
     slack: float  # the part of `worst` that is not a cost of a row: rounding, tails and moves
 
 
 @dataclass(frozen=True, eq=False)
-class _Outside:
+class _OuterMaxima:
     """The rows outside the dominating family, or some of them."""
 
     cost: float = -np.inf
     bound: float = -np.inf
-    broken: tuple[Broken, ...] = ()
+    broken: tuple[ViolatedRow, ...] = ()
     levels: int = 0
     moves: float = 0.0  # the largest loss by the moves of the stopping rule
 
@@ -119,14 +119,14 @@ class FullSet:
 
     @cached_property
     def params(self) -> KernelParams:
-        tails = np.array([self._tail(k) for k in range(_SCREENED_MOVES + 1)])
-        rest = 4.0 * self._tail(self.family.terms - 1)
+        tails = np.array([self._bound_tail(k) for k in range(_SCREENED_MOVES + 1)])
+        tail_curvature = 4.0 * self._bound_tail(self.family.terms - 1)
         return self.family.params(self.exp_epsilon)._replace(
-            tails=tails, delta_squared=self.corners.delta**2, rest=rest
+            tails=tails, delta_squared=self.corners.delta**2, tail_curvature=tail_curvature
         )
 
-    def _tail(self, most: int) -> float:
-        return tail_bound(self.voters.K, self.corners.delta, most)
+    def _bound_tail(self, max_moves: int) -> float:
+        return tail_bound(self.voters.K, self.corners.delta, max_moves)
 
     def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> FullMaxima:
         """Bound the cost of every row and name rows above ``limit``; ``half`` is γ at l = ⌊K/2⌋+1 … K.
@@ -134,11 +134,11 @@ class FullSet:
         Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
         """
         high = self.family.maxima(half, self.exp_epsilon, deadline)
-        outside = self._outside(half, float(np.max(high.costs)), limit, deadline)
-        best = max(float(np.max(high.costs)), outside.cost)
-        bound = max(best, outside.bound) + self.family.rounding(self.exp_epsilon) + outside.moves
+        outer = self._find_outer_maxima(half, float(np.max(high.costs)), limit, deadline)
+        best = max(float(np.max(high.costs)), outer.cost)
+        bound = max(best, outer.bound) + self.family.rounding(self.exp_epsilon) + outer.moves
         worst = float(np.nextafter(bound, np.inf))
-        return FullMaxima(worst, self._named(high, limit) + outside.broken, outside.levels, worst - best)
+        return FullMaxima(worst, self._name_rows(high, limit) + outer.broken, outer.levels, worst - best)
 
     def rounding(self, exp_epsilon: ExpEpsilon) -> float:
         return self.family.rounding(exp_epsilon)
@@ -146,7 +146,7 @@ class FullSet:
     def worst(self, half: Array) -> float:
         return self.maxima(half).worst
 
-    def border(self, half: Array, limit: float, deadline: float = np.inf) -> tuple[float, tuple[Broken, ...]]:
+    def border(self, half: Array, limit: float, deadline: float = np.inf) -> tuple[float, tuple[ViolatedRow, ...]]:
         """Look at the rows outside the dominating family only, moves at vertices, for costs above ``limit``.
 
         Returns the largest computed cost that was met, and rows above ``limit`` with their costs: of some levels only
@@ -156,44 +156,44 @@ class FullSet:
         if np.all(np.diff(start) >= 0.0):
             return -np.inf, ()
         low = self.family.maxima(half, self.exp_epsilon, deadline, low=True, floor=limit)
-        costs, _, last, _ = self._outer_costs(start, limit, deadline)
+        costs, _, last, _ = self._bound_outer(start, limit, deadline)
         if self.voters.reached < self.voters.K:
-            for level, j in self._levels(start, range(last + 1)):
-                costs[j] = max(part.cost for part in self._examine_windows(level, j, limit, limit, searches=False))
-        broken = list(self._named(low, limit))
-        least, part = _BORDER_LEVELS
-        chosen = choose_violated(costs, limit, max(least, self.voters.K // part))
-        for level, j in self._levels(start, sorted(chosen)):
+            for level, j in self._yield_levels(start, range(last + 1)):
+                costs[j] = max(outer.cost for outer in self._examine_windows(level, j, limit, limit, searches=False))
+        broken = list(self._name_rows(low, limit))
+        min_levels, divisor = _BORDER_LEVELS
+        selected = choose_violated(costs, limit, max(min_levels, self.voters.K // divisor))
+        for level, j in self._yield_levels(start, sorted(selected)):
             for examined in self._examine_windows(level, j, limit, limit, searches=False):
                 broken.extend(examined.broken)
         worst = float(np.max(costs, where=costs > limit, initial=-np.inf))
         return max(float(np.max(low.costs)), worst), tuple(broken)
 
-    def _outside(self, half: Array, best: float, limit: float, deadline: float) -> _Outside:
+    def _find_outer_maxima(self, half: Array, best: float, limit: float, deadline: float) -> _OuterMaxima:
         start = signed_function(half, self.voters.K)
         if np.all(np.diff(start) >= 0.0):
-            return _Outside()
+            return _OuterMaxima()
         low = self.family.maxima(half, self.exp_epsilon, deadline, low=True)
         cost = bound = float(np.max(low.costs))
-        broken = list(self._named(low, limit))
+        broken = list(self._name_rows(low, limit))
         if self.corners.delta == 0.0:
-            return _Outside(cost, bound, tuple(broken))
-        costs, bounds, last, fall = self._outer_costs(start, min(max(best, cost), limit), deadline)
+            return _OuterMaxima(cost, bound, tuple(broken))
+        costs, bounds, last, fall = self._bound_outer(start, min(max(best, cost), limit), deadline)
         undecided = []
         for j in range(last + 1):
             if costs[j] > limit or bounds[j] > max(best, cost, costs[j]):
                 undecided.append(j)
             else:
                 cost = max(cost, float(costs[j]))
-        for level, j in self._levels(start, undecided):
+        for level, j in self._yield_levels(start, undecided):
             stop_after(deadline)
             for examined in self._examine_windows(level, j, max(best, cost), limit):
                 broken.extend(examined.broken)
                 cost, bound = max(cost, examined.cost), max(bound, examined.bound)
-        moves = 0.0 if fall is None else self._cost_of_moves(last, fall + self.params.error_of_falls * last)
-        return _Outside(cost, max(bound, cost), tuple(broken), last + 1, moves)
+        moves = 0.0 if fall is None else self._bound_cost_of_moves(last, fall + self.params.error_of_falls * last)
+        return _OuterMaxima(cost, max(bound, cost), tuple(broken), last + 1, moves)
 
-    def _outer_costs(self, start: Array, least: float, deadline: float) -> tuple[Array, Array, int, float | None]:
+    def _bound_outer(self, start: Array, least: float, deadline: float) -> tuple[Array, Array, int, float | None]:
         """Compute costs and bounds of all levels, as `kernels.outer_costs`, up to the first that does not fall.
 
         Also its number and how much it falls, at most what floats cannot tell; None for the last level of a window.
@@ -208,107 +208,113 @@ class FullSet:
             return costs, bounds, j, fall_of(level) if j < last else None
         while True:
             stop_after(deadline)
-            kernels = KERNEL.choose(level.size * _NANOSECONDS_A_SCREEN)
+            kernels = KERNEL.choose(level.size * _NANOSECONDS_PER_SCREEN)
             step = slice(j, j + max(1, _PLACES_A_CALL // level.size))
-            passed = kernels.outer_costs(level, self.params, least, j, costs[step], bounds[step])
-            j, level = j + abs(passed), level[: level.size - abs(passed) + (passed < 0)]
-            if passed < 0:
+            num_passed = kernels.outer_costs(level, self.params, least, j, costs[step], bounds[step])
+            j, level = j + abs(num_passed), level[: level.size - abs(num_passed) + (num_passed < 0)]
+            if num_passed < 0:
                 return costs, bounds, j - 1, fall_of(level)
 
-    def _levels(self, level: Array, wanted: Iterable[int]) -> Iterator[tuple[Array, int]]:
+    def _yield_levels(self, level: Array, numbers: Iterable[int]) -> Iterator[tuple[Array, int]]:
         """Yield T at some levels in ascending order."""
         j = 0
-        for at in wanted:
-            while j < at:
+        for number in numbers:
+            while j < number:
                 level, j = smooth(level, self.corners.hi), j + 1
             yield level, j
 
-    def _named(self, maxima: LevelMaxima, limit: float) -> tuple[Broken, ...]:
+    def _name_rows(self, maxima: LevelMaxima, limit: float) -> tuple[ViolatedRow, ...]:
         return tuple(
             (float(maxima.costs[j]), self.family.row(maxima, int(j))) for j in np.flatnonzero(maxima.costs > limit)
         )
 
-    def _cost_of_moves(self, j: int, fall: float) -> float:
+    def _bound_cost_of_moves(self, j: int, fall: float) -> float:
         """Bound what K − j moves to rows that were looked at can lose where D ≥ −fall."""
         widest = max(2.0 * self.corners.hi - 1.0, self.corners.delta)
         return float(1.0001 * (self.voters.K - j) * (1.0 + self.exp_epsilon.value) * widest * fall)
 
     def _examine_windows(
         self, level: Array, j: int, best: float, limit: float, *, searches: bool = True
-    ) -> Iterator[_Outside]:
+    ) -> Iterator[_OuterMaxima]:
         lows = np.array([0, j] if j else [0])  # without voters at (hi, lo) or (lo, hi) the two chains are one
         block = np.stack([level, -level[::-1]])[: lows.size]
         unaffected = self.voters.K - self.voters.reached
         width = block.shape[1] - unaffected
         for unaffected_ones in range(unaffected + 1):
-            direct, other = (
+            direct, mirror = (
                 block[:, unaffected_ones : unaffected_ones + width],
                 block[:, unaffected - unaffected_ones : unaffected - unaffected_ones + width],
             )
-            window = _Window(direct, direct if unaffected == 0 else other, lows, j, unaffected_ones)
+            window = _Window(direct, direct if unaffected == 0 else mirror, lows, j, unaffected_ones)
             examined = self._examine(window, best, limit, searches=searches)
             best = max(best, examined.cost)
             yield examined
 
-    def _examine(self, window: _Window, best: float, limit: float, *, searches: bool = True) -> _Outside:
-        exp_epsilon, same = self.exp_epsilon.value, window.reflected is window.direct
-        first = screen(window.direct, self.params.tails)
-        second = first if same else screen(window.reflected, self.params.tails)
-        active = np.flatnonzero(np.max(first + exp_epsilon * second[:, ::-1], axis=1) > min(best, limit))
+    def _examine(self, window: _Window, best: float, limit: float, *, searches: bool = True) -> _OuterMaxima:
+        exp_epsilon, is_same = self.exp_epsilon.value, window.reflected is window.direct
+        screened = screen(window.direct, self.params.tails)
+        mirror_screened = screened if is_same else screen(window.reflected, self.params.tails)
+        active = np.flatnonzero(np.max(screened + exp_epsilon * mirror_screened[:, ::-1], axis=1) > min(best, limit))
         if active.size == 0:
-            return _Outside()
+            return _OuterMaxima()
         block = window.direct[active]
         window = _Window(
-            block, block if same else window.reflected[active], window.lows[active], window.j, window.unaffected_ones
+            block,
+            block if is_same else window.reflected[active],
+            window.lows[active],
+            window.j,
+            window.unaffected_ones,
         )
         direct = self.vertices(block)
-        reflected = direct if same else self.vertices(window.reflected)
+        reflected = direct if is_same else self.vertices(window.reflected)
         costs = direct.values + exp_epsilon * reflected.values[:, ::-1]
         bounds = direct.bounds + exp_epsilon * reflected.bounds[:, ::-1]
         largest = float(np.max(costs))
-        peaks = costs > limit  # the local maxima
-        peaks[:, 1:] &= costs[:, 1:] >= costs[:, :-1]
-        peaks[:, :-1] &= costs[:, :-1] > costs[:, 1:]
+        is_peak = costs > limit  # the local maxima
+        is_peak[:, 1:] &= costs[:, 1:] >= costs[:, :-1]
+        is_peak[:, :-1] &= costs[:, :-1] > costs[:, 1:]
         broken = [
-            (float(costs[chain, ones]), self._vertex_row(window, (direct, reflected), chain, ones))
-            for chain, ones in np.argwhere(peaks).tolist()
+            (float(costs[chain, ones]), self._build_vertex_row(window, (direct, reflected), chain, ones))
+            for chain, ones in np.argwhere(is_peak).tolist()
         ]
         if not searches:
-            return _Outside(largest, largest, tuple(broken))
+            return _OuterMaxima(largest, largest, tuple(broken))
         bound = largest
         undecided = np.argwhere(bounds > max(best, largest))
         for chain, ones in undecided[np.argsort(-bounds[tuple(undecided.T)], kind="stable")].tolist():
             if bounds[chain, ones] <= max(best, bound):
                 break
-            cost, upper, row = self._searched(window, (direct, reflected), chain, ones, max(best, bound))
-            largest, bound = max(largest, cost), max(bound, upper)
+            cost, row_bound, row = self._search_row(window, (direct, reflected), chain, ones, max(best, bound))
+            largest, bound = max(largest, cost), max(bound, row_bound)
             if cost > max(limit, costs[chain, ones]):
                 broken.append((cost, row))
-        return _Outside(largest, bound, tuple(broken))
+        return _OuterMaxima(largest, bound, tuple(broken))
 
-    def _vertex_row(self, window: _Window, vertices: tuple[Vertices, Vertices], chain: int, ones: int) -> CornerCounts:
+    def _build_vertex_row(
+        self, window: _Window, vertices: tuple[Vertices, Vertices], chain: int, ones: int
+    ) -> CornerCounts:
         zeros = window.direct.shape[1] - 1 - ones
         direct, reflected = int(vertices[0].choice[chain, ones]), int(vertices[1].choice[chain, zeros])
         moves = zeros * (direct & 1), ones * (direct >> 1), zeros * (reflected >> 1), ones * (reflected & 1)
-        return self._row(window, chain, ones, moves)
+        return self._build_row(window, chain, ones, moves)
 
-    def _row(self, window: _Window, chain: int, ones: int, moves: Moves) -> CornerCounts:
+    def _build_row(self, window: _Window, chain: int, ones: int, moves: Moves) -> CornerCounts:
         low, all_ones = int(window.lows[chain]), ones + window.unaffected_ones
         return CornerCounts(window.j - low, low, self.voters.K - window.j - all_ones, all_ones, *moves)
 
-    def _searched(
+    def _search_row(
         self, window: _Window, vertices: tuple[Vertices, Vertices], chain: int, ones: int, least: float
     ) -> tuple[float, float, CornerCounts]:
         """Search the (a, a_1) of one n_1: a cost, a bound on all above ``least``, and the row."""
         zeros, exp_epsilon = window.direct.shape[1] - 1 - ones, self.exp_epsilon.value
         direct, reflected = vertices
-        least *= _BELOW  # so that no rounding of the sum lifts it above
+        least *= _ROUNDING_FACTOR  # so that no rounding of the sum lifts it above
         # the dearer term first: it leaves the other less to decide
-        enough = (least - float(direct.bounds[chain, ones])) / exp_epsilon
-        second = self.search(window.reflected, reflected, chain, zeros, enough)
+        mirror_limit = (least - float(direct.bounds[chain, ones])) / exp_epsilon
+        second = self.search(window.reflected, reflected, chain, zeros, mirror_limit)
         first = self.search(window.direct, direct, chain, ones, least - exp_epsilon * second[1])
-        cost, upper = (one + exp_epsilon * other for one, other in zip(first[:2], second[:2], strict=True))
-        return cost, upper, self._row(window, chain, ones, (*first[2:], second[3], second[2]))
+        cost, bound = (x + exp_epsilon * y for x, y in zip(first[:2], second[:2], strict=True))
+        return cost, bound, self._build_row(window, chain, ones, (*first[2:], second[3], second[2]))
 
     def vertices(self, block: Array) -> Vertices:
         kernels = KERNEL.choose(block.shape[0] * (self.family.terms + 1.0) ** 2 * (block.shape[1] + 2_000.0))
@@ -332,12 +338,12 @@ class FullSet:
         if bound <= enough:
             choice = int(vertices.choice[state, n_1])
             return value, bound, n_0 * (choice & 1), n_1 * (choice >> 1)
-        pairs = _Pairs(self.params.delta_weights, block[state], n_1)
-        if (n_0 + 1) * (n_1 + 1) <= _MOST_PAIRS:
-            best, a, a_1 = pairs.best_inside(0, n_0, 0, n_1)
+        pairs = _MovePairs(self.params.delta_weights, block[state], n_1)
+        if (n_0 + 1) * (n_1 + 1) <= _MAX_PAIRS:
+            best, a, a_1 = pairs.find_best(0, n_0, 0, n_1)
             return best, best, a, a_1
         # at least two lines of the grid each way: one cell
-        zeros, ones = (np.unique(np.arange(_PIECES + 1) * max(1, size) // _PIECES) for size in (n_0, n_1))
+        zeros, ones = (np.unique(np.arange(_GRID_CELLS + 1) * max(1, size) // _GRID_CELLS) for size in (n_0, n_1))
         zeros, ones = np.minimum(zeros, n_0), np.minimum(ones, n_1)
         values = pairs.values(zeros, ones)
         place = np.unravel_index(int(np.argmax(values)), values.shape)
@@ -346,19 +352,19 @@ class FullSet:
         ends = np.maximum(values[:-1], values[1:])
         squares = np.add.outer(np.diff(zeros).astype(float) ** 2, np.diff(ones).astype(float) ** 2)
         bounds = np.maximum(ends[:, :-1], ends[:, 1:]) + curvature * squares
-        open_cells = bounds > max(best, enough)
-        largest_left = float(np.max(bounds, where=~open_cells, initial=-np.inf))
-        cells = np.argwhere(open_cells)
-        for row, column in cells[np.argsort(-bounds[open_cells], kind="stable")].tolist():
+        is_open = bounds > max(best, enough)
+        largest_closed = float(np.max(bounds, where=~is_open, initial=-np.inf))
+        cells = np.argwhere(is_open)
+        for row, column in cells[np.argsort(-bounds[is_open], kind="stable")].tolist():
             if bounds[row, column] <= max(best, enough):
-                largest_left = float(bounds[row, column])
+                largest_closed = float(bounds[row, column])
                 break
             cell = (*zeros[row : row + 2].tolist(), *ones[column : column + 2].tolist())
-            best, a, a_1 = max((best, a, a_1), pairs.best_inside(*cell))
-        return best, max(best, largest_left), a, a_1
+            best, a, a_1 = max((best, a, a_1), pairs.find_best(*cell))
+        return best, max(best, largest_closed), a, a_1
 
 
-class _Pairs:
+class _MovePairs:
     """E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] for pairs (a, a_1), as products of two short sums."""
 
     def __init__(self, weights: Array, level: Array, n_1: int) -> None:
@@ -369,7 +375,7 @@ class _Pairs:
     def values(self, zeros: NDArray[np.int64], ones: NDArray[np.int64]) -> Array:
         return np.asarray(self._zeros[zeros] @ self._ones_moved[:, ones])
 
-    def best_inside(self, first_a: int, last_a: int, first_a_1: int, last_a_1: int) -> tuple[float, int, int]:
+    def find_best(self, first_a: int, last_a: int, first_a_1: int, last_a_1: int) -> tuple[float, int, int]:
         """Find the largest value of a cell: it, a and a_1."""
         values = self._zeros[first_a : last_a + 1] @ self._ones_moved[:, first_a_1 : last_a_1 + 1]
         a, a_1 = divmod(int(np.argmax(values)), values.shape[1])

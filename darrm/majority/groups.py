@@ -37,7 +37,7 @@ from darrm.util import checks
 
 MOST_ROWS = 4_000_000  # looked at in a second or two, in some 200 MB
 MOST_GROUPS = 14  # three places each are more rows than that
-_BUCKETS = 240  # rows named in a look
+_MAX_NAMED_ROWS = 240  # rows named in a look
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def number_of_rows(voters: Voters) -> int:
     return placements(voters, [3 if each.exact_delta > 0 else 1 for _, each in voters.groups])
 
 
-def _states(n: int, reached: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
+def _yield_states(n: int, reached: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
     """Yield where n voters of one group may sit, few of them touched; if all may be, all near 0 and 1 are moved."""
     for high in range(min(n, reached) + 1):
         for ones in range(n - high + 1):
@@ -95,26 +95,26 @@ class GroupSet:
     @cached_property
     def states(self) -> list[list[CornerCounts]]:
         voters, free = self.voters, self.voters.overlap is None
-        return [list(_states(n, voters.reached, each.exact_delta > 0, free=free)) for n, each in voters.groups]
+        return [list(_yield_states(n, voters.reached, each.exact_delta > 0, free=free)) for n, each in voters.groups]
 
     @cached_property
-    def _choices(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+    def _row_choices(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
         """For each group: the row before it and the state of the group, of every row with at most t touched voters."""
         choices, touched = [], np.zeros(1, dtype=np.int32)
         for states in self.states:
             sums = touched[:, None] + np.array([state.touched for state in states], dtype=np.int32)
-            before, at = np.nonzero(sums <= self.voters.reached)
-            choices.append((before.astype(np.int32), at.astype(np.int32)))
-            touched = sums[before, at]
+            parents, state_numbers = np.nonzero(sums <= self.voters.reached)
+            choices.append((parents.astype(np.int32), state_numbers.astype(np.int32)))
+            touched = sums[parents, state_numbers]
         return choices
 
     @cached_property
     def _keys(self) -> NDArray[np.int64]:
         """The number of voters at (hi, lo) and of ones, as one number a row: rows with equal keys are similar."""
         key = np.zeros(1, dtype=np.int64)
-        for states, (before, at) in zip(self.states, self._choices, strict=True):
-            own = np.array([state.high * (self.voters.K + 1) + state.ones for state in states], dtype=np.int64)
-            key = key[before] + own[at]
+        for states, (parents, state_numbers) in zip(self.states, self._row_choices, strict=True):
+            state_keys = np.array([state.high * (self.voters.K + 1) + state.ones for state in states], dtype=np.int64)
+            key = key[parents] + state_keys[state_numbers]
         return key
 
     def expectations(self, half: Array, deadline: float = np.inf) -> tuple[Array, Array]:
@@ -123,20 +123,24 @@ class GroupSet:
         Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
         """
         first = second = signed_function(half, self.voters.K)[None, :]
-        groups = zip(self.voters.groups, self.states, self._choices, strict=True)
-        for (n, each), states, (before, at) in groups:
+        groups = zip(self.voters.groups, self.states, self._row_choices, strict=True)
+        for (n, each), states, (parents, state_numbers) in groups:
             stop_after(deadline)
             corners = corners_of(each)
             weights = delta_weights(n, each, moves_followed(n, corners.delta))
-            everything = before.size == first.shape[0] * len(states)
-            within = (slice(None), slice(None)) if everything else (before, at)
+            is_complete = parents.size == first.shape[0] * len(states)
+            rows = (slice(None), slice(None)) if is_complete else (parents, state_numbers)
             width = first.shape[1] - n
-            first = self._of_group(first, states, n, corners.hi, weights, up=True)[within].reshape(-1, width)
-            second = self._of_group(second, states, n, 1.0 - corners.hi, weights, up=False)[within].reshape(-1, width)
+            first = self._average_group(first, states, n, corners.hi, weights, up=True)[rows].reshape(-1, width)
+            second = self._average_group(second, states, n, 1.0 - corners.hi, weights, up=False)[rows].reshape(
+                -1, width
+            )
         return first[:, 0], second[:, 0]
 
     @staticmethod
-    def _of_group(levels: Array, states: list[CornerCounts], n: int, p: float, weights: Array, *, up: bool) -> Array:
+    def _average_group(
+        levels: Array, states: list[CornerCounts], n: int, p: float, weights: Array, *, up: bool
+    ) -> Array:
         """Average T over the voters of a group, for every state: shape (r, w) → (r, states, w − n)."""
         width = levels.shape[1] - n
         result = np.empty((levels.shape[0], len(states), width))
@@ -144,11 +148,11 @@ class GroupSet:
         for place, state in enumerate(states):
             while high < state.high:
                 level, high = smooth(level, p), high + 1
-            moved = state.moved_zeros if up else state.moved_ones_prime
-            total = weights[0, moved] * level[:, state.ones : state.ones + width]
-            for i in range(1, min(weights.shape[0] - 1, moved) + 1):
+            num_moved = state.moved_zeros if up else state.moved_ones_prime
+            total = weights[0, num_moved] * level[:, state.ones : state.ones + width]
+            for i in range(1, min(weights.shape[0] - 1, num_moved) + 1):
                 start = state.ones + (i if up else -i)
-                total += weights[i, moved] * level[:, start : start + width]
+                total += weights[i, num_moved] * level[:, start : start + width]
             result[:, place] = total
         return result
 
@@ -165,28 +169,29 @@ class GroupSet:
     def worst_at(self, half: Array, exp_epsilons: Iterable[ExpEpsilon]) -> list[float]:
         """Bound the cost of every row from above at each of many factors c, looking at the rows once."""
         first, second = self.expectations(half)
-        return [self._worst(first - exp_epsilon.value * second, exp_epsilon) for exp_epsilon in exp_epsilons]
+        return [self._bound_worst(first - exp_epsilon.value * second, exp_epsilon) for exp_epsilon in exp_epsilons]
 
-    def _worst(self, costs: Array, exp_epsilon: ExpEpsilon) -> float:
+    def _bound_worst(self, costs: Array, exp_epsilon: ExpEpsilon) -> float:
         return float(np.nextafter(float(np.max(costs)) + self.rounding(exp_epsilon), np.inf))
 
     def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> GroupMaxima:
         """Bound the cost of every row and name some rows above ``limit``: of similar ones the costliest."""
         first, second = self.expectations(half, deadline)
         costs = first - self.exp_epsilon.value * second
-        above = np.flatnonzero(costs > limit)
-        order = above[np.argsort(-costs[above], kind="stable")]
-        _, dearest = np.unique(self._keys[order], return_index=True)
-        chosen = order[np.sort(dearest)][:_BUCKETS]
+        violated = np.flatnonzero(costs > limit)
+        order = violated[np.argsort(-costs[violated], kind="stable")]
+        _, costliest = np.unique(self._keys[order], return_index=True)
+        selected = order[np.sort(costliest)][:_MAX_NAMED_ROWS]
         return GroupMaxima(
-            self._worst(costs, self.exp_epsilon), tuple((float(costs[row]), self._row(int(row))) for row in chosen)
+            self._bound_worst(costs, self.exp_epsilon),
+            tuple((float(costs[row]), self._build_row(int(row))) for row in selected),
         )
 
-    def _row(self, row: int) -> GroupCounts:
+    def _build_row(self, row: int) -> GroupCounts:
         parts: list[CornerCounts] = []
-        for states, (before, at) in zip(reversed(self.states), reversed(self._choices), strict=True):
-            parts.append(states[at[row]])
-            row = int(before[row])
+        for states, (parents, state_numbers) in zip(reversed(self.states), reversed(self._row_choices), strict=True):
+            parts.append(states[state_numbers[row]])
+            row = int(parents[row])
         return GroupCounts(tuple(reversed(parts)))
 
     def steps(self) -> int:
@@ -206,8 +211,8 @@ class GroupSet:
                 corners = corners_of(each)
                 pairs = [
                     (
-                        _ball_of_group(first, state, n, corners.ball_hi, corners.ball_delta, up=True),
-                        _ball_of_group(second, state, n, 1 - corners.ball_hi, corners.ball_delta, up=False),
+                        _average_group_ball(first, state, n, corners.ball_hi, corners.ball_delta, up=True),
+                        _average_group_ball(second, state, n, 1 - corners.ball_hi, corners.ball_delta, up=False),
                         touched + state.touched,
                     )
                     for first, second, touched in pairs
@@ -223,9 +228,9 @@ def rows_of(voters: Voters, epsilon: Fraction) -> FullSet | GroupSet:
     return FullSet(voters, epsilon) if voters.per_voter is None else GroupSet(voters, epsilon)
 
 
-def _ball_of_group(level: list[arb], state: CornerCounts, n: int, p: arb, delta: arb, *, up: bool) -> list[arb]:
-    moved = state.moved_zeros if up else state.moved_ones_prime
-    for probability in [p] * state.high + ([delta] if up else [1 - delta]) * moved:
+def _average_group_ball(level: list[arb], state: CornerCounts, n: int, p: arb, delta: arb, *, up: bool) -> list[arb]:
+    num_moved = state.moved_zeros if up else state.moved_ones_prime
+    for probability in [p] * state.high + ([delta] if up else [1 - delta]) * num_moved:
         level = [(1 - probability) * low + probability * high for low, high in pairwise(level)]
-    certain = state.ones if up else state.ones - moved
-    return level[certain : certain + len(level) - (n - state.high - moved)]
+    num_certain = state.ones if up else state.ones - num_moved
+    return level[num_certain : num_certain + len(level) - (n - state.high - num_moved)]

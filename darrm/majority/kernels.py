@@ -43,7 +43,7 @@ class KernelParams(NamedTuple):
     error_of_falls: float  # of a difference of T, times the level
     tails: Array = _NO_TAILS  # Pr[more than k moves], k = 0, 1, …, the last for moves not followed
     delta_squared: float = 0.0
-    rest: float = 0.0  # the curvature's part of moves beyond J
+    tail_curvature: float = 0.0  # the curvature's part of moves beyond J
 
 
 def triangle_maxima(
@@ -91,13 +91,13 @@ def screen(block: Array, tails: Array) -> Array:
     T(n_1) + Σ_k Pr[at least k moves]·(R_k − R_{k−1})(n_1), and beyond those that are followed by at most 2.
     """
     bound = block.copy()
-    reach = block
+    largest = block
     for tail in tails[:-1]:
-        wider = reach.copy()
-        np.maximum(wider[:, :-1], reach[:, 1:], out=wider[:, :-1])
-        np.maximum(wider[:, 1:], reach[:, :-1], out=wider[:, 1:])
-        bound += tail * (wider - reach)
-        reach = wider
+        wider = largest.copy()
+        np.maximum(wider[:, :-1], largest[:, 1:], out=wider[:, :-1])
+        np.maximum(wider[:, 1:], largest[:, :-1], out=wider[:, 1:])
+        bound += tail * (wider - largest)
+        largest = wider
     result: Array = bound + 2.0 * tails[-1]
     return result
 
@@ -109,15 +109,15 @@ def vertices(block: Array, params: KernelParams, values: Array, bounds: Array, c
     """
     N, weights = block.shape[1] - 1, params.delta_weights
     zeros, ones = moved_zeros(weights, block), moved_zeros(weights, block[:, ::-1])[:, ::-1]
-    candidates = np.stack([block, zeros, ones, _both_moved(weights, block)])
+    candidates = np.stack([block, zeros, ones, _move_both(weights, block)])
     choice[:] = candidates.argmax(axis=0)
     values[:] = np.take_along_axis(candidates, choice[None], axis=0)[0]
     n_1 = np.arange(N + 1.0)
     lever = params.delta_squared * ((N - n_1) ** 2 + n_1**2) / 8.0
-    bounds[:] = values + 1.0001 * lever * (curvature(block, weights.shape[0] - 1) + params.rest)
+    bounds[:] = values + 1.0001 * lever * (curvature(block, weights.shape[0] - 1) + params.tail_curvature)
 
 
-def _both_moved(weights: Array, block: Array) -> Array:
+def _move_both(weights: Array, block: Array) -> Array:
     """Compute E[T(n_1 − Bin(n_1, Δ) + Bin(n_0, Δ))]."""
     J, N = weights.shape[0] - 1, block.shape[1] - 1
     up, down = weights[:, N::-1], weights[:, : N + 1]
@@ -149,19 +149,19 @@ def outer_costs(level: Array, params: KernelParams, least: float, first: int, co
     number with ``level`` the last of them if T does not fall there.
     """
     chain = level.copy()
-    for place in range(costs.size):
-        block = np.stack([chain, -chain[::-1]])[: 2 if first + place else 1]
+    for index in range(costs.size):
+        block = np.stack([chain, -chain[::-1]])[: 2 if first + index else 1]
         screened = screen(block, params.tails)
         block = block[np.max(screened + params.exp_epsilon * screened[:, ::-1], axis=1) > least]
         if len(block):
             values, uppers, choice = np.empty(block.shape), np.empty(block.shape), np.empty(block.shape, dtype=np.int64)
             vertices(block, params, values, uppers, choice)
             cost = np.max(values + params.exp_epsilon * values[:, ::-1])
-            costs[place] = cost if cost > least else costs[place]
-            bounds[place] = np.max(uppers + params.exp_epsilon * uppers[:, ::-1])
+            costs[index] = cost if cost > least else costs[index]
+            bounds[index] = np.max(uppers + params.exp_epsilon * uppers[:, ::-1])
         level[: chain.size] = chain
-        if fall_of(chain) <= params.error_of_falls * (first + place):
-            return -1 - place
+        if fall_of(chain) <= params.error_of_falls * (first + index):
+            return -1 - index
         chain = smooth(chain, params.hi)
     level[: chain.size] = chain
     return costs.size

@@ -23,9 +23,9 @@ from darrm.util.files import Json
 
 # an estimate's draws come from this seed, a fit's from another: no optimum is judged by the draws it was fitted to
 ESTIMATE_SEED = 20_240_901
-_MOST_DRAWS, _LEAST_DRAWS = 20_000, 5_000
-_DRAWN_NUMBERS = 400_000  # K times the default number of draws, within the two limits above
-_CHUNK = 250  # draws whose distributions are computed at a time: they fit the processor's cache
+_MAX_DRAWS, _MIN_DRAWS = 20_000, 5_000
+_MAX_DRAWN_NUMBERS = 400_000  # K times the default number of draws, within the two limits above
+_CHUNK_SIZE = 250  # draws whose distributions are computed at a time: they fit the processor's cache
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,13 @@ class NoiseFunction:
     def __init__(self, K: int, half: ArrayLike) -> None:
         checks.integer_at_least(1, K=K)
         size = K - K // 2
-        values = _numbers("half", half, str(size))
+        values = _to_array("half", half, str(size))
         if values.shape != (size,):
             advice = "give γ at l = ⌊K/2⌋+1 … K, or all K + 1 values to NoiseFunction.from_full"
             checks.fail("half", values.shape, f"of shape ({size},) for K = {K}", advice)
         if not np.all((values >= 0.0) & (values <= 1.0)):
-            wrong = int(np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))[0])
-            checks.fail(f"γ({K // 2 + 1 + wrong})", float(values[wrong]), "in [0, 1]")
+            index = int(np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))[0])
+            checks.fail(f"γ({K // 2 + 1 + index})", float(values[index]), "in [0, 1]")
         values.setflags(write=False)
         object.__setattr__(self, "K", int(K))
         object.__setattr__(self, "half", values)
@@ -76,7 +76,7 @@ class NoiseFunction:
     @classmethod
     def from_full(cls, full: ArrayLike) -> NoiseFunction:
         """Build from all K + 1 values; `ValueError` if γ(l) ≠ γ(K − l) for some l, or γ(K/2) ≠ 0 for even K."""
-        values = _numbers("full", full, "K + 1")
+        values = _to_array("full", full, "K + 1")
         if values.ndim != 1 or values.size < 2:
             checks.fail("full", values.shape, "of shape (K + 1,) with K ≥ 1")
         K = values.size - 1
@@ -140,8 +140,8 @@ class NoiseFunction:
         >>> NoiseFunction(3, [0.5, 1.0]).probabilities([[3, 0], [1, 2]]).tolist()
         [[1.0, 0.0], [0.25, 0.75]]
         """
-        one = 0.5 * (1.0 + self.signed[np.asarray(counts, dtype=np.int64)[:, 1]])
-        return np.column_stack([1.0 - one, one])
+        share_of_ones = 0.5 * (1.0 + self.signed[np.asarray(counts, dtype=np.int64)[:, 1]])
+        return np.column_stack([1.0 - share_of_ones, share_of_ones])
 
     @property
     def levels(self) -> NDArray[np.int64]:
@@ -206,10 +206,10 @@ class NoiseFunction:
         ones = law_of_ones(prior, self.K)
         if ones is None:
             return None
-        right = 0.5 + 0.5 * self.full
+        agreement = 0.5 + 0.5 * self.full
         if self.K % 2 == 0:
-            right[self.K // 2] = 1.0
-        return float(ones @ right)
+            agreement[self.K // 2] = 1.0
+        return float(ones @ agreement)
 
     def with_missing(self, missing: int) -> NoiseFunction:
         """Return the γ of K − ``missing`` votes if fair coins replace the others; `ValueError` unless 0 ≤ missing < K.
@@ -236,7 +236,7 @@ class NoiseFunction:
         return NoiseFunction(self.K, np.maximum(0.0, np.nextafter(self.half * factor, 0.0)))
 
 
-def _numbers(name: str, values: ArrayLike, count: str) -> Array:
+def _to_array(name: str, values: ArrayLike, count: str) -> Array:
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -251,15 +251,15 @@ def signed_function(half: Array, K: int) -> Array:
     return g
 
 
-def number_of_draws(K: int, asked: int | None = None) -> int:
+def number_of_draws(K: int, requested: int | None = None) -> int:
     """Check a number of draws, or choose one: 20,000 for few voters, falling to 5,000 for many.
 
     >>> number_of_draws(11), number_of_draws(41), number_of_draws(101)
     (20000, 9756, 5000)
     """
-    if asked is not None:
-        checks.integer_at_least(2, draws=asked)
-    draws = max(_LEAST_DRAWS, min(_MOST_DRAWS, _DRAWN_NUMBERS // K)) if asked is None else int(asked)
+    if requested is not None:
+        checks.integer_at_least(2, draws=requested)
+    draws = max(_MIN_DRAWS, min(_MAX_DRAWS, _MAX_DRAWN_NUMBERS // K)) if requested is None else int(requested)
     checks.affordable(f"{draws:,} draws of the prior for {K:,} voters", draws * K, "take fewer draws")
     return draws
 
@@ -276,20 +276,20 @@ def differences(probabilities: Array) -> Array:
         checks.fail("probabilities", checks.Text("a value outside"), "in [0, 1]")
     count, K = values.shape
     result = np.empty((count, K - K // 2))
-    for start in range(0, count, _CHUNK):
-        pmf = poisson_binomial_pmf(values[start : start + _CHUNK])
-        result[start : start + _CHUNK] = pmf[:, K // 2 + 1 :] - pmf[:, : K - K // 2][:, ::-1]
+    for start in range(0, count, _CHUNK_SIZE):
+        pmf = poisson_binomial_pmf(values[start : start + _CHUNK_SIZE])
+        result[start : start + _CHUNK_SIZE] = pmf[:, K // 2 + 1 :] - pmf[:, : K - K // 2][:, ::-1]
     return result
 
 
-def errors_of(half: Array, drawn: Array) -> Array:
+def errors_of(half: Array, sampled: Array) -> Array:
     """Compute |½ Σ_l d_l (1 − γ(l))| for every draw: shapes (h,) and (T, h) → (T,)."""
-    return np.asarray(0.5 * np.abs(drawn @ (1.0 - half)), dtype=np.float64)
+    return np.asarray(0.5 * np.abs(sampled @ (1.0 - half)), dtype=np.float64)
 
 
 def summarize(errors: Array) -> Estimate:
     """Return the mean of at least two errors, with its standard error."""
     if errors.size < 2:
         checks.fail("draws", int(errors.size), "at least 2", "one draw has no standard error")
-    spread = float(np.std(errors, ddof=1)) / float(np.sqrt(errors.size))
-    return Estimate(int(errors.size), float(np.mean(errors)), spread)
+    standard_error = float(np.std(errors, ddof=1)) / float(np.sqrt(errors.size))
+    return Estimate(int(errors.size), float(np.mean(errors)), standard_error)

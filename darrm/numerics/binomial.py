@@ -32,7 +32,9 @@ def binomial_pmf(n: int, p: float) -> Array:
     mode = min(n, int((n + 1) * p))
     upward = np.arange(mode + 1, n + 1)
     downward = np.arange(mode, 0, -1)
-    return _from_ratios((n - upward + 1) / upward * (p / (1.0 - p)), downward / (n - downward + 1) * ((1.0 - p) / p))
+    return _normalize_ratios(
+        (n - upward + 1) / upward * (p / (1.0 - p)), downward / (n - downward + 1) * ((1.0 - p) / p)
+    )
 
 
 def hypergeometric_pmf(population: int, ones: int, draws: int) -> Array:
@@ -50,7 +52,7 @@ def hypergeometric_pmf(population: int, ones: int, draws: int) -> Array:
     up = np.arange(mode + 1, high + 1)
     down = np.arange(mode, low, -1)
     zeros = population - ones
-    result[low : high + 1] = _from_ratios(
+    result[low : high + 1] = _normalize_ratios(
         (ones - up + 1) * (draws - up + 1) / (up * (zeros - draws + up)),
         down * (zeros - draws + down) / ((ones - down + 1) * (draws - down + 1)),
     )
@@ -74,13 +76,13 @@ def tail_bound(n: int, p: float, most: int) -> float:
     return float(min(1.0, bound * (1.0 + 4.0 * (most + 2) * np.finfo(np.float64).eps)))
 
 
-def _from_ratios(upward: Array, downward: Array) -> Array:
+def _normalize_ratios(upward: Array, downward: Array) -> Array:
     weights = np.concatenate([np.cumprod(downward)[::-1], [1.0], np.cumprod(upward)])
     return np.asarray(weights / np.sum(weights), dtype=np.float64)
 
 
 STEP_ERROR = 4.1 * 2.0**-53
-_ONE_BY_ONE = 128  # variables; for more, the laws of halves are convolved, which is faster
+_MAX_SEQUENTIAL = 128  # variables; for more, the laws of halves are convolved, which is faster
 
 
 def smooth(values: Array, p: float) -> Array:
@@ -103,14 +105,14 @@ def poisson_binomial_pmf(probabilities: Array) -> Array:
     p = np.asarray(probabilities, dtype=np.float64)
     count = p.shape[-1]
     pmf = np.zeros((*p.shape[:-1], count + 1))
-    if count > _ONE_BY_ONE:
+    if count > _MAX_SEQUENTIAL:
         halves = poisson_binomial_pmf(p[..., : count // 2]), poisson_binomial_pmf(p[..., count // 2 :])
         for row in np.ndindex(*p.shape[:-1]):
             pmf[row] = np.convolve(halves[0][row], halves[1][row])
         return pmf
     pmf[..., 0] = 1.0
     for k in range(count):
-        one = p[..., k, None]
-        pmf[..., 1 : k + 2] = pmf[..., 1 : k + 2] * (1.0 - one) + pmf[..., : k + 1] * one
+        p_k = p[..., k, None]
+        pmf[..., 1 : k + 2] = pmf[..., 1 : k + 2] * (1.0 - p_k) + pmf[..., : k + 1] * p_k
         pmf[..., 0] *= 1.0 - p[..., k]
     return pmf

@@ -27,22 +27,22 @@ from numpy.typing import NDArray
 from darrm.util import checks
 
 # numerators and denominators up to here may be multiplied by the trial number (below 2^8) and stay in 64 bits
-_LARGEST_INT64 = 2**54
-_LARGEST_NUMERATOR = 2**62
+_MAX_INT64_FACTOR = 2**54
+_MAX_NUMERATOR = 2**62
 Integers = NDArray[Any]  # of 64 bits, or Python's own where these would not do
 UniformBelow = Callable[[Integers], Integers]  # for each n of an array, a whole number uniform on 0 … n − 1
-_REACH = 64  # scales; draws beyond them go through unbounded whole numbers
-_LARGEST_SCALE = 2**50
+_MAX_NUM_SCALES = 64  # scales; draws beyond them go through unbounded whole numbers
+_MAX_SCALE = 2**50
 
 
 def system_uniform_below(limits: Integers) -> Integers:
     """Draw a uniform whole number below each limit, int64 or Python's, from the operating system by rejection."""
     if limits.dtype == object:
         return np.array([secrets.randbelow(int(n)) for n in limits], dtype=object)
-    return _uniform_below_64(limits, _system_words)
+    return _uniform_below_64(limits, _draw_system_words)
 
 
-def _system_words(size: int) -> NDArray[np.uint64]:
+def _draw_system_words(size: int) -> NDArray[np.uint64]:
     return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
 
 
@@ -58,15 +58,15 @@ def uniform_below(rng: np.random.Generator | None) -> UniformBelow:
         return system_uniform_below
     require_generator(rng)
 
-    def words(size: int) -> NDArray[np.uint64]:
+    def draw_words(size: int) -> NDArray[np.uint64]:
         return rng.integers(0, 2**64, size, dtype=np.uint64)
 
-    def below(limits: Integers) -> Integers:
+    def draw_below(limits: Integers) -> Integers:
         if limits.dtype == object:
-            return np.array([_unbounded_below(int(n), rng) for n in limits], dtype=object)
-        return _uniform_below_64(limits, words)
+            return np.array([_draw_unbounded_below(int(n), rng) for n in limits], dtype=object)
+        return _uniform_below_64(limits, draw_words)
 
-    return below
+    return draw_below
 
 
 def bernoulli_exp(
@@ -80,20 +80,20 @@ def bernoulli_exp(
     >>> bernoulli_exp(np.array([0, 0]), np.array([1, 7])).tolist()
     [True, True]
     """
-    alive = np.ones(numerator.shape, dtype=bool)
-    whole = numerator // denominator
-    open_chains = np.flatnonzero(whole > 0)
+    result = np.ones(numerator.shape, dtype=bool)
+    whole_part = numerator // denominator
+    open_chains = np.flatnonzero(whole_part > 0)
     step = 0
     while open_chains.size:
         ones = np.ones(open_chains.size, dtype=numerator.dtype)
-        heads = _bernoulli_exp_at_most_one(ones, ones, below)
-        alive[open_chains[~heads]] = False
+        heads = _toss_bernoulli_exp(ones, ones, below)
+        result[open_chains[~heads]] = False
         step += 1
         open_chains = open_chains[heads]
-        open_chains = open_chains[whole[open_chains] > step]
-    rest = np.flatnonzero(alive)
-    alive[rest] = _bernoulli_exp_at_most_one(numerator[rest] % denominator[rest], denominator[rest], below)
-    return alive
+        open_chains = open_chains[whole_part[open_chains] > step]
+    coins = np.flatnonzero(result)
+    result[coins] = _toss_bernoulli_exp(numerator[coins] % denominator[coins], denominator[coins], below)
+    return result
 
 
 def discrete_laplace(scale: Fraction, size: int, below: UniformBelow = system_uniform_below) -> NDArray[np.int64]:
@@ -101,19 +101,19 @@ def discrete_laplace(scale: Fraction, size: int, below: UniformBelow = system_un
     checks.positive(scale=scale)
     _check_scale(math.floor(scale))
     top, bottom = scale.numerator, scale.denominator
-    dtype = np.int64 if top * bottom <= _LARGEST_INT64 else object
+    dtype = np.int64 if top * bottom <= _MAX_INT64_FACTOR else object
 
     def attempt(count: int) -> tuple[Integers, NDArray[np.bool_]]:
         tops: Integers = np.full(count, top, dtype=dtype)
-        uniform = below(tops)
-        accepted = np.flatnonzero(bernoulli_exp(uniform, tops, below))
-        magnitude = (uniform[accepted] + top * _geometric_exp_one(accepted.size, dtype, below)) // bottom
-        negative = below(np.full(accepted.size, 2, dtype=dtype)) == 1
-        value = np.where(negative, -magnitude, magnitude)
-        kept = ~(negative & (magnitude == 0))  # zero would be drawn twice, as +0 and as −0
-        return value, kept
+        draws = below(tops)
+        accepted = np.flatnonzero(bernoulli_exp(draws, tops, below))
+        magnitude = (draws[accepted] + top * _geometric_exp_one(accepted.size, dtype, below)) // bottom
+        is_negative = below(np.full(accepted.size, 2, dtype=dtype)) == 1
+        value = np.where(is_negative, -magnitude, magnitude)
+        is_accepted = ~(is_negative & (magnitude == 0))  # zero would be drawn twice, as +0 and as −0
+        return value, is_accepted
 
-    return _until_filled(attempt, size)
+    return _repeat_attempts(attempt, size)
 
 
 def discrete_gaussian(variance: Fraction, size: int, below: UniformBelow = system_uniform_below) -> NDArray[np.int64]:
@@ -127,38 +127,39 @@ def discrete_gaussian(variance: Fraction, size: int, below: UniformBelow = syste
     top, bottom = variance.numerator, variance.denominator
     scale = math.isqrt(top // bottom) + 1
     denominator = 2 * top * bottom * scale**2
-    reach = _REACH * scale
-    fits = denominator <= _LARGEST_INT64 and (reach * scale * bottom + top) ** 2 < _LARGEST_NUMERATOR
+    reach = _MAX_NUM_SCALES * scale
+    fits_int64 = denominator <= _MAX_INT64_FACTOR and (reach * scale * bottom + top) ** 2 < _MAX_NUMERATOR
 
     def attempt(count: int) -> tuple[Integers, NDArray[np.bool_]]:
         value: Integers = discrete_laplace(Fraction(scale), count, below)
-        if not fits or np.any(np.abs(value) > reach):  # a draw beyond the reach has probability e^-64, but may happen
+        # a draw beyond the reach has probability e^-64, but may happen
+        if not fits_int64 or np.any(np.abs(value) > reach):
             value = value.astype(object)
         numerator = (np.abs(value) * (scale * bottom) - top) ** 2
         return value, bernoulli_exp(numerator, np.full(count, denominator, dtype=value.dtype), below)
 
-    return _until_filled(attempt, size)
+    return _repeat_attempts(attempt, size)
 
 
-def _until_filled(attempt: Callable[[int], tuple[Integers, NDArray[np.bool_]]], size: int) -> NDArray[np.int64]:
+def _repeat_attempts(attempt: Callable[[int], tuple[Integers, NDArray[np.bool_]]], size: int) -> NDArray[np.int64]:
     checks.integer_at_least(0, size=size)
-    filled: list[NDArray[np.int64]] = []
-    missing = size
-    while missing:
-        value, kept = attempt(missing)
-        filled.append(value[kept].astype(np.int64))
-        missing -= int(np.count_nonzero(kept))
-    return np.concatenate(filled) if filled else np.zeros(0, dtype=np.int64)
+    parts: list[NDArray[np.int64]] = []
+    num_missing = size
+    while num_missing:
+        value, is_accepted = attempt(num_missing)
+        parts.append(value[is_accepted].astype(np.int64))
+        num_missing -= int(np.count_nonzero(is_accepted))
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
-def _bernoulli_exp_at_most_one(numerator: Integers, denominator: Integers, below: UniformBelow) -> NDArray[np.bool_]:
+def _toss_bernoulli_exp(numerator: Integers, denominator: Integers, below: UniformBelow) -> NDArray[np.bool_]:
     result = np.zeros(numerator.shape, dtype=bool)
     active = np.arange(numerator.size)
     trial = 1
     while active.size:
-        success = below(denominator[active] * trial) < numerator[active]
-        result[active[~success]] = trial % 2 == 1
-        active = active[success]
+        is_success = below(denominator[active] * trial) < numerator[active]
+        result[active[~is_success]] = trial % 2 == 1
+        active = active[is_success]
         trial += 1
     return result
 
@@ -168,27 +169,27 @@ def _geometric_exp_one(size: int, dtype: type, below: UniformBelow) -> Integers:
     active = np.arange(size)
     while active.size:
         ones: Integers = np.ones(active.size, dtype=dtype)
-        active = active[_bernoulli_exp_at_most_one(ones, ones, below)]
+        active = active[_toss_bernoulli_exp(ones, ones, below)]
         count[active] += 1
     return count
 
 
-def _uniform_below_64(limits: NDArray[np.int64], words: Callable[[int], NDArray[np.uint64]]) -> NDArray[np.int64]:
+def _uniform_below_64(limits: NDArray[np.int64], draw_words: Callable[[int], NDArray[np.uint64]]) -> NDArray[np.int64]:
     """Reduce 64-bit words modulo n, rejecting the words of the last, incomplete block of n."""
     n = limits.astype(np.uint64)
-    word = words(n.size)
+    draws = draw_words(n.size)
     # 2^64 mod n, as (−n) mod n in 64-bit arithmetic; words below it belong to the incomplete block
     incomplete = (np.uint64(0) - n) % n
-    bad = np.flatnonzero(word < incomplete)
-    if bad.size:
-        word = word.copy()
-    while bad.size:
-        word[bad] = words(bad.size)
-        bad = bad[word[bad] < incomplete[bad]]
-    return (word % n).astype(np.int64)
+    rejected = np.flatnonzero(draws < incomplete)
+    if rejected.size:
+        draws = draws.copy()
+    while rejected.size:
+        draws[rejected] = draw_words(rejected.size)
+        rejected = rejected[draws[rejected] < incomplete[rejected]]
+    return (draws % n).astype(np.int64)
 
 
-def _unbounded_below(limit: int, rng: np.random.Generator) -> int:
+def _draw_unbounded_below(limit: int, rng: np.random.Generator) -> int:
     bits = limit.bit_length()
     while True:
         number = int.from_bytes(rng.bytes((bits + 7) // 8), "little") >> (-bits % 8)
@@ -198,12 +199,12 @@ def _unbounded_below(limit: int, rng: np.random.Generator) -> int:
 
 def _check_scale(scale: int) -> None:
     """Refuse scales whose draws might not fit into 64 bits (a draw beyond 2^12 scales has probability e^-4096)."""
-    if scale > _LARGEST_SCALE:
-        checks.fail("scale", scale, f"at most {_LARGEST_SCALE}", "noise of this size leaves nothing of the data")
+    if scale > _MAX_SCALE:
+        checks.fail("scale", scale, f"at most {_MAX_SCALE}", "noise of this size leaves nothing of the data")
 
 
-_BLOCK = 2**18  # coins decided at a time: 256 kB of random bytes
-_RARE = 64 * math.log(2.0)  # −log of the probability that the number of bytes drawn is another one
+_BLOCK_SIZE = 2**18  # coins decided at a time: 256 kB of random bytes
+_LOG_RARITY = 64 * math.log(2.0)  # −log of the probability that the number of bytes drawn is another one
 
 
 class ExactCoins:
@@ -227,8 +228,8 @@ class ExactCoins:
         levels = max(0, -(-(longest - 8) // 64))
         scaled = [int(p * 2 ** (8 + 64 * levels)) for p in self.probabilities]
         # the binary digits of probability i: the byte _first[i], then the words _rest[0][i], _rest[1][i], …
-        self._first = np.array([number >> (64 * levels) for number in scaled], dtype=np.uint8)
-        self._rest = [
+        self._first_bytes = np.array([number >> (64 * levels) for number in scaled], dtype=np.uint8)
+        self._words = [
             np.array([number >> (64 * level) & (2**64 - 1) for number in scaled], dtype="<u8")
             for level in reversed(range(levels))
         ]
@@ -236,32 +237,32 @@ class ExactCoins:
     def flip(self, which: NDArray[np.int64], *, source: Callable[[int], bytes] = os.urandom) -> NDArray[np.bool_]:
         """Flip coin ``which[q]`` for every q, independently; ``source`` gives that many uniform bytes."""
         heads = np.empty(which.size, dtype=np.bool_)
-        for start in range(0, which.size, _BLOCK):
-            block = slice(start, start + _BLOCK)
+        for start in range(0, which.size, _BLOCK_SIZE):
+            block = slice(start, start + _BLOCK_SIZE)
             heads[block] = self._flip_block(which[block], source)
         return heads
 
     def _flip_block(self, which: NDArray[np.int64], source: Callable[[int], bytes]) -> NDArray[np.bool_]:
-        uniform, digits = _draw(which.size, self._first.dtype, source), self._first[which]
+        uniform, digits = _draw_digits(which.size, self._first_bytes.dtype, source), self._first_bytes[which]
         heads = uniform < digits
         undecided = np.flatnonzero(uniform == digits)
-        drawn = max(_usual_ties(which.size), undecided.size)
-        for words in self._rest:
-            if not drawn:
+        num_words = max(_bound_ties(which.size), undecided.size)
+        for words in self._words:
+            if not num_words:
                 break
-            uniform, digits = _draw(drawn, words.dtype, source)[: undecided.size], words[which[undecided]]
+            uniform, digits = _draw_digits(num_words, words.dtype, source)[: undecided.size], words[which[undecided]]
             heads[undecided] = uniform < digits
             undecided = undecided[uniform == digits]
-            drawn = undecided.size
+            num_words = undecided.size
         # where all digits agree U >= p: tails, which is what `heads` holds there
         return heads
 
 
-def _usual_ties(coins: int) -> int:
+def _bound_ties(coins: int) -> int:
     """Return a number that the ties of the first byte exceed with probability 2⁻⁶⁴ at most, and no more than all."""
     mean = coins / 256
-    return min(coins, math.ceil(mean + _RARE / 3 + math.sqrt(_RARE**2 / 9 + 2 * _RARE * mean)))
+    return min(coins, math.ceil(mean + _LOG_RARITY / 3 + math.sqrt(_LOG_RARITY**2 / 9 + 2 * _LOG_RARITY * mean)))
 
 
-def _draw(size: int, dtype: np.dtype[Any], source: Callable[[int], bytes]) -> NDArray[np.unsignedinteger]:
+def _draw_digits(size: int, dtype: np.dtype[Any], source: Callable[[int], bytes]) -> NDArray[np.unsignedinteger]:
     return np.frombuffer(source(size * dtype.itemsize), dtype=dtype)

@@ -170,7 +170,7 @@ def ball(parameter: float) -> arb:
 WIDEST = 1024.0  # votes of deviation: a table of at most 2^18 points, made within a second
 _GUARD_BITS = 64  # of the balls beyond the words; only the tables' length and speed depend on it
 _TAIL_BITS = 8  # the tail beyond the table is below 2^-8 of the last bit of a word
-_PREFIX = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
+_PREFIXES = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
 
 Source = Callable[[int], bytes]  # a number of uniform bytes
 
@@ -194,63 +194,63 @@ class ExactInversion:
         if not noise.deviation <= WIDEST:
             checks.fail("the deviation of the noise", noise.deviation, f"at most {WIDEST:g} votes")
         self._noise = noise
-        self._first, low, high = _boundaries(noise, 64)
+        self._first, low, high = _enclose_boundaries(noise, 64)
         self._low, self._high = np.array(low, dtype=np.uint64), np.array(high, dtype=np.uint64)
-        least, most = self._below(_PREFIX)[1], self._below(_PREFIX | np.uint64(2**48 - 1))[0]
-        self._open = least != most
-        self._values = self._first + least
+        lower, upper = self._count_boundaries(_PREFIXES)[1], self._count_boundaries(_PREFIXES | np.uint64(2**48 - 1))[0]
+        self._is_undecided = lower != upper
+        self._values = self._first + lower
 
     def draw(self, size: int, *, source: Source = os.urandom) -> NDArray[np.int64]:
         checks.integer_at_least(0, size=size)
         prefix = np.frombuffer(source(2 * size), dtype="<u2")
-        drawn: NDArray[np.int64] = self._values[prefix]
-        left = np.flatnonzero(self._open[prefix])
-        rest = np.frombuffer(source(8 * left.size), dtype="<u8") >> np.uint64(16)
-        words = _PREFIX[prefix[left]] | rest
-        most, least = self._below(words)
-        drawn[left] = self._first + least
-        for place in np.flatnonzero(most != least):
-            drawn[left[place]] = self._refined(int(words[place]), source)
-        return drawn
+        values: NDArray[np.int64] = self._values[prefix]
+        undecided = np.flatnonzero(self._is_undecided[prefix])
+        suffix = np.frombuffer(source(8 * undecided.size), dtype="<u8") >> np.uint64(16)
+        words = _PREFIXES[prefix[undecided]] | suffix
+        upper, lower = self._count_boundaries(words)
+        values[undecided] = self._first + lower
+        for place in np.flatnonzero(upper != lower):
+            values[undecided[place]] = self._refine(int(words[place]), source)
+        return values
 
-    def _below(self, words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _count_boundaries(self, words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Count the boundaries that may lie below U, and those that do, for the first words of U."""
-        most, least = np.searchsorted(self._low, words, side="right"), np.searchsorted(self._high, words, side="left")
-        return np.asarray(most), np.asarray(least)
+        upper, lower = np.searchsorted(self._low, words, side="right"), np.searchsorted(self._high, words, side="left")
+        return np.asarray(upper), np.asarray(lower)
 
-    def _refined(self, word: int, source: Source) -> int:
+    def _refine(self, word: int, source: Source) -> int:
         bits = 64
         while True:
             bits, word = bits + 64, word << 64 | int.from_bytes(source(8), "little")
-            first, low, high = _boundaries(self._noise, bits)
-            least = bisect_left(high, word)
-            if bisect_right(low, word) == least:
-                return first + least
+            first, low, high = _enclose_boundaries(self._noise, bits)
+            lower = bisect_left(high, word)
+            if bisect_right(low, word) == lower:
+                return first + lower
 
 
-def _boundaries(noise: IntegerNoise, bits: int) -> tuple[int, list[int], list[int]]:
+def _enclose_boundaries(noise: IntegerNoise, bits: int) -> tuple[int, list[int], list[int]]:
     """Enclose F(x)·2^bits, rounded down, of the points of a table and of the one before: that one, and two lists."""
     # With i boundaries below U the draw is that point plus i. What lies beyond both ends is never decided.
     with ctx.workprec(bits + _GUARD_BITS):
-        right, beyond_right = _weights(noise, 1, bits)
-        left, beyond_left = _weights(noise, -1, bits)
-        sums = list(accumulate([beyond_left, *left[:0:-1], *right]))
-        scale = arb(2**bits) / (sums[-1] + beyond_right)
+        right, right_tail = _enclose_weights(noise, 1, bits)
+        left, left_tail = _enclose_weights(noise, -1, bits)
+        sums = list(accumulate([left_tail, *left[:0:-1], *right]))
+        scale = arb(2**bits) / (sums[-1] + right_tail)
         scaled = [total * scale for total in sums]
-        most = 2**bits - 1
-        low = [min(max(int(one.lower().floor().unique_fmpz()), 0), most) for one in scaled]
-        high = [min(int(one.upper().floor().unique_fmpz()), most) for one in scaled]
+        max_word = 2**bits - 1
+        low = [min(max(int(boundary.lower().floor().unique_fmpz()), 0), max_word) for boundary in scaled]
+        high = [min(int(boundary.upper().floor().unique_fmpz()), max_word) for boundary in scaled]
     return -len(left), low, high
 
 
-def _weights(noise: IntegerNoise, step: int, bits: int) -> tuple[list[arb], arb]:
+def _enclose_weights(noise: IntegerNoise, step: int, bits: int) -> tuple[list[arb], arb]:
     """Enclose w(0), w(step), … up to a point beyond which nearly nothing lies, and the sum of what does."""
     log_weights = noise.enclosed_log_weights(count(0, step))
     weights = [next(log_weights).exp()]
-    least = weights[0] * arb(2) ** -(bits + _TAIL_BITS)
+    threshold = weights[0] * arb(2) ** -(bits + _TAIL_BITS)
     while True:
         weight = next(log_weights).exp()
-        if weight < least and (beyond := weight / (1 - weight / weights[-1])) < least:
-            half = beyond.upper() / 2
+        if weight < threshold and (tail := weight / (1 - weight / weights[-1])) < threshold:
+            half = tail.upper() / 2
             return weights, arb(half, half)
         weights.append(weight)

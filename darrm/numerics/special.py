@@ -7,17 +7,17 @@ from importlib import import_module
 from darrm.numerics import Array
 
 
-def _when_called(name: str) -> Callable[..., Array]:
+def _load_lazily(name: str) -> Callable[..., Array]:
     @cache
     def load() -> Callable[..., Array]:
         function: Callable[..., Array] = getattr(import_module("scipy.special"), name)
         return function
 
-    def called(*arguments: object, **options: object) -> Array:
+    def call_function(*arguments: object, **options: object) -> Array:
         return load()(*arguments, **options)
 
-    return called
+    return call_function
 
 
-betainc, gammaln, log_ndtr, logsumexp = map(_when_called, ("betainc", "gammaln", "log_ndtr", "logsumexp"))
-ndtr, ndtri_exp, softmax = map(_when_called, ("ndtr", "ndtri_exp", "softmax"))
+betainc, gammaln, log_ndtr, logsumexp = map(_load_lazily, ("betainc", "gammaln", "log_ndtr", "logsumexp"))
+ndtr, ndtri_exp, softmax = map(_load_lazily, ("ndtr", "ndtri_exp", "softmax"))

@@ -26,7 +26,7 @@ from darrm.votes import ABSTAIN, Votes
 
 MOST_OPEN_VOTERS = 200  # proofs look at four counts: half a minute
 Numbers = NDArray[Any]  # whole numbers or floats
-_PLACES_AT_ONCE = 2**22  # of lines of counts: they take some hundred megabytes
+_PLACES_PER_BLOCK = 2**22  # of lines of counts: they take some hundred megabytes
 _IMPOSSIBLE = -(2**62)  # below every sum of whole numbers here
 
 
@@ -53,9 +53,9 @@ class OpenLaw:
         weights = whole_numbers(self.weights, (self.K + 1, self.K + 1))
         if np.any(weights[~places(self.K)]) or weights.min() < 0 or weights.max() > ONE:
             checks.fail("weights", checks.Text("others"), f"0 … {ONE}, and 0 where n = 0 or n + m > K")
-        most = int(largest_total(weights, impossible=_IMPOSSIBLE))
-        if most > ONE:
-            checks.fail("the weights of a histogram", most, f"at most {ONE} together")
+        largest = int(largest_total(weights, impossible=_IMPOSSIBLE))
+        if largest > ONE:
+            checks.fail("the weights of a histogram", largest, f"at most {ONE} together")
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
 
@@ -63,8 +63,8 @@ class OpenLaw:
     def of_probabilities(cls, K: int, probabilities: ArrayLike) -> OpenLaw:
         """Round x(n, m), (K + 1, K + 1), down to weights; a little more where some histogram has more than 1."""
         x = np.where(places(K), np.clip(np.asarray(probabilities, dtype=np.float64), 0.0, 1.0), 0.0)
-        over = max(0, int(largest_total((x * ONE).astype(np.int64), impossible=_IMPOSSIBLE)) - ONE)
-        return cls(K, (x * (1.0 - 2.0 * over / ONE) * ONE).astype(np.int64))
+        excess = max(0, int(largest_total((x * ONE).astype(np.int64), impossible=_IMPOSSIBLE)) - ONE)
+        return cls(K, (x * (1.0 - 2.0 * excess / ONE) * ONE).astype(np.int64))
 
     @property
     def classes(self) -> int:
@@ -181,17 +181,17 @@ def of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
     """
     if is_open(classes):
         advice = "read them with classes='open' (--classes open), Votes.of_answers in Python"
-        asked, votes = "open answers", votes if isinstance(votes, Votes) else Votes.of_answers(votes)
+        expected, votes = "open answers", votes if isinstance(votes, Votes) else Votes.of_answers(votes)
     else:
-        advice, asked = "", f"C = {classes} classes"
+        advice, expected = "", f"C = {classes} classes"
         if not isinstance(votes, Votes):
             votes = Votes.of_labels(votes, classes=classes)
             if votes.voters == classes > 2:
                 advice = "labels and counts look alike: use Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
                 checks.fail("votes", checks.Text(f"{classes} columns for {classes} classes"), "Votes", advice)
     if len(votes.classes) != classes:
-        other = checks.Text(f"about {classes_in_words(len(votes.classes) or OPEN)}")
-        checks.fail("votes", other, f"about {asked}", advice)
+        actual = checks.Text(f"about {classes_in_words(len(votes.classes) or OPEN)}")
+        checks.fail("votes", actual, f"about {expected}", advice)
     return votes
 
 
@@ -203,9 +203,9 @@ def columns_of(
     ``draw`` chooses a place in each line of counts; the last one is no answer's.
     """
     sparse, answers = votes.sparse, [np.empty(0, dtype=np.int64)]
-    at_once = max(1, _PLACES_AT_ONCE // (int(np.diff(sparse.indptr).max(initial=0)) + 1))
-    for start in range(0, votes.queries, at_once):
-        rows = sparse[start : start + at_once]
+    block_size = max(1, _PLACES_PER_BLOCK // (int(np.diff(sparse.indptr).max(initial=0)) + 1))
+    for start in range(0, votes.queries, block_size):
+        rows = sparse[start : start + block_size]
         lengths = np.diff(rows.indptr)
         lines = np.repeat(np.arange(lengths.size), lengths)
         place = np.arange(rows.data.size) - rows.indptr[lines]

@@ -42,9 +42,9 @@ from darrm.util import checks
 
 METHOD = "floating point with an a-priori error bound, over four counts and the dearest rest"
 ROUNDING = 2.0**-51
-_PART_OF_DELTA = 100.0  # the least ratio of δ to the rounding error
-_RATIOS = (16.0, 2.0**16)  # e^ε that is used despite rounding, and the largest one for a solver
-_MOST_ATTEMPTS = 6
+_MIN_DELTA_RATIO = 100.0  # the least ratio of δ to the rounding error
+_RATIO_LIMITS = (16.0, 2.0**16)  # e^ε that is used despite rounding, and the largest one for a solver
+_MAX_ATTEMPTS = 6
 
 Indices = NDArray[np.int64]
 Coefficients = dict[tuple[int, int], float]  # of x(n, m)
@@ -70,9 +70,9 @@ class _Group:
 
     def worst_moves(self) -> Iterator[tuple[Move, float]]:
         for is_without, sums in enumerate(self.sums):
-            at = int(np.argmax(sums))
-            move = Move(self.giver, self.taker, int(self.largest[at]), int(self.second[at]), bool(is_without))
-            yield move, float(sums[at])
+            place = int(np.argmax(sums))
+            move = Move(self.giver, self.taker, int(self.largest[place]), int(self.second[place]), bool(is_without))
+            yield move, float(sums[place])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,92 +90,97 @@ class OpenRows:
     def _padded(self) -> Array:
         return np.pad(self.x, (0, 2))
 
-    def _gains(self, n: Indices, before: Indices, after: Indices, grown: Indices) -> tuple[Array, Array]:
-        excess = self._padded[n, before] - self.ratio * self._padded[grown, after]
+    def _compute_gains(self, n: Indices, m_before: Indices, m_after: Indices, n_after: Indices) -> tuple[Array, Array]:
+        excess = self._padded[n, m_before] - self.ratio * self._padded[n_after, m_after]
         return np.maximum(excess, 0.0), np.maximum(-excess, 0.0)
 
     @cached_property
-    def _rest(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    def _rest_sums(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Gains of strings that keep their votes, and their largest sums, of (2) and (3): by m' − m + 1, m, n (, L)."""
         n, m, step = np.meshgrid(np.arange(self.K + 1), np.arange(self.K + 1), np.arange(3), indexing="ij")
-        gains = self._gains(n, m, np.maximum(m + step - 1, 0), n)
+        gains = self._compute_gains(n, m, np.maximum(m + step - 1, 0), n)
         first, second = (gain.transpose(2, 1, 0) for gain in gains)
         return (first, largest_sums(first, -math.inf)), (second, largest_sums(second, -math.inf))
 
     def groups(self) -> Iterator[_Group]:
         for giver in range(1, self.K + 1):
             for taker in range(self.K - giver + 1):
-                left = self.K - giver - taker
-                largest, second = np.meshgrid(np.arange(left + 1), np.arange(left + 1), indexing="ij")
-                there = (second <= largest) & (largest + second <= left)
-                there &= ((second > 0) | (largest == left)) & ((largest > 0) | (left == 0))
-                largest, second = largest[there], second[there]
-                m, step = self._seen(giver, taker, largest)
-                rest = left - largest - second
-                total = np.stack([gains[step, m, second] + best[step, m, second, rest] for gains, best in self._rest])
-                for place in self._movers(giver, taker, largest, second):
-                    total += np.stack(self._gains(*place))
+                votes = self.K - giver - taker
+                largest, second = np.meshgrid(np.arange(votes + 1), np.arange(votes + 1), indexing="ij")
+                mask = (second <= largest) & (largest + second <= votes)
+                mask &= ((second > 0) | (largest == votes)) & ((largest > 0) | (votes == 0))
+                largest, second = largest[mask], second[mask]
+                m, step = self._find_largest_others(giver, taker, largest)
+                rest = votes - largest - second
+                total = np.stack(
+                    [gains[step, m, second] + best[step, m, second, rest] for gains, best in self._rest_sums]
+                )
+                for place in self._list_movers(giver, taker, largest, second):
+                    total += np.stack(self._compute_gains(*place))
                 yield _Group(giver, taker, largest, second, (total[0], total[1]))
 
     @staticmethod
-    def _seen(giver: int, taker: int, largest: Indices) -> tuple[Indices, Indices]:
+    def _find_largest_others(giver: int, taker: int, largest: Indices) -> tuple[Indices, Indices]:
         """Return the largest other count of a string of the rest before the move, and its growth plus 1."""
-        before = np.maximum(max(giver, taker), largest)
-        return before, np.maximum(max(giver - 1, taker + 1), largest) - before + 1
+        largest_before = np.maximum(max(giver, taker), largest)
+        return largest_before, np.maximum(max(giver - 1, taker + 1), largest) - largest_before + 1
 
     @staticmethod
-    def _movers(giver: int, taker: int, largest: Indices, second: Indices) -> list[tuple[Indices, ...]]:
+    def _list_movers(giver: int, taker: int, largest: Indices, second: Indices) -> list[tuple[Indices, ...]]:
         """Return votes and largest other count before, then both after, of a, b and the largest other string."""
-        top, later = max(giver, taker), max(giver - 1, taker + 1)
-        one = np.ones_like(largest)
+        top, top_after = max(giver, taker), max(giver - 1, taker + 1)
+        ones = np.ones_like(largest)
         return [
-            (giver * one, np.maximum(taker, largest), np.maximum(taker + 1, largest), (giver - 1) * one),
-            (taker * one, np.maximum(giver, largest), np.maximum(giver - 1, largest), (taker + 1) * one),
-            (largest, np.maximum(top, second), np.maximum(later, second), largest),
+            (giver * ones, np.maximum(taker, largest), np.maximum(taker + 1, largest), (giver - 1) * ones),
+            (taker * ones, np.maximum(giver, largest), np.maximum(giver - 1, largest), (taker + 1) * ones),
+            (largest, np.maximum(top, second), np.maximum(top_after, second), largest),
         ]
 
     def worst(self) -> tuple[float, float]:
         """Compute the largest sums of (2) and, without 1 − c, of (3)."""
-        most = [0.0, 0.0]
+        largest = [0.0, 0.0]
         for group in self.groups():
             for move, value in group.worst_moves():
-                most[move.is_without] = max(most[move.is_without], value)
-        return most[0], most[1]
+                largest[move.is_without] = max(largest[move.is_without], value)
+        return largest[0], largest[1]
 
     def coefficients(self, move: Move) -> Coefficients:
         """Return the row of a move with its worst rest: the coefficients of the sum in (2), or in (3) without 1 − c."""
         giver, taker, *others, is_without = move
         largest, second = (np.array([count]) for count in others)
-        terms = [tuple(int(part[0]) for part in place) for place in self._movers(giver, taker, largest, second)]
-        m, step = (int(part[0]) for part in self._seen(giver, taker, largest))
-        left = self.K - giver - taker - int(largest[0]) - int(second[0])
-        best = self._rest[is_without][1][step, m]
-        terms += [(n, m, m + step - 1, n) for n in [int(second[0]), *filling(best, int(second[0]), left)]]
+        terms = [tuple(int(part[0]) for part in place) for place in self._list_movers(giver, taker, largest, second)]
+        m, step = (int(part[0]) for part in self._find_largest_others(giver, taker, largest))
+        remaining = self.K - giver - taker - int(largest[0]) - int(second[0])
+        best = self._rest_sums[is_without][1][step, m]
+        terms += [(n, m, m + step - 1, n) for n in [int(second[0]), *fill_votes(best, int(second[0]), remaining)]]
         row: Coefficients = {}
         sign = -1.0 if is_without else 1.0
-        for n, before, after, grown in terms:
-            if sign * (self._padded[n, before] - self.ratio * self._padded[grown, after]) > 0.0:
-                for place, factor in (((n, before), sign), ((grown, after), -sign * self.ratio)):
+        for n, m_before, m_after, n_after in terms:
+            if sign * (self._padded[n, m_before] - self.ratio * self._padded[n_after, m_after]) > 0.0:
+                for place, factor in (((n, m_before), sign), ((n_after, m_after), -sign * self.ratio)):
                     if place[0]:
                         row[place] = row.get(place, 0.0) + factor
         return row
 
 
-def filling(best: Array, cap: int, left: int) -> list[int]:
+def fill_votes(best: Array, cap: int, remaining: int) -> list[int]:
     """Return the votes of the strings behind a largest sum of `largest_sums`."""
     strings = []
-    while left:
-        while best[cap - 1, left] == best[cap, left]:
+    while remaining:
+        while best[cap - 1, remaining] == best[cap, remaining]:
             cap -= 1
         strings.append(cap)
-        left -= cap
+        remaining -= cap
     return strings
 
 
 def ratio_below(problem: Problem) -> float:
     """Return e^ε of the target, rounded down, or less if rounding errors would exceed δ: a smaller ε implies ε."""
-    clear = problem.target.delta / (_PART_OF_DELTA * rounding_of(problem.voters.K, 0.0))
-    return min(max(_RATIOS[0], min(_RATIOS[1], clear)), lower_float(enclose_exp(problem.target.exact_epsilon).ball))
+    ratio = problem.target.delta / (_MIN_DELTA_RATIO * rounding_of(problem.voters.K, 0.0))
+    return min(
+        max(_RATIO_LIMITS[0], min(_RATIO_LIMITS[1], ratio)),
+        lower_float(enclose_exp(problem.target.exact_epsilon).ball),
+    )
 
 
 def rounding_of(K: int, ratio: float) -> float:
@@ -189,14 +194,14 @@ def prove(problem: Problem, law: OpenLaw, scale: float = 1.0) -> Certificate:
     ``worst_cost`` of the certificate bounds the left side of (1), ``budget`` is δ and ``rows`` counts (n_a, n_b, M, S).
     """
     check_law(problem, law)
-    return _certified(problem, law.K, OpenRows(law.each, ratio_below(problem)).worst(), scale)
+    return _build_certificate(problem, law.K, OpenRows(law.each, ratio_below(problem)).worst(), scale)
 
 
-def _certified(problem: Problem, K: int, sums: tuple[float, float], scale: float) -> Certificate:
-    kept, without = sums
+def _build_certificate(problem: Problem, K: int, sums: tuple[float, float], scale: float) -> Certificate:
+    excess, deficit = sums
     ratio = ratio_below(problem)
-    spare = rounding_of(K, ratio) if kept > 0.0 or without > 0.0 else 0.0  # no answers: no rounding
-    worst = max(0.0, kept, without + 1.0 - ratio) + spare
+    margin = rounding_of(K, ratio) if excess > 0.0 or deficit > 0.0 else 0.0  # no answers: no rounding
+    worst = max(0.0, excess, deficit + 1.0 - ratio) + margin
     budget = float(np.nextafter(problem.target.delta, 0.0))
     if worst > budget:
         text = f"at epsilon = {problem.target.epsilon:g} neighbors differ by {at_most(worst, 6)}, delta is {budget:.6g}"
@@ -218,23 +223,23 @@ def scale_and_prove(problem: Problem, law: OpenLaw) -> tuple[OpenLaw, Certificat
     ratio = ratio_below(problem)
     sums = OpenRows(law.each, ratio).worst()
     try:
-        return law, _certified(problem, law.K, sums, 1.0)
+        return law, _build_certificate(problem, law.K, sums, 1.0)
     except CertificationError as error:
         failure = error
-    for attempt in range(_MOST_ATTEMPTS):  # scaled laws are rounded to weights, too
+    for attempt in range(_MAX_ATTEMPTS):  # scaled laws are rounded to weights, too
         share = share_allowed(*sums, problem, 2.0 * 4.0**attempt * rounding_of(law.K, ratio))
-        less = law.scaled(share)
+        scaled = law.scaled(share)
         try:
-            return less, prove(problem, less, scale=share)
+            return scaled, prove(problem, scaled, scale=share)
         except CertificationError as error:
             failure = error
     raise failure
 
 
-def share_allowed(kept: float, without: float, problem: Problem, spare: float = 0.0) -> float:
+def share_allowed(excess: float, deficit: float, problem: Problem, margin: float = 0.0) -> float:
     """Compute how much of a law the sums of (2) and (3) allow."""
-    delta, ratio = problem.target.delta - spare, ratio_below(problem)
-    return max(0.0, min(1.0, delta / max(kept, 1e-300), (delta + ratio - 1.0) / max(without, 1e-300)))
+    delta, ratio = problem.target.delta - margin, ratio_below(problem)
+    return max(0.0, min(1.0, delta / max(excess, 1e-300), (delta + ratio - 1.0) / max(deficit, 1e-300)))
 
 
 def check_law(problem: Problem, law: OpenLaw) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from darrm.numerics import Array
 from darrm.open_set.open_law import MOST_OPEN_VOTERS, OpenLaw, largest_sums, places, totals
-from darrm.open_set.open_rows import Coefficients, OpenRows, check_voters, filling, ratio_below, share_allowed
+from darrm.open_set.open_rows import Coefficients, OpenRows, check_voters, fill_votes, ratio_below, share_allowed
 from darrm.priors import Prior, default_of, strings_of
 from darrm.problem import Problem
 from darrm.util import checks
@@ -27,16 +27,16 @@ from lp_models.program import BlockProgram, SparseRows
 from lp_models.row_generation import Result, Separation, beginning_at, minimize_with_rows
 
 MOST_PLANNED = 80  # voters, of a program that is solved in minutes; more are proved
-_LEAST_DELTA = 1e-10
-_BROKEN, _TIE_BREAK = 1e-11, 1e-8
+_MIN_DELTA = 1e-10
+_TOLERANCE, _TIE_BREAK = 1e-11, 1e-8
 
 
 def check_size(problem: Problem) -> None:
     """Raise `ValueError` unless the program is solved in minutes."""
     check_voters(problem)
-    if problem.target.delta < _LEAST_DELTA:
+    if problem.target.delta < _MIN_DELTA:
         advice = "the solver cannot resolve smaller probabilities"
-        checks.fail("delta of one open question", problem.target.delta, f"at least {_LEAST_DELTA:g}", advice)
+        checks.fail("delta of one open question", problem.target.delta, f"at least {_MIN_DELTA:g}", advice)
     if problem.voters.K > MOST_PLANNED:
         advice = f"certify proves laws for up to {MOST_OPEN_VOTERS}; for more voters plan a number of questions"
         checks.fail("K of one open question", problem.voters.K, f"at most {MOST_PLANNED}", advice)
@@ -56,10 +56,10 @@ def best_open_law(
     """
     check_size(problem)
     K = problem.voters.K
-    there, (n, m) = places(K), np.indices((K + 1, K + 1))
+    mask, (n, m) = places(K), np.indices((K + 1, K + 1))
     # strings without weight under the prior get a small one
-    expected, even = strings_of(prior, K), strings_of(default_of(problem.classes), K)
-    gains = np.where(m <= n, np.maximum(expected, _TIE_BREAK * np.max(expected) / np.max(even) * even), 0.0)[there]
+    expected, default = strings_of(prior, K), strings_of(default_of(problem.classes), K)
+    gains = np.where(m <= n, np.maximum(expected, _TIE_BREAK * np.max(expected) / np.max(default) * default), 0.0)[mask]
     # each x(n, m) and its rest to 1 are a block of shares
     program = BlockProgram(
         np.column_stack([gains, np.zeros(gains.size)]).ravel(), np.ones(2 * gains.size), np.arange(gains.size).repeat(2)
@@ -67,7 +67,7 @@ def best_open_law(
     start = beginning_at(np.tile([0.0, 1.0], gains.size))
     result = minimize_with_rows(program, _OpenOracle(problem), options, start=start, report=report)
     x = np.zeros((K + 1, K + 1))
-    x[there] = result.point[::2]
+    x[mask] = result.point[::2]
     return OpenLaw.of_probabilities(K, x), result
 
 
@@ -78,40 +78,40 @@ class _OpenOracle:
     def separate(self, point: Array, **_: object) -> Separation:
         """Return the broken row with the largest sum of each pair of moving counts, and broken totals."""
         K, delta, ratio = self.problem.voters.K, self.problem.target.delta, ratio_below(self.problem)
-        there, x = places(K), np.zeros((K + 1, K + 1))
-        x[there] = point[::2]
+        mask, x = places(K), np.zeros((K + 1, K + 1))
+        x[mask] = point[::2]
         rows = OpenRows(x, ratio)
-        limits, most = (delta, delta + ratio - 1.0), [0.0, 0.0]
+        limits, worst = (delta, delta + ratio - 1.0), [0.0, 0.0]
         broken = list[tuple[Coefficients, float]]()
         for group in rows.groups():
             for move, value in group.worst_moves():
-                most[move.is_without] = max(most[move.is_without], value)
-                if value > limits[move.is_without] + _BROKEN:
+                worst[move.is_without] = max(worst[move.is_without], value)
+                if value > limits[move.is_without] + _TOLERANCE:
                     broken.append((rows.coefficients(move), limits[move.is_without]))
-        full, largest = _totals_broken(x)
-        broken += [(row, 1.0) for row in full]
-        share = min(share_allowed(most[0], most[1], self.problem), 1.0 / max(1.0, largest))
+        histograms, largest = _find_broken_totals(x)
+        broken += [(row, 1.0) for row in histograms]
+        share = min(share_allowed(worst[0], worst[1], self.problem), 1.0 / max(1.0, largest))
         feasible = np.column_stack([share * point[::2], 1.0 - share * point[::2]]).ravel()
-        matrix = _sparse(broken, there)
+        matrix = _build_sparse_rows(broken, mask)
         return Separation(matrix, matrix.limits, feasible, True, range(len(broken)))
 
 
-def _sparse(rows: list[tuple[Coefficients, float]], there: NDArray[np.bool_]) -> SparseRows:
+def _build_sparse_rows(rows: list[tuple[Coefficients, float]], mask: NDArray[np.bool_]) -> SparseRows:
     """Write rows about x(n, m) as rows of the program, where every second variable is a rest."""
-    numbers = 2 * (np.cumsum(there.ravel()).reshape(there.shape) - 1)
+    numbers = 2 * (np.cumsum(mask.ravel()).reshape(mask.shape) - 1)
     entries = [(r, numbers[place], factor) for r, (row, _) in enumerate(rows) for place, factor in row.items()]
     number, column, factors = np.array(entries, dtype=np.float64).reshape(-1, 3).T
     limits = np.array([limit for _, limit in rows], dtype=np.float64)
     return SparseRows(number.astype(np.int64), column.astype(np.int64), factors, limits)
 
 
-def _totals_broken(x: Array) -> tuple[list[Coefficients], float]:
+def _find_broken_totals(x: Array) -> tuple[list[Coefficients], float]:
     """Return histograms, by their two largest counts, with probabilities of more than 1, and the largest total."""
-    rest, broken, largest = largest_sums(x.T, -np.inf), list[Coefficients](), 0.0
-    for top, second, total in totals(x, rest):
+    rest_sums, broken, largest = largest_sums(x.T, -np.inf), list[Coefficients](), 0.0
+    for top, second, total in totals(x, rest_sums):
         largest = max(largest, float(total))
-        if total > 1.0 + _BROKEN:
-            others = [second, *filling(rest[top], second, len(x) - 1 - top - second)]
+        if total > 1.0 + _TOLERANCE:
+            others = [second, *fill_votes(rest_sums[top], second, len(x) - 1 - top - second)]
             strings = Counter([(top, second), *((votes, top) for votes in others)])
             broken.append({place: float(number) for place, number in strings.items()})
     return broken, largest

@@ -70,10 +70,10 @@ from darrm.problem import Problem, Workload, is_open
 from darrm.util import checks
 from darrm.util.files import Json
 
-_STEP = 2.0**-49  # relative, of the coefficients: a dozen roundings for each voter, all of positive numbers
-_BISECTIONS = 36
-_ROUNDING = 1e-12  # of one term of the sum of theorem 2, relative to 1 + κ: thousands of roundings
-_MOST_ROWS = 10_000  # with multipliers: far more than any program has at its optimum
+_COEFFICIENT_ERROR = 2.0**-49  # relative: a dozen roundings for each voter, all of positive numbers
+_BISECTION_STEPS = 36
+_TERM_ROUNDING = 1e-12  # of one term of the sum of theorem 2, relative to 1 + κ: thousands of roundings
+_MAX_ROWS = 10_000  # with multipliers: far more than any program has at its optimum
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class VoterRow:
     parts: tuple[VotersAtCorner, ...]
 
     def coefficients(self, problem: Problem) -> tuple[Array, Array]:
-        return _coefficients(self, problem)
+        return _compute_coefficients(self, problem)
 
     def to_list(self) -> list[Json]:
         return [self.answers, [[*astuple(part)] for part in self.parts]]
@@ -116,12 +116,12 @@ class VoterRow:
         sizes = [sum(part.count for part in row.parts if part.group == group) for group in range(len(voters.groups))]
         if sizes != [count for count, _ in voters.groups]:
             checks.fail("voters of a row", sizes, "as many of each group as there are")
-        changing = 0  # voters that have other laws on the neighboring data
+        num_changing = 0  # voters that have other laws on the neighboring data
         for part in row.parts:
             can_fail = voters.groups[part.group][1].exact_delta > 0
             if part.first != part.second or (can_fail and part.failure != part.failure_after):
-                changing += part.count
-        if changing > voters.reached:
+                num_changing += part.count
+        if num_changing > voters.reached:
             checks.fail("voters of a row who change", len(row.parts), f"at most {voters.reached}")
         return row
 
@@ -138,11 +138,11 @@ class PairMultipliers(NamedTuple):
         partitions = partitions_of(problem.voters.K, problem.classes)
         ratio, largest = enclose_exp(problem.target.exact_epsilon).ball, arb(0)
         terms = partitions.terms(self.place, self.aligned)
-        for (before, after, count), weight in zip(terms, self.weights, strict=True):
+        for (group_before, group_after, count), weight in zip(terms, self.weights, strict=True):
             z = arb(weight)
-            reduced[before] -= z
-            if after != ABSENT:
-                reduced[after] += ratio * z
+            reduced[group_before] -= z
+            if group_after != ABSENT:
+                reduced[group_after] += ratio * z
             largest = largest.max(z / count)
         return largest
 
@@ -157,9 +157,9 @@ class RowMultiplier(NamedTuple):
     def subtract(self, reduced: list[arb], problem: Problem) -> arb:
         """Subtract the row, times z, from c; return z."""
         ratio, error, z = enclose_exp(problem.target.exact_epsilon).ball, relative_error(problem), arb(self.weight)
-        before, after = self.row.coefficients(problem)
-        for group in np.flatnonzero(before + after).tolist():
-            x, y = (arb(float(side[group]), error * float(side[group])) for side in (before, after))
+        p_side, q_side = self.row.coefficients(problem)
+        for group in np.flatnonzero(p_side + q_side).tolist():
+            x, y = (arb(float(side[group]), error * float(side[group])) for side in (p_side, q_side))
             reduced[group] -= z * (x - ratio * y)
         return z
 
@@ -179,23 +179,23 @@ def most_of_one_string(problem: Problem) -> list[arb]:
     [0.0, 0.1, 0.371828, 0.805696]
     """
     with ctx.workprec(PRECISION_BITS):
-        target, most = problem.target, [arb(0)]
+        target, bounds = problem.target, [arb(0)]
         ratio = enclose_exp(target.exact_epsilon).ball
         delta = arb(fmpq(target.exact_delta.numerator, target.exact_delta.denominator))
         for n in range(1, problem.voters.K + 1):
-            before = most[max(0, n - problem.voters.reached)]
-            most.append((ratio * before + delta).min(1 - (1 - before - delta) / ratio).min(arb(1)))
-    return most
+            previous_bound = bounds[max(0, n - problem.voters.reached)]
+            bounds.append((ratio * previous_bound + delta).min(1 - (1 - previous_bound - delta) / ratio).min(arb(1)))
+    return bounds
 
 
 def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier]) -> float:
     """Compute a float that is at least (1), and at most 1; for many voters' strings, of π."""
     if is_open(problem.classes) and not multipliers:
-        most = zip(
+        strings = zip(
             most_of_one_string(problem), np.sum(np.tril(strings_of(prior, problem.voters.K)), axis=1), strict=True
         )
         with ctx.workprec(PRECISION_BITS):
-            return min(1.0, upper_float(sum((p * arb(float(n)) for p, n in most), arb(0))))
+            return min(1.0, upper_float(sum((p * arb(float(n)) for p, n in strings), arb(0))))
     partitions = partitions_of(problem.voters.K, problem.classes)
     delta, sizes = problem.target.exact_delta, partitions.sizes.tolist()
     with ctx.workprec(PRECISION_BITS):
@@ -206,11 +206,11 @@ def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier
             reduced[group] = sizes[group] * arb(probability)
         total = sum((multiplier.subtract(reduced, problem) for multiplier in multipliers), arb(0))
         bound = total * arb(fmpq(delta.numerator, delta.denominator))
-        best: dict[int, arb] = {}
-        for place, size, each in zip(partitions.blocks.tolist(), sizes, reduced, strict=True):
-            share = each / size
-            best[place] = best[place].max(share) if place in best else share
-        return min(1.0, upper_float(sum(best.values(), bound)))
+        best_shares: dict[int, arb] = {}
+        for place, size, coefficient in zip(partitions.blocks.tolist(), sizes, reduced, strict=True):
+            share = coefficient / size
+            best_shares[place] = best_shares[place].max(share) if place in best_shares else share
+        return min(1.0, upper_float(sum(best_shares.values(), bound)))
 
 
 def multipliers_from_json(data: Json, problem: Problem) -> tuple[Multiplier, ...]:
@@ -219,8 +219,8 @@ def multipliers_from_json(data: Json, problem: Problem) -> tuple[Multiplier, ...
         return ()
     if problem.voters.are_non_private:
         return _pairs_from_json(data, problem)
-    if not isinstance(data, list) or len(data) > _MOST_ROWS:
-        checks.fail("multipliers", type(data).__name__, f"a list of at most {_MOST_ROWS:,} rows")
+    if not isinstance(data, list) or len(data) > _MAX_ROWS:
+        checks.fail("multipliers", type(data).__name__, f"a list of at most {_MAX_ROWS:,} rows")
     for weight, *_ in data:
         checks.non_negative(multiplier=weight)
     return tuple(RowMultiplier(float(weight), VoterRow.from_list(row, problem)) for weight, *row in data)
@@ -248,80 +248,84 @@ def _pairs_from_json(data: Json, problem: Problem) -> tuple[PairMultipliers, ...
 def relative_error(problem: Problem) -> float:
     """Bound how far, relative to its size, a coefficient of an expectation is off: all that is added is positive."""
     number = histograms_of(problem.voters.K, problem.classes).number
-    return _STEP * (problem.voters.K + number)
+    return _COEFFICIENT_ERROR * (problem.voters.K + number)
 
 
-def rows_of(block: RowBlock, costs: Array, limit: float, most: int) -> list[tuple[float, VoterRow]]:
+def rows_of(block: RowBlock, costs: Array, limit: float, max_rows: int) -> list[tuple[float, VoterRow]]:
     """Return the rows that exceed a limit by most, at most one of each multiset of movers, with their costs."""
     worst = costs.max(axis=1)
-    above = np.flatnonzero(worst > limit)
-    if above.size > most:
-        above = above[np.argpartition(-worst[above], most)[:most]]
-    return [(float(worst[place]), _row(block, place, int(np.argmax(costs[place])))) for place in above.tolist()]
+    broken = np.flatnonzero(worst > limit)
+    if broken.size > max_rows:
+        broken = broken[np.argpartition(-worst[broken], max_rows)[:max_rows]]
+    return [(float(worst[place]), _build_row(block, place, int(np.argmax(costs[place])))) for place in broken.tolist()]
 
 
-def _row(block: RowBlock, place: int, others: int) -> VoterRow:
+def _build_row(block: RowBlock, place: int, histogram: int) -> VoterRow:
     """Write a row out: the movers of a multiset, and the others at a histogram, with the worst u and v."""
-    movers = block.level.movers[place]
-    moving = [_mover(block, place, others, type_) for type_ in np.flatnonzero(movers).tolist()]
-    still = _still(block, place, others)
-    return VoterRow(block.answers, (*moving, *still))
+    num_movers = block.level.movers[place]
+    movers_at_corners = [_build_mover(block, place, histogram, type_) for type_ in np.flatnonzero(num_movers).tolist()]
+    nonmovers = _list_nonmovers(block, place, histogram)
+    return VoterRow(block.answers, (*movers_at_corners, *nonmovers))
 
 
-def _mover(block: RowBlock, place: int, others: int, type_: int) -> VotersAtCorner:
+def _build_mover(block: RowBlock, place: int, histogram: int, type_: int) -> VotersAtCorner:
     corners, level, mover = block.corners, block.level, block.corners.types[type_]
     failures = (mover.first, mover.second)
     if level.parents is not None:
-        without = level.movers[place].copy()
-        without[type_] -= 1
-        parent = int(np.flatnonzero((level.parents.movers == without).all(axis=1))[0])
+        parent_movers = level.movers[place].copy()
+        parent_movers[type_] -= 1
+        parent = int(np.flatnonzero((level.parents.movers == parent_movers).all(axis=1))[0])
         histograms = histograms_of(corners.voters.K - level.moving, corners.classes)
-        columns = [histograms.plus(label)[others] for label in range(corners.classes)]
-        failures = _most_and_least(level.parents.before[parent, columns], level.parents.after[parent, columns])
+        columns = [histograms.plus(label)[histogram] for label in range(corners.classes)]
+        failures = _find_worst_answers(level.parents.before[parent, columns], level.parents.after[parent, columns])
     count = int(level.movers[place, type_])
     return VotersAtCorner(count, mover.group, mover.first, mover.second, *failures)
 
 
-def _still(block: RowBlock, place: int, others: int) -> Iterator[VotersAtCorner]:
+def _list_nonmovers(block: RowBlock, place: int, histogram: int) -> Iterator[VotersAtCorner]:
     """Yield the voters who do not move; those within the overlap fail where their failures cost most."""
     corners, level = block.corners, block.level
-    voters, moving = corners.voters, level.movers[place]
-    left = [int(size - moving[corners.group_of == group].sum()) for group, size in enumerate(corners.sizes)]
-    failing = voters.reached - level.moving if corners.voters_fail else 0
-    counts = histograms_of(voters.K - level.moving, corners.classes).counts[others]
-    for _, label, failures in sorted(_costs_of_failures(block, place, counts)):
-        rest = int(counts[label])
-        for group in range(len(left)):
-            fail = min(rest, left[group], failing)
-            keep = min(rest, left[group]) - fail
-            failing, rest, left[group] = failing - fail, rest - fail - keep, left[group] - fail - keep
-            if fail:
-                yield VotersAtCorner(fail, group, label, label, *failures)
-            if keep:
-                yield VotersAtCorner(keep, group, label, label, label, label)
+    voters, movers = corners.voters, level.movers[place]
+    sizes = [int(size - movers[corners.group_of == group].sum()) for group, size in enumerate(corners.sizes)]
+    limit = voters.reached - level.moving if corners.voters_fail else 0
+    counts = histograms_of(voters.K - level.moving, corners.classes).counts[histogram]
+    for _, label, failures in sorted(_compute_failure_costs(block, place, counts)):
+        votes = int(counts[label])
+        for group in range(len(sizes)):
+            failing = min(votes, sizes[group], limit)
+            succeeding = min(votes, sizes[group]) - failing
+            limit, votes, sizes[group] = (
+                limit - failing,
+                votes - failing - succeeding,
+                sizes[group] - failing - succeeding,
+            )
+            if failing:
+                yield VotersAtCorner(failing, group, label, label, *failures)
+            if succeeding:
+                yield VotersAtCorner(succeeding, group, label, label, label, label)
 
 
-def _costs_of_failures(
+def _compute_failure_costs(
     block: RowBlock, place: int, counts: NDArray[np.int64]
 ) -> Iterator[tuple[float, int, tuple[int, int]]]:
     """Yield minus the cost of a failure, and its worst answers, for each class with votes in a histogram."""
     corners, level = block.corners, block.level
     histograms = histograms_of(int(counts.sum()) - 1, corners.classes)
     for label in np.flatnonzero(counts).tolist():
-        without = counts.copy()
-        without[label] -= 1
-        columns = [histograms.plus(other)[histograms.places_of(without[None])[0]] for other in range(corners.classes)]
-        before, after = level.before[place, columns], level.after[place, columns]
-        most, least = _most_and_least(before, after)
-        yield -(before[most] - before[label] + after[label] - after[least]), label, (most, least)
+        others = counts.copy()
+        others[label] -= 1
+        columns = [histograms.plus(answer)[histograms.places_of(others[None])[0]] for answer in range(corners.classes)]
+        p_values, q_values = level.before[place, columns], level.after[place, columns]
+        best, worst = _find_worst_answers(p_values, q_values)
+        yield (-(p_values[best] - p_values[label] + q_values[label] - q_values[worst]), label, (best, worst))
 
 
-def _most_and_least(before: Array, after: Array) -> tuple[int, int]:
-    return int(np.argmax(before)), int(np.argmin(after))
+def _find_worst_answers(p_values: Array, q_values: Array) -> tuple[int, int]:
+    return int(np.argmax(p_values)), int(np.argmin(q_values))
 
 
 @lru_cache(maxsize=4096)
-def _coefficients(row: VoterRow, problem: Problem) -> tuple[Array, Array]:
+def _compute_coefficients(row: VoterRow, problem: Problem) -> tuple[Array, Array]:
     K, C = problem.voters.K, problem.classes
     corners = [corners_of(each) for _, each in problem.voters.groups]
     sides = []
@@ -329,16 +333,16 @@ def _coefficients(row: VoterRow, problem: Problem) -> tuple[Array, Array]:
         law, votes = np.ones(1), 0
         for part in row.parts:
             corner = corners[part.group]
-            high, low, delta = corner.share, corner.share_left, corner.delta
+            high, low, delta = corner.share, corner.share_complement, corner.delta
             first, second = (part.second, part.first) if is_after else (part.first, part.second)
             answers = [((1.0 - delta) * high, first), ((1.0 - delta) * low, second)]
             answers.append((delta, part.failure_after if is_after else part.failure))
             for _ in range(part.count):
-                before, votes = histograms_of(votes, C), votes + 1
-                grown = np.zeros(histograms_of(votes, C).number)
+                histograms, votes = histograms_of(votes, C), votes + 1
+                next_law = np.zeros(histograms_of(votes, C).number)
                 for share, label in answers if first != second or delta else [(1.0, first)]:
-                    grown[before.plus(label)] += share * law
-                law = grown
+                    next_law[histograms.plus(label)] += share * law
+                law = next_law
         groups = partitions_of(K, C).groups_of(histograms_of(K, C).counts)
         size = partitions_of(K, C).sizes.size
         sides.append(sum(np.bincount(groups[:, answer], law, minlength=size) for answer in range(row.answers)))
@@ -366,10 +370,10 @@ def right_at_most(counts: ArrayLike, target: PrivacyParams, *, reached: int = 1)
     steps = -((histograms - winner) // reached)  # ⌈d/t⌉
     leaders = np.sum(steps == 0, axis=1)
     low, high = leaders / histograms.shape[1], np.ones(len(histograms))
-    for _ in range(_BISECTIONS):
+    for _ in range(_BISECTION_STEPS):
         middle = 0.5 * (low + high)
-        others = np.where(steps > 0, _falls(middle / leaders, steps, target), 0.0)
-        too_large = middle + np.sum(others, axis=1) > 1.0
+        other_shares = np.where(steps > 0, _bound_other_shares(middle / leaders, steps, target), 0.0)
+        too_large = middle + np.sum(other_shares, axis=1) > 1.0
         low, high = np.where(too_large, low, middle), np.where(too_large, middle, high)
     return high
 
@@ -388,43 +392,43 @@ def accuracy_at_most(workload: Workload, counts: NDArray[np.int64], weights: Arr
     """
     if not workload.voters.are_non_private:
         checks.fail("voters.each", str(workload.voters.each), 'PrivacyParams("inf")')
-    each = np.full(len(counts), 1.0 / len(counts)) if weights is None else np.asarray(weights, dtype=np.float64)
+    law = np.full(len(counts), 1.0 / len(counts)) if weights is None else np.asarray(weights, dtype=np.float64)
     total, reached = workload.total, workload.voters.reached
-    best = float(each @ right_at_most(counts, total, reached=reached))
+    bound = float(law @ right_at_most(counts, total, reached=reached))
     if workload.queries == 1:
-        return best
-    lost = counts.max(axis=1, keepdims=True) - counts
-    alone = np.sum(lost == 0, axis=1) == 1
+        return bound
+    deficits = counts.max(axis=1, keepdims=True) - counts
+    has_one_winner = np.sum(deficits == 0, axis=1) == 1
     for steps in range(1, -(-workload.voters.K // reached) + 1):
-        failing = total.delta * math.expm1(steps * total.epsilon) / math.expm1(total.epsilon)
-        if failing >= best or steps * total.epsilon / workload.queries >= math.log(counts.shape[1]):
+        failure_probability = total.delta * math.expm1(steps * total.epsilon) / math.expm1(total.epsilon)
+        if failure_probability >= bound or steps * total.epsilon / workload.queries >= math.log(counts.shape[1]):
             break
-        close = np.sum(lost <= steps * reached, axis=1)
-        blind = float(each @ np.where(alone, 1.0 / close, 1.0))
-        best = min(best, failing + _largest_share(blind, steps * total.epsilon / workload.queries))
-    return best
+        num_close = np.sum(deficits <= steps * reached, axis=1)
+        mu = float(law @ np.where(has_one_winner, 1.0 / num_close, 1.0))
+        bound = min(bound, failure_probability + _find_largest_share(mu, steps * total.epsilon / workload.queries))
+    return bound
 
 
-def _falls(share: Array, steps: NDArray[np.int64], target: PrivacyParams) -> Array:
+def _bound_other_shares(share: Array, steps: NDArray[np.int64], target: PrivacyParams) -> Array:
     """Bound H^m(u) from below by (2), for u of shape (n,) and m of shape (n, C)."""
     epsilon = target.epsilon
     kappa = target.delta / math.expm1(epsilon)
     with np.errstate(divide="ignore"):
         log_x = np.log(1.0 - share + kappa)[:, None]
-    turn = (math.log1p(2.0 * kappa) - math.log(2.0) - log_x) / epsilon
-    best = np.zeros(steps.shape)
-    for rounded in (np.floor(turn), np.ceil(turn)):
-        first = np.clip(rounded, 0, steps)
-        kept = (1.0 + 2.0 * kappa) * np.exp(epsilon * (first - steps))
-        best = np.maximum(best, kept - np.exp(epsilon * (2.0 * first - steps) + log_x) - kappa)
-    return np.maximum(0.0, best - _ROUNDING * (1.0 + kappa))
+    best_index = (math.log1p(2.0 * kappa) - math.log(2.0) - log_x) / epsilon
+    bounds = np.zeros(steps.shape)
+    for index in (np.floor(best_index), np.ceil(best_index)):
+        clipped_index = np.clip(index, 0, steps)
+        growing_part = (1.0 + 2.0 * kappa) * np.exp(epsilon * (clipped_index - steps))
+        bounds = np.maximum(bounds, growing_part - np.exp(epsilon * (2.0 * clipped_index - steps) + log_x) - kappa)
+    return np.maximum(0.0, bounds - _TERM_ROUNDING * (1.0 + kappa))
 
 
-def _largest_share(blind: float, rate: float) -> float:
+def _find_largest_share(mu: float, rate: float) -> float:
     def is_excluded(share: float) -> bool:
-        off = (1.0 - share) * math.log((1.0 - share) / (1.0 - blind)) if share < 1.0 else 0.0
-        return share * math.log(share / blind) + off > rate * (1.0 + _ROUNDING) + _ROUNDING
+        complement = (1.0 - share) * math.log((1.0 - share) / (1.0 - mu)) if share < 1.0 else 0.0
+        return share * math.log(share / mu) + complement > rate * (1.0 + _TERM_ROUNDING) + _TERM_ROUNDING
 
-    if blind >= 1.0 or not is_excluded(1.0):
+    if mu >= 1.0 or not is_excluded(1.0):
         return 1.0
-    return bisect_safe(is_excluded, 1.0, blind)
+    return bisect_safe(is_excluded, 1.0, mu)

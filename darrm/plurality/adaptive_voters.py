@@ -30,15 +30,15 @@ from darrm.numerics import Array
 from darrm.plurality.partitions import falling_counts, partitions_of
 from darrm.problem import Problem
 
-_STEP = 2.0**-50  # relative: hi, lo and a few products and sums, each rounded once
+_STEP_ERROR = 2.0**-50  # relative: hi, lo and a few products and sums, each rounded once
 
 State = tuple[tuple[int, ...], tuple[int, ...]]  # the counts of the answers, and those of the other classes
 
 
 @dataclass(frozen=True)
-class _Votes:
+class _VoteStates:
     states: tuple[State, ...]
-    following: NDArray[np.int64]  # (n, most), the states after one more vote, padded with the first one
+    successors: NDArray[np.int64]  # (n, most), the states after one more vote, padded with the first one
 
 
 class VotersInTurn:
@@ -47,89 +47,92 @@ class VotersInTurn:
     def __init__(self, problem: Problem, answers: int) -> None:
         self.problem, self.answers, self.K = problem, answers, problem.voters.K
         corners, each = corners_of(problem.voters.each), problem.voters.each
-        self.hi, self.lo, self.delta = corners.share, corners.share_left, each.delta
+        self.hi, self.lo, self.delta = corners.share, corners.share_complement, each.delta
         s = np.arange(-self.K, self.K + 1)
         ratio = enclose_exp(problem.target.exact_epsilon).value
         self.ratio = ratio * np.exp(-each.epsilon * s)  # of p' to p, times e^ε
-        self.votes = [_votes(k, problem.classes, answers) for k in range(self.K + 1)]
+        self.votes = [_list_votes(k, problem.classes, answers) for k in range(self.K + 1)]
 
     @cached_property
     def groups(self) -> NDArray[np.int64]:
         """The group of every answer, once all have voted: shape (n, S)."""
         partitions, classes = partitions_of(self.K, self.problem.classes), self.problem.classes
-        counts = np.array([[*own, *others] for own, others in self.votes[-1].states]).reshape(-1, classes)
+        counts = np.array([[*first, *others] for first, others in self.votes[-1].states]).reshape(-1, classes)
         return partitions.groups_of(counts)[:, : self.answers]
 
-    def worst(self, each: Array) -> tuple[float, Array]:
+    def worst(self, probabilities: Array) -> tuple[float, Array]:
         """Bound the cost of a law from above, and return a linear function of laws that attains the bound at it."""
-        values = each[self.groups].sum(axis=1)
+        values = probabilities[self.groups].sum(axis=1)
         worst, upper, lower = values[:, None] * (1.0 - self.ratio), values, values
         choices = []
         for votes in reversed(self.votes[:-1]):
-            worst, upper, lower, chosen = self._step(votes, worst, upper, lower)
-            choices.append(chosen)
+            worst, upper, lower, choice = self._average_vote(votes, worst, upper, lower)
+            choices.append(choice)
         roundings = self.K * (1.0 + self.problem.voters.each.epsilon) + self.problem.classes + 4
-        error = _STEP * roundings * (1.0 + float(self.ratio[self.K]))
-        return float(worst[0, self.K]) + error, self._attained(choices[::-1], each.size)
+        error = _STEP_ERROR * roundings * (1.0 + float(self.ratio[self.K]))
+        return float(worst[0, self.K]) + error, self._collect_weights(choices[::-1], probabilities.size)
 
-    def _step(
-        self, votes: _Votes, worst: Array, upper: Array, lower: Array
+    def _average_vote(
+        self, votes: _VoteStates, worst: Array, upper: Array, lower: Array
     ) -> tuple[Array, Array, Array, tuple[NDArray[np.int64], ...]]:
-        to = votes.following
-        most, least = to[np.arange(len(to)), upper[to].argmax(axis=1)], to[np.arange(len(to)), lower[to].argmin(axis=1)]
+        following = votes.successors
+        top, bottom = (
+            following[np.arange(len(following)), upper[following].argmax(axis=1)],
+            following[np.arange(len(following)), lower[following].argmin(axis=1)],
+        )
         up, down = np.full(worst.shape, -math.inf), np.full(worst.shape, -math.inf)
         up[:, :-1], down[:, 1:] = self.hi * worst[:, 1:], self.lo * worst[:, :-1]
-        still, first, second = (rows[to].argmax(axis=1) for rows in (worst, up, down))
-        place = np.arange(worst.shape[1])
-        one, two, three = (np.take_along_axis(to, chosen, axis=1) for chosen in (still, first, second))
-        moved = up[two, place] + down[three, place]
-        moves = moved > worst[one, place]
-        cost = np.where(moves, moved, worst[one, place])
-        more = upper[most][:, None] - self.ratio * lower[least][:, None]
-        cost = (1.0 - self.delta) * cost + self.delta * more
-        return cost, upper[most], lower[least], (moves, one, two, three, most, least)
+        stay, first, second = (rows[following].argmax(axis=1) for rows in (worst, up, down))
+        shift = np.arange(worst.shape[1])
+        same, raised, lowered = (np.take_along_axis(following, choice, axis=1) for choice in (stay, first, second))
+        moved_cost = up[raised, shift] + down[lowered, shift]
+        is_move = moved_cost > worst[same, shift]
+        cost = np.where(is_move, moved_cost, worst[same, shift])
+        failure = upper[top][:, None] - self.ratio * lower[bottom][:, None]
+        cost = (1.0 - self.delta) * cost + self.delta * failure
+        return (cost, upper[top], lower[bottom], (is_move, same, raised, lowered, top, bottom))
 
-    def _attained(self, choices: list[tuple[NDArray[np.int64], ...]], size: int) -> Array:
-        both, p_only, q_only = np.zeros((1, 2 * self.K + 1)), np.zeros(1), np.zeros(1)
-        both[0, self.K] = 1.0
-        for votes, (moves, one, two, three, most, least) in zip(self.votes[1:], choices, strict=True):
-            following = np.zeros((len(votes.states), both.shape[1]))
+    def _collect_weights(self, choices: list[tuple[NDArray[np.int64], ...]], size: int) -> Array:
+        joint, p_mass, q_mass = np.zeros((1, 2 * self.K + 1)), np.zeros(1), np.zeros(1)
+        joint[0, self.K] = 1.0
+        for votes, (is_move, same, raised, lowered, top, bottom) in zip(self.votes[1:], choices, strict=True):
+            next_mass = np.zeros((len(votes.states), joint.shape[1]))
             p_next, q_next = np.zeros(len(votes.states)), np.zeros(len(votes.states))
-            np.add.at(p_next, most, p_only + self.delta * both.sum(axis=1))
-            np.add.at(q_next, least, q_only + self.delta * (both * self.ratio).sum(axis=1))
-            mass = (1.0 - self.delta) * both
-            place = np.broadcast_to(np.arange(both.shape[1]), mass.shape)
-            np.add.at(following, (one[~moves], place[~moves]), mass[~moves])
-            np.add.at(following, (two[moves], np.minimum(place[moves] + 1, 2 * self.K)), self.hi * mass[moves])
-            np.add.at(following, (three[moves], np.maximum(place[moves] - 1, 0)), self.lo * mass[moves])
-            both, p_only, q_only = following, p_next, q_next
-        weights = (both * (1.0 - self.ratio)).sum(axis=1) + p_only - q_only
+            np.add.at(p_next, top, p_mass + self.delta * joint.sum(axis=1))
+            np.add.at(q_next, bottom, q_mass + self.delta * (joint * self.ratio).sum(axis=1))
+            mass = (1.0 - self.delta) * joint
+            shift = np.broadcast_to(np.arange(joint.shape[1]), mass.shape)
+            np.add.at(next_mass, (same[~is_move], shift[~is_move]), mass[~is_move])
+            np.add.at(next_mass, (raised[is_move], np.minimum(shift[is_move] + 1, 2 * self.K)), self.hi * mass[is_move])
+            np.add.at(next_mass, (lowered[is_move], np.maximum(shift[is_move] - 1, 0)), self.lo * mass[is_move])
+            joint, p_mass, q_mass = next_mass, p_next, q_next
+        weights = (joint * (1.0 - self.ratio)).sum(axis=1) + p_mass - q_mass
         entries = [np.bincount(column, weights, minlength=size) for column in self.groups.T]
         return np.asarray(np.sum(entries, axis=0))
 
 
 @lru_cache(maxsize=256)
-def _votes(k: int, classes: int, answers: int) -> _Votes:
-    states = _states(k, classes, answers)
-    after = {state: place for place, state in enumerate(_states(k + 1, classes, answers))}
+def _list_votes(k: int, classes: int, answers: int) -> _VoteStates:
+    states = _list_states(k, classes, answers)
+    state_numbers = {state: place for place, state in enumerate(_list_states(k + 1, classes, answers))}
     rows = []
-    for own, others in states:
-        grown = [(_raised(own, place), others) for place in range(len(own))]
-        grown += [(own, _raised(others, place)) for place in range(len(others))]
-        rows.append(sorted({after[state] for state in grown}))
-    most = max(map(len, rows))
-    return _Votes(states, np.array([[*row, *row[:1] * (most - len(row))] for row in rows]))
+    for first, others in states:
+        successors = [(_add_vote(first, place), others) for place in range(len(first))]
+        successors += [(first, _add_vote(others, place)) for place in range(len(others))]
+        rows.append(sorted({state_numbers[state] for state in successors}))
+    max_successors = max(map(len, rows))
+    return _VoteStates(states, np.array([[*row, *row[:1] * (max_successors - len(row))] for row in rows]))
 
 
 @lru_cache(maxsize=512)
-def _states(k: int, classes: int, answers: int) -> tuple[State, ...]:
+def _list_states(k: int, classes: int, answers: int) -> tuple[State, ...]:
     return tuple(
-        (own, others)
+        (first, others)
         for votes in range(k + 1)
-        for own in falling_counts(votes, answers, votes)
+        for first in falling_counts(votes, answers, votes)
         for others in falling_counts(k - votes, classes - answers, k - votes)
     )
 
 
-def _raised(counts: tuple[int, ...], place: int) -> tuple[int, ...]:
+def _add_vote(counts: tuple[int, ...], place: int) -> tuple[int, ...]:
     return tuple(sorted((*counts[:place], counts[place] + 1, *counts[place + 1 :]), reverse=True))

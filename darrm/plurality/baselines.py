@@ -22,7 +22,7 @@ from darrm.plurality.partitions import histograms_of
 from darrm.plurality.plurality_law import PluralityLaw, true_plurality
 from darrm.problem import Problem
 
-_MOST_DISTANCE = 1e-12  # of laws that are meant to be equal: far above the rounding of weights
+_MAX_DISTANCE = 1e-12  # of laws that are meant to be equal: far above the rounding of weights
 _ROUNDING = 2.0**-50
 
 
@@ -36,44 +36,44 @@ def subsampled_plurality(problem: Problem) -> PluralityLaw:
 
 def double_subsampled_plurality(problem: Problem) -> PluralityLaw:
     """Return the plurality of 2m − 1 voters, of all for m ≥ (K+1)/2: a proposal."""
-    seen = 2 * integer_allowance(problem, "γ_DSub") - 1
-    return true_plurality(problem.voters.K, problem.classes, min(seen, problem.voters.K))
+    sample_size = 2 * integer_allowance(problem, "γ_DSub") - 1
+    return true_plurality(problem.voters.K, problem.classes, min(sample_size, problem.voters.K))
 
 
 def excess_of_drawn(problem: Problem, law: PluralityLaw) -> Fraction | None:
     """Bound the largest excess of such a law, at least 0; None for any other law, or if voters differ."""
-    bound = _bound_of_drawn(problem, law.each)
+    bound = _bound_excess(problem, law.each)
     return None if bound is None else Fraction(max(0.0, bound))
 
 
-def share_for_drawn(problem: Problem, each: Array) -> float | None:
+def share_for_drawn(problem: Problem, probabilities: Array) -> float | None:
     """Find how much of a random answer such a law needs; None for others."""
-    bound = _bound_of_drawn(problem, each)
+    bound = _bound_excess(problem, probabilities)
     if bound is None:
         return None
-    over = bound - problem.target.delta
-    spare = (enclose_exp(problem.target.exact_epsilon).value - 1.0) / problem.classes
-    return min(1.0, max(0.0, over) / spare + _ROUNDING / spare)
+    excess = bound - problem.target.delta
+    slack = (enclose_exp(problem.target.exact_epsilon).value - 1.0) / problem.classes
+    return min(1.0, max(0.0, excess) / slack + _ROUNDING / slack)
 
 
-def _bound_of_drawn(problem: Problem, each: Array) -> float | None:
+def _bound_excess(problem: Problem, probabilities: Array) -> float | None:
     """Bound the excess by the theorem, for the first n that fits; None if none does."""
     voters, C, ratio = problem.voters, problem.classes, enclose_exp(problem.target.exact_epsilon)
     if len(voters.groups) > 1 or not voters.each.is_private:
         return None
-    most = int(problem.target.exact_epsilon / voters.each.exact_epsilon)
-    most = voters.K if most >= voters.reached else most
-    random = max(0.0, (1.0 - float(each[0])) * C / (C - 1))
-    for number in range(1, most + 1):
-        law = true_plurality(voters.K, C, number)
+    max_size = int(problem.target.exact_epsilon / voters.each.exact_epsilon)
+    max_size = voters.K if max_size >= voters.reached else max_size
+    random_share = max(0.0, (1.0 - float(probabilities[0])) * C / (C - 1))
+    for sample_size in range(1, max_size + 1):
+        law = true_plurality(voters.K, C, sample_size)
         partitions = law.partitions
-        apart = partitions.sizes * np.abs(each - (1.0 - random) * law.each - random / C)
-        distance = float(np.max(np.add.reduceat(apart, partitions.starts)))
-        if distance <= _MOST_DISTANCE:
+        distances = partitions.sizes * np.abs(probabilities - (1.0 - random_share) * law.each - random_share / C)
+        distance = float(np.max(np.add.reduceat(distances, partitions.starts)))
+        if distance <= _MAX_DISTANCE:
             # h is a sum of rounded products of C factors, and its weights add up to one again
-            distance += _ROUNDING * (histograms_of(number, C).number + 2 * C + 8)
-            reached = min(number, voters.reached)
-            fails = float(1 - (1 - problem.voters.each.exact_delta) ** reached)
-            bound = (1.0 - random) * fails - random * (ratio.value - 1.0) / C
+            distance += _ROUNDING * (histograms_of(sample_size, C).number + 2 * C + 8)
+            reached = min(sample_size, voters.reached)
+            failure_probability = float(1 - (1 - problem.voters.each.exact_delta) ** reached)
+            bound = (1.0 - random_share) * failure_probability - random_share * (ratio.value - 1.0) / C
             return bound + (1.0 + ratio.value) * (distance + _ROUNDING) + ratio.error
     return None

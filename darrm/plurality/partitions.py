@@ -39,8 +39,8 @@ MOST_HISTOGRAMS = 200_000  # that are listed in a second
 SIZES = "C = 3 to K = 200, C = 4 to K = 60, C = 5 to K = 35 and C = 10 to K = 22 are solved at overlap 1"
 OPEN_SIZES = "open answers of K = 24 voters are solved at overlap 1, of K = 16 at overlap 2, of K = 11 at overlap 3"
 ABSENT = -1  # in place of the group in n', of strings that only n holds
-_LARGEST_KEY = 2**63
-_TOLERANCE = 1e-6  # of the sum of a prior's probabilities: far above rounding
+_MAX_KEY = 2**63
+_SUM_TOLERANCE = 1e-6  # of the sum of a prior's probabilities: far above rounding
 _ADVICE = f"take fewer voters, fewer classes, or a smaller overlap; {SIZES}"
 
 
@@ -59,9 +59,9 @@ class Pairs:
     def starts(self) -> Indices:
         return np.flatnonzero(np.diff(self.pair, prepend=-1))
 
-    def sides(self, each: Array, absent: float = 0.0) -> tuple[Array, Array]:
+    def sides(self, values: Array, absent: float = 0.0) -> tuple[Array, Array]:
         """Return the value of one class on both sides of every term; ``absent`` if n' has no such class."""
-        return each[self.before], np.where(self.after == ABSENT, absent, each[self.after])
+        return values[self.before], np.where(self.after == ABSENT, absent, values[self.after])
 
 
 @dataclass(frozen=True)
@@ -131,20 +131,20 @@ class Partitions:
             checks.fail("votes", counts[:1].tolist(), f"{self.K} votes for {self.classes} classes")
         length = min(self.K, self.classes)  # later counts are 0
         base = [(self.K + 1) ** power for power in range(length - 1, -1, -1)]
-        if base[0] * (self.K + 1) < _LARGEST_KEY:  # whole numbers in the order of the partitions, from the last on
+        if base[0] * (self.K + 1) < _MAX_KEY:  # whole numbers in the order of the partitions, from the last on
             keys = np.array([part[:length] for part in reversed(self.parts)]) @ np.array(base)
             return np.asarray(keys.size - 1 - np.searchsorted(keys, ordered[:, :length] @ np.array(base)))
-        rows, where = np.unique(ordered, axis=0, return_inverse=True)
+        rows, inverse = np.unique(ordered, axis=0, return_inverse=True)
         places = [self.places[tuple(row)] for row in rows.tolist()]
-        return np.array(places, dtype=np.int64)[where.reshape(-1)]
+        return np.array(places, dtype=np.int64)[inverse.reshape(-1)]
 
     def groups_of(self, counts: Indices) -> Indices:
         """Return the number of the group of every class of every histogram, (n, C) → (n, C); errors as `places_of`."""
         places = self.places_of(counts)
         order = np.argsort(-counts, axis=1, kind="stable")
-        falls = np.diff(np.take_along_axis(counts, order, axis=1), axis=1, prepend=counts.max(axis=1)[:, None]) < 0
+        is_lower = np.diff(np.take_along_axis(counts, order, axis=1), axis=1, prepend=counts.max(axis=1)[:, None]) < 0
         groups = np.empty_like(counts)
-        np.put_along_axis(groups, order, self.starts[places][:, None] + np.cumsum(falls, axis=1), axis=1)
+        np.put_along_axis(groups, order, self.starts[places][:, None] + np.cumsum(is_lower, axis=1), axis=1)
         return groups
 
     @property
@@ -173,21 +173,21 @@ class Partitions:
         """
         if not hasattr(prior, "log_probabilities"):
             checks.fail("prior", prior, "a Prior", "say Dirichlet(concentration)")
-        one_each = np.exp(prior.log_probabilities(np.array(self.parts, dtype=np.int64)))
+        histogram_law = np.exp(prior.log_probabilities(np.array(self.parts, dtype=np.int64)))
         arrangements = [self.histograms(place) for place in range(len(self.parts))]
-        return checked_law(one_each * np.array(arrangements, dtype=np.float64))
+        return checked_law(histogram_law * np.array(arrangements, dtype=np.float64))
 
     def pairs(self, reached: int) -> Pairs:
-        return _pairs(self, min(reached, self.K))
+        return _list_pairs(self, min(reached, self.K))
 
     def neighbors(self, place: int, reached: int) -> list[Histogram]:
         return neighbors(self.parts[place], reached)
 
     def terms(self, place: int, aligned: Histogram) -> list[tuple[int, int, int]]:
         """List the terms of a pair: the group in n, the group in n', how many classes; `KeyError` if it is none."""
-        other = self.places[tuple(sorted(aligned, reverse=True))]
-        together = Counter(zip(self.parts[place], aligned, strict=True))
-        return [(self.groups[place, x], self.groups[other, y], count) for (x, y), count in together.items()]
+        target = self.places[tuple(sorted(aligned, reverse=True))]
+        sizes = Counter(zip(self.parts[place], aligned, strict=True))
+        return [(self.groups[place, x], self.groups[target, y], count) for (x, y), count in sizes.items()]
 
 
 class OpenPartitions(Partitions):
@@ -241,18 +241,18 @@ class OpenPartitions(Partitions):
         return checked_law(np.exp(prior.log_of_partitions([part[:-1] for part in self.parts])))
 
     def neighbors(self, place: int, reached: int) -> list[Histogram]:
-        return neighbors(self._with_new(place, reached), reached, self.advice)
+        return neighbors(self._pad_part(place, reached), reached, self.advice)
 
-    def _with_new(self, place: int, strings: int) -> Histogram:
+    def _pad_part(self, place: int, strings: int) -> Histogram:
         return self.parts[place][:-1] + (0,) * strings
 
     def terms(self, place: int, aligned: Histogram) -> list[tuple[int, int, int]]:
-        own = self._with_new(place, len(aligned) + 1 - len(self.parts[place]))
-        other = self.places[*sorted(filter(None, aligned), reverse=True), 0]
-        together = Counter((x, y) for x, y in zip(own, aligned, strict=True) if x)
+        padded_part = self._pad_part(place, len(aligned) + 1 - len(self.parts[place]))
+        target = self.places[*sorted(filter(None, aligned), reverse=True), 0]
+        sizes = Counter((x, y) for x, y in zip(padded_part, aligned, strict=True) if x)
         group = self.groups
-        strings = [(group[place, x], group[other, y] if y else ABSENT, count) for (x, y), count in together.items()]
-        return [*strings, (group[place, 0], group[other, 0], 1)]
+        strings = [(group[place, x], group[target, y] if y else ABSENT, count) for (x, y), count in sizes.items()]
+        return [*strings, (group[place, 0], group[target, 0], 1)]
 
 
 @lru_cache(maxsize=16)
@@ -263,7 +263,7 @@ def partitions_of(K: int, classes: int) -> Partitions:
 def checked_law(probabilities: Array) -> Array:
     """Return probabilities; `ValueError` unless they add up to 1."""
     total = float(np.sum(probabilities))
-    if not abs(total - 1.0) <= _TOLERANCE:
+    if not abs(total - 1.0) <= _SUM_TOLERANCE:
         checks.fail("the sum of the prior's probabilities of histograms", total, "1")
     return np.asarray(probabilities)
 
@@ -290,12 +290,12 @@ def falling_counts(K: int, classes: int, most: int) -> Iterator[Histogram]:
         yield (K, *(0,) * (classes - 1))
         return
     for largest in range(min(K, most), -(-K // classes) - 1, -1):
-        for rest in falling_counts(K - largest, classes - 1, largest):
-            yield (largest, *rest)
+        for other_counts in falling_counts(K - largest, classes - 1, largest):
+            yield (largest, *other_counts)
 
 
 @lru_cache(maxsize=16)
-def _pairs(partitions: Partitions, reached: int) -> Pairs:
+def _list_pairs(partitions: Partitions, reached: int) -> Pairs:
     first, second = list[int](), list[Histogram]()
     terms = list[tuple[int, int, int, int]]()
     for place in range(len(partitions.parts)):
@@ -333,10 +333,10 @@ def neighbors(part: Histogram, reached: int, advice: str = _ADVICE) -> list[Hist
                             continue
                         taker = kinds.index(source, giver + 1)
                     if counts[giver]:
-                        moved = [*counts]
-                        moved[giver] -= 1
-                        moved[taker] += 1
-                        reachable[_aligned(part, moved)] = None
+                        moved_counts = [*counts]
+                        moved_counts[giver] -= 1
+                        moved_counts[taker] += 1
+                        reachable[_align(part, moved_counts)] = None
         frontier = [counts for counts in reachable if counts not in histograms]
         histograms |= dict.fromkeys(frontier)
         if len(histograms) > MOST_PAIRS:
@@ -345,7 +345,7 @@ def neighbors(part: Histogram, reached: int, advice: str = _ADVICE) -> list[Hist
     return list(histograms)
 
 
-def _aligned(part: Histogram, counts: list[int]) -> Histogram:
+def _align(part: Histogram, counts: list[int]) -> Histogram:
     ordered = sorted(zip(part, counts, strict=True), reverse=True)
     return tuple(count for _, count in ordered)
 
@@ -384,22 +384,22 @@ class Histograms:
     def places_of(self, counts: Indices) -> Indices:
         """Compute the numbers of histograms, (n, C) → (n,): those with a larger first count come before."""
         C = self.classes
-        rows = ([comb(left + later - 1, later) if left else 0 for later in range(C)] for left in range(self.K + 1))
+        rows = ([comb(n + k - 1, k) if n else 0 for k in range(C)] for n in range(self.K + 1))
         table = np.array(list(rows))
-        left = self.K - np.cumsum(counts, axis=1)
-        later = np.arange(C - 1, 0, -1)
-        return np.asarray(table[left[:, :-1], later].sum(axis=1))
+        remaining = self.K - np.cumsum(counts, axis=1)
+        num_later = np.arange(C - 1, 0, -1)
+        return np.asarray(table[remaining[:, :-1], num_later].sum(axis=1))
 
     def plus(self, label: int) -> Indices:
         """Return the place of each histogram among those of K + 1 votes, with one more vote for a class."""
-        return _plus(self, label)
+        return _find_places(self, label)
 
 
 histograms_of = lru_cache(maxsize=256)(Histograms)
 
 
 @lru_cache(maxsize=1024)
-def _plus(histograms: Histograms, label: int) -> Indices:
+def _find_places(histograms: Histograms, label: int) -> Indices:
     counts = histograms.counts.copy()
     counts[:, label] += 1
     return histograms_of(histograms.K + 1, histograms.classes).places_of(counts)

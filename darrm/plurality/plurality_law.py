@@ -61,7 +61,7 @@ class PluralityLaw:
         """Round the probability of one class of each group, shape (groups,), to weights that add up."""
         partitions = partitions_of(K, classes)
         shares = np.maximum(0.0, np.asarray(probabilities, dtype=np.float64)) * partitions.sizes
-        return cls(K, classes, _rounded(partitions, [Fraction(float(share)) for share in shares]))
+        return cls(K, classes, _round_shares(partitions, [Fraction(float(share)) for share in shares]))
 
     @property
     def partitions(self) -> Partitions:
@@ -82,10 +82,10 @@ class PluralityLaw:
     def mixed(self, share: float) -> PluralityLaw:
         """Answer at random, as `random_law`, with this probability, else by this law; rounded to weights."""
         checks.probability(share=share)
-        part, rest = Fraction(share), 1 - Fraction(share)
-        random = self.partitions.random_shares
-        shares = [rest * w / ONE + part * u for w, u in zip(self.weights.tolist(), random, strict=True)]
-        return PluralityLaw(self.K, self.classes, _rounded(self.partitions, shares))
+        random, law = Fraction(share), 1 - Fraction(share)
+        uniform = self.partitions.random_shares
+        shares = [law * w / ONE + random * u for w, u in zip(self.weights.tolist(), uniform, strict=True)]
+        return PluralityLaw(self.K, self.classes, _round_shares(self.partitions, shares))
 
     @property
     def is_monotone(self) -> bool:
@@ -99,8 +99,8 @@ class PluralityLaw:
     def accuracy(self, prior: Prior | str) -> float:
         """Compute the probability that the answer is one of the classes with the most votes."""
         top = self.weights[self.partitions.starts] / float(ONE)
-        believed = self.partitions.probabilities(checked(prior, self.classes))
-        return min(1.0, float(believed @ top))  # rounded probabilities may exceed 1
+        prior_law = self.partitions.probabilities(checked(prior, self.classes))
+        return min(1.0, float(prior_law @ top))  # rounded probabilities may exceed 1
 
     def share_answered(self, prior: Prior | str) -> float:
         """Compute the probability that there is an answer: 1 for listed classes.
@@ -113,8 +113,8 @@ class PluralityLaw:
         """
         if not is_open(self.classes):
             return 1.0
-        answered = 1.0 - self.each[self.partitions.votes == 0]  # no answer is a group of one in every partition
-        return float(self.partitions.probabilities(checked(prior, self.classes)) @ answered)
+        answer_shares = 1.0 - self.each[self.partitions.votes == 0]  # no answer is a group of one in every partition
+        return float(self.partitions.probabilities(checked(prior, self.classes)) @ answer_shares)
 
     def to_json(self) -> list[list[int]]:
         return [part.tolist() for part in np.split(self.weights, self.partitions.starts[1:])]
@@ -146,31 +146,31 @@ def whole_numbers(weights: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int6
 def random_law(K: int, classes: int) -> PluralityLaw:
     """Return the law of random guessing: probability 1/C for every class; of open answers there is none."""
     partitions = partitions_of(K, classes)
-    return PluralityLaw(K, classes, _rounded(partitions, partitions.random_shares))
+    return PluralityLaw(K, classes, _round_shares(partitions, partitions.random_shares))
 
 
 def true_plurality(K: int, classes: int, seen: int | None = None) -> PluralityLaw:
     """Return the plurality of ``seen`` votes drawn without replacement, of all K if None, ties at random."""
     partitions = partitions_of(K, classes)
     sample = histograms_of(K if seen is None else seen, classes).counts
-    leads = sample == sample.max(axis=1, keepdims=True)
-    share = leads[:, 0] / leads.sum(axis=1)
+    is_leader = sample == sample.max(axis=1, keepdims=True)
+    leader_shares = is_leader[:, 0] / is_leader.sum(axis=1)
     total = math.comb(K, K if seen is None else seen)
-    each = []
+    probabilities = []
     for part, votes in zip(np.array(partitions.parts)[partitions.blocks], partitions.votes.tolist(), strict=True):
         first = part.tolist().index(votes)
         counts = np.array([votes, *part[:first], *part[first + 1 :]])  # the class in front
-        table = [[math.comb(count, drawn) for drawn in range(sample.max() + 1)] for count in counts.tolist()]
-        ways = np.prod(
+        table = [[math.comb(count, num_drawn) for num_drawn in range(sample.max() + 1)] for count in counts.tolist()]
+        num_samples = np.prod(
             [np.array(row, dtype=float)[column] for row, column in zip(table, sample.T, strict=True)], axis=0
         )
-        each.append(float(ways @ share) / total)
-    return PluralityLaw.of_probabilities(K, classes, each)
+        probabilities.append(float(num_samples @ leader_shares) / total)
+    return PluralityLaw.of_probabilities(K, classes, probabilities)
 
 
-def _rounded(partitions: Partitions, shares: Iterable[Fraction]) -> NDArray[np.int64]:
+def _round_shares(partitions: Partitions, shares: Iterable[Fraction]) -> NDArray[np.int64]:
     """Round shares of groups to weights; the largest group of a partition takes up the rounding."""
-    down = np.array([int(share * ONE) for share in shares], dtype=np.int64)
-    for groups in np.split(np.arange(down.size), partitions.starts[1:]):
-        down[groups[np.argmax(down[groups])]] += ONE - int(down[groups].sum())
-    return down
+    weights = np.array([int(share * ONE) for share in shares], dtype=np.int64)
+    for groups in np.split(np.arange(weights.size), partitions.starts[1:]):
+        weights[groups[np.argmax(weights[groups])]] += ONE - int(weights[groups].sum())
+    return weights

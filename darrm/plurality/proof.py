@@ -49,12 +49,12 @@ from darrm.problem import Problem
 from darrm.util import checks
 
 DRAWN = "the plurality of voters drawn at random, which is as private as they are together"
-_MANY = 3_000_000  # rows: looking at them takes more than a second
-_MOST_ATTEMPTS = 9  # the last with a random answer only
-_ROUNDING = 2.0**-46  # a margin for rounding of attempts at a repair
-_SAFELY = 1.0 + 2.0**-20  # a margin for rounding of the first attempt at a repair
+_MAX_QUICK_ROWS = 3_000_000  # rows: looking at them takes more than a second
+_MAX_ATTEMPTS = 9  # the last with a random answer only
+_REPAIR_MARGIN = 2.0**-46  # a margin for rounding of attempts at a repair
+_REPAIR_FACTOR = 1.0 + 2.0**-20  # a margin for rounding of the first attempt at a repair
 # rows whose profile and curve take a few seconds: the curve takes them for every class and order
-_MOST_ROWS, _MOST_ROWS_OF_CURVE = 3_000_000, 100_000
+_MAX_ROWS, _MAX_CURVE_ROWS = 3_000_000, 100_000
 
 
 def pairs_of(problem: Problem) -> Pairs:
@@ -69,37 +69,37 @@ def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fracti
     """Bound the left side of (1) from above for all pairs; tight but for the rounding of e^ε."""
     sizes = law.partitions.sizes.tolist()
     bits = precision_for(epsilon)
-    common, ratio = math.lcm(*set(sizes)), whole_below(enclose_exp(epsilon).ball, bits)
-    numbers = [w * (common // m) for w, m in zip(law.weights.tolist(), sizes, strict=True)]
+    denominator, ratio = math.lcm(*set(sizes)), whole_below(enclose_exp(epsilon).ball, bits)
+    scaled_weights = [w * (denominator // m) for w, m in zip(law.weights.tolist(), sizes, strict=True)]
     # a string without votes in n' is the last one
-    shifted, grown = [number << bits for number in numbers], [number * ratio for number in [*numbers, 0]]
+    shifted, scaled = [number << bits for number in scaled_weights], [number * ratio for number in [*scaled_weights, 0]]
     sums = [0] * len(pairs.first)
     terms = (pairs.pair.tolist(), pairs.before.tolist(), pairs.after.tolist(), pairs.classes.tolist())
-    for pair, before, after, count in zip(*terms, strict=True):
-        difference = shifted[before] - grown[after]
+    for pair, group_before, group_after, count in zip(*terms, strict=True):
+        difference = shifted[group_before] - scaled[group_after]
         if difference > 0:
             sums[pair] += count * difference
-    return Fraction(max(sums), common << (WEIGHT_BITS + bits))
+    return Fraction(max(sums), denominator << (WEIGHT_BITS + bits))
 
 
-def share_for_moves(problem: Problem, pairs: Pairs, each: Array) -> float:
+def share_for_moves(problem: Problem, pairs: Pairs, probabilities: Array) -> float:
     """Find in floats how much of a random answer makes a law private: the least s of the module, rounded up.
 
-    ``each`` holds the probability of one class of each group.
+    ``probabilities`` holds the probability of one class of each group.
     """
     ratio, delta = float(enclose_exp(problem.target.exact_epsilon).value), problem.target.delta
     # the budget, or the slack of a random answer, covers an excess that rounding hides
-    spare = max(delta, min(1.0, math.expm1(problem.target.epsilon)), _ROUNDING)
-    differences, random = (
-        before - ratio * after
-        for before, after in map(pairs.sides, (each, partitions_of(problem.voters.K, problem.classes).random))
+    slack = max(delta, min(1.0, math.expm1(problem.target.epsilon)), _REPAIR_MARGIN)
+    differences, random_differences = (
+        x - ratio * y
+        for x, y in map(pairs.sides, (probabilities, partitions_of(problem.voters.K, problem.classes).random))
     )
 
-    def allowed(share: float) -> bool:
-        positive = pairs.classes * np.maximum(0.0, (1.0 - share) * differences + share * random)
-        return bool(np.max(np.bincount(pairs.pair, positive)) <= delta)
+    def is_allowed(share: float) -> bool:
+        excesses = pairs.classes * np.maximum(0.0, (1.0 - share) * differences + share * random_differences)
+        return bool(np.max(np.bincount(pairs.pair, excesses)) <= delta)
 
-    return min(1.0, _SAFELY * bisect_safe(allowed, 1.0, 0.0) + _ROUNDING / spare)
+    return min(1.0, _REPAIR_FACTOR * bisect_safe(is_allowed, 1.0, 0.0) + _REPAIR_MARGIN / slack)
 
 
 def bound_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, int, str]:
@@ -110,9 +110,9 @@ def bound_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, int, st
         return largest_excess(law, pairs, problem.target.exact_epsilon), len(pairs.first), WHOLE_NUMBERS
     voter_corners.check_size(voters, problem.classes)
     rows = voter_corners.number_of_rows(voters, problem.classes)
-    drawn = excess_of_drawn(problem, law) if rows > _MANY else None
-    if drawn is not None:
-        return drawn, rows, DRAWN
+    excess = excess_of_drawn(problem, law) if rows > _MAX_QUICK_ROWS else None
+    if excess is not None:
+        return excess, rows, DRAWN
     worst, method = voter_corners.largest_excess(problem, law)
     return worst, rows, method
 
@@ -120,8 +120,8 @@ def bound_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, int, st
 def share_needed(problem: Problem, law: PluralityLaw) -> float:
     if problem.voters.are_non_private:
         return share_for_moves(problem, pairs_of(problem), law.each)
-    many = voter_corners.number_of_rows(problem.voters, problem.classes) > _MANY
-    share = share_for_drawn(problem, law.each) if many else None
+    is_large = voter_corners.number_of_rows(problem.voters, problem.classes) > _MAX_QUICK_ROWS
+    share = share_for_drawn(problem, law.each) if is_large else None
     return voter_corners.share_needed(problem, law) if share is None else share
 
 
@@ -135,16 +135,16 @@ def prove(problem: Problem, law: PluralityLaw, scale: float = 1.0) -> Certificat
         votes = f"{law.K} votes for {law.classes} classes"
         checks.fail("law", votes, f"about {problem.voters.K} votes for {problem.classes} classes")
     target = problem.target
-    worst, rows, method = bound_excess(problem, law)
-    if worst > target.exact_delta:
+    excess, rows, method = bound_excess(problem, law)
+    if excess > target.exact_delta:
         raise CertificationError(
-            f"at epsilon = {target.epsilon:g} neighbors differ by {at_most(worst, 6)}, delta is {target.delta:.6g}: "
+            f"at epsilon = {target.epsilon:g} neighbors differ by {at_most(excess, 6)}, delta is {target.delta:.6g}: "
             "let certify mix the law with a random answer",
-            worst_cost=float(worst),
+            worst_cost=float(excess),
             budget=target.delta,
         )
     # both to floats on the safe side of themselves, and of one another
-    cost = 0.0 if worst == 0 else min(float(np.nextafter(float(worst), np.inf)), 1.0)
+    cost = 0.0 if excess == 0 else min(float(np.nextafter(float(excess), np.inf)), 1.0)
     budget = float(np.nextafter(target.delta, 0.0)) if Fraction(target.delta) > target.exact_delta else target.delta
     return Certificate(cost, budget, rows, method, scale)
 
@@ -160,14 +160,14 @@ def mix_and_prove(problem: Problem, law: PluralityLaw) -> tuple[PluralityLaw, Ce
         return law, prove(problem, law)
     except CertificationError as error:
         failure = error
-    share, more = share_needed(problem, law), _ROUNDING
-    for _ in range(_MOST_ATTEMPTS):
+    share, margin = share_needed(problem, law), _REPAIR_MARGIN
+    for _ in range(_MAX_ATTEMPTS):
         mixed = law.mixed(share)
         try:
             return mixed, prove(problem, mixed, scale=1.0 - share)
         except CertificationError as error:
             failure = error
-        share, more = min(1.0, share + more), 64.0 * more
+        share, margin = min(1.0, share + margin), 64.0 * margin
     target = problem.target
     raise CertificationError(
         f"epsilon = {target.epsilon:g} and delta = {target.delta:g} are too small for {problem.classes} classes: "
@@ -185,22 +185,22 @@ def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCur
     pairs = partitions_of(law.K, law.classes).pairs(reached)
     with np.errstate(divide="ignore"):
         logs = np.log(law.each)
-    before, after = (
-        _by_pair(pairs, np.log(pairs.classes) + side, -np.inf) for side in pairs.sides(logs, absent=-np.inf)
+    log_before, log_after = (
+        _tabulate_by_pair(pairs, np.log(pairs.classes) + side, -np.inf) for side in pairs.sides(logs, absent=-np.inf)
     )
     if rate < 1.0:
         # without the person the law is the one after the move or, as moves go both ways, the one before
-        return subsampled_curve(before, after, rate)
+        return subsampled_curve(log_before, log_after, rate)
     # the logarithms of powers are off by a few units in the last place of their exponents
-    size = float(np.max(-logs, where=np.isfinite(logs), initial=1.0))
-    return curve_of_pairs(before, after, 16.0 * np.finfo(np.float64).eps * (1.0 + size))
+    largest_log = float(np.max(-logs, where=np.isfinite(logs), initial=1.0))
+    return curve_of_pairs(log_before, log_after, 16.0 * np.finfo(np.float64).eps * (1.0 + largest_log))
 
 
-def _by_pair(pairs: Pairs, values: Array, padding: float = 0.0) -> Array:
+def _tabulate_by_pair(pairs: Pairs, values: Array, padding: float = 0.0) -> Array:
     """Write the values of all terms as a row for each pair, padded: shape (terms,) → (pairs, most terms)."""
-    place = np.arange(pairs.pair.size) - pairs.starts[pairs.pair]
-    rows = np.full((len(pairs.first), int(place.max()) + 1), padding)
-    rows[pairs.pair, place] = values
+    position = np.arange(pairs.pair.size) - pairs.starts[pairs.pair]
+    rows = np.full((len(pairs.first), int(position.max()) + 1), padding)
+    rows[pairs.pair, position] = values
     return rows
 
 
@@ -208,7 +208,7 @@ def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
     """Compute the same for private voters, over all rows; None with Δ > 0, or for many rows."""
     K, C = problem.voters.K, problem.classes
     corners = voter_corners.CornerSet(problem.voters, C, 1)
-    if corners.voters_fail or voter_corners.number_of_rows(problem.voters, C) > _MOST_ROWS_OF_CURVE:
+    if corners.voters_fail or voter_corners.number_of_rows(problem.voters, C) > _MAX_CURVE_ROWS:
         return None
     values = law.probabilities(histograms_of(K, C).counts)
     with np.errstate(divide="ignore"):
@@ -216,38 +216,38 @@ def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
             np.log([[level.before.ravel(), level.after.ravel()] for level in levels])
             for levels in zip(*(corners.levels(values[:, label]) for label in range(C)), strict=True)
         ]
-    before, after = np.concatenate(parts, axis=2).transpose(1, 2, 0)
-    error = 2.0**-50 * (K + C + 8) * float(np.max(-after, where=np.isfinite(after), initial=1.0))
-    return curve_of_pairs(before, after, error)
+    log_before, log_after = np.concatenate(parts, axis=2).transpose(1, 2, 0)
+    error = 2.0**-50 * (K + C + 8) * float(np.max(-log_after, where=np.isfinite(log_after), initial=1.0))
+    return curve_of_pairs(log_before, log_after, error)
 
 
 def profile_of_law(law: PluralityLaw, reached: int) -> PrivacyProfile | None:
     """Compute the privacy profile at all its corners, rounded up; None if it bounds nothing, δ = 1."""
     pairs = partitions_of(law.K, law.classes).pairs(reached)
-    before, after = (_by_pair(pairs, pairs.classes * side) for side in pairs.sides(law.each))
+    p_terms, q_terms = (_tabulate_by_pair(pairs, pairs.classes * side) for side in pairs.sides(law.each))
     with np.errstate(divide="ignore", invalid="ignore"):
-        loss = np.where(after > 0.0, np.log(before) - np.log(after), np.where(before > 0.0, np.inf, -np.inf))
-    falling = np.argsort(-loss, axis=1, kind="stable")
-    p, q = (np.cumsum(np.take_along_axis(each, falling, axis=1), axis=1).ravel() for each in (before, after))
-    certain = float(np.max(np.sum(before, axis=1, where=np.isposinf(loss))))
-    return profile_of_lines(p, q, largest=float(np.max(loss[np.isfinite(loss)], initial=0.0)), certain=certain)
+        loss = np.where(q_terms > 0.0, np.log(p_terms) - np.log(q_terms), np.where(p_terms > 0.0, np.inf, -np.inf))
+    order = np.argsort(-loss, axis=1, kind="stable")
+    p, q = (np.cumsum(np.take_along_axis(terms, order, axis=1), axis=1).ravel() for terms in (p_terms, q_terms))
+    infinite_mass = float(np.max(np.sum(p_terms, axis=1, where=np.isposinf(loss))))
+    return profile_of_lines(p, q, largest=float(np.max(loss[np.isfinite(loss)], initial=0.0)), certain=infinite_mass)
 
 
 def are_few(problem: Problem) -> bool:
     """Whether profile and curve, if there is one, take a few seconds at most."""
-    return voter_corners.number_of_rows(problem.voters, problem.classes) <= _MOST_ROWS
+    return voter_corners.number_of_rows(problem.voters, problem.classes) <= _MAX_ROWS
 
 
 def profile_of_answers(problem: Problem, law: PluralityLaw) -> PrivacyProfile | None:
     """Compute the privacy profile of private voters at its corners, rounded up; None if it bounds nothing, δ = 1."""
     highest, slopes = [np.zeros(1)], [np.zeros(1)]
-    largest = certain = 0.0
+    largest = infinite_mass = 0.0
     for block in voter_corners.row_blocks(problem, law.each, range(1, problem.classes)):
         p, q = np.minimum(1.0, block.upper + block.error).ravel(), np.maximum(0.0, block.lower - block.error).ravel()
-        certain = max(certain, float(np.max(p, where=q == 0.0, initial=0.0)))
+        infinite_mass = max(infinite_mass, float(np.max(p, where=q == 0.0, initial=0.0)))
         with np.errstate(divide="ignore"):
             largest = max(largest, float(np.max(np.log(p) - np.log(q), where=q > 0.0, initial=0.0)))
-        kept = undominated(p, q)
-        highest.append(p[kept])
-        slopes.append(q[kept])
-    return profile_of_lines(np.concatenate(highest), np.concatenate(slopes), largest=largest, certain=certain)
+        front = undominated(p, q)
+        highest.append(p[front])
+        slopes.append(q[front])
+    return profile_of_lines(np.concatenate(highest), np.concatenate(slopes), largest=largest, certain=infinite_mass)

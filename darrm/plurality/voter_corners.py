@@ -71,14 +71,14 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.util import checks
 
-_MOST_NUMBERS = 2**22  # in memory at once
-_MOST_WHOLE = 100_000  # a second of whole numbers
-_MOST_WHOLE_OF_SMALL, _LEAST_BUDGET = 3_000_000, 2.0**-30  # half a minute, where floats would hide the budget
+_MAX_NUMBERS = 2**22  # in memory at once
+_MAX_WHOLE_ROWS = 100_000  # a second of whole numbers
+_MAX_WHOLE_ROWS_SMALL, _MIN_FLOAT_BUDGET = 3_000_000, 2.0**-30  # half a minute, where floats would hide the budget
 # half a minute; where voters differ or Δ > 0 the names of classes are not made use of
-_MOST_ROWS, _MOST_ROWS_OF_GROUPS = 25 * 10**8, 12 * 10**6
+_MAX_ROWS, _MAX_GROUP_ROWS = 25 * 10**8, 12 * 10**6
 SIZES_OF_PRIVATE = "where voters differ C = 3 to K = 8 is solved, and more where few of them differ"
 IN_TURN = f"voters in turn, {FLOATS}"
-_STEP = 2.0**-51  # of floats: hi, lo, two products and a sum, each rounded once
+_STEP_ERROR = 2.0**-51  # of floats: hi, lo, two products and a sum, each rounded once
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class Weights:
     """The numbers of voters in floats or, rounded to the side that promises less, as whole numbers over 2^bits."""
 
     def __init__(self, voters: Voters, bits: int | None) -> None:
-        whole, grain = bits is not None, 1 << (bits or PRECISION_BITS)
-        self.unit: Any = grain if whole else 1.0
+        is_whole, grain = bits is not None, 1 << (bits or PRECISION_BITS)
+        self.unit: Any = grain if is_whole else 1.0
         corners = [corners_of(each) for _, each in voters.groups]
         deltas = [Fraction(-(-each.exact_delta * grain // 1), grain) for _, each in voters.groups]
         if voters.overlap is not None:
@@ -120,15 +120,15 @@ class Weights:
             high = min(grain, whole_above(corner.ball_share, bits)) if bits is not None else corner.share
             self.shares.append((high, self.unit - high))
         sizes = [count for count, _ in voters.groups]
-        alone = [1 - delta for delta in deltas]
-        reached = sizes if voters.overlap is None else [voters.reached]
-        none = math.prod(share**n for share, n in zip(alone, reached, strict=False))
-        one = [none * delta / (1 - delta) for delta in deltas]  # exactly one voter
-        if whole:
-            none, *one = (Fraction(int(share * grain), grain) for share in (none, *one))
-        more = 1 - none - sum(n * share for n, share in zip(reached, one, strict=False))
+        success_shares = [1 - delta for delta in deltas]
+        reached_sizes = sizes if voters.overlap is None else [voters.reached]
+        no_failure = math.prod(share**n for share, n in zip(success_shares, reached_sizes, strict=False))
+        one_failure = [no_failure * delta / (1 - delta) for delta in deltas]  # exactly one voter
+        if is_whole:
+            no_failure, *one_failure = (Fraction(int(share * grain), grain) for share in (no_failure, *one_failure))
+        more_failures = 1 - no_failure - sum(n * share for n, share in zip(reached_sizes, one_failure, strict=False))
         self.no_failure, self.failures, *self.one_failure = (
-            int(share * grain) if whole else float(share) for share in (none, more, *one)
+            int(share * grain) if is_whole else float(share) for share in (no_failure, more_failures, *one_failure)
         )
 
 
@@ -151,11 +151,11 @@ class CornerSet:
     ) -> None:
         self.voters, self.classes, self.numbers = voters, classes, Weights(voters, bits)
         self.sizes = np.array([count for count, _ in voters.groups])
-        own = range(answers)
+        answer_set = range(answers)
         pairs = permutations(range(classes) if among is None else among, 2)
-        places = [(a, b) for a, b in pairs if every or a in own or b not in own]
+        places = [(a, b) for a, b in pairs if every or a in answer_set or b not in answer_set]
         # in front those that lead from the first class away from the answers, whose order can be chosen
-        places.sort(key=lambda place: (place[0] != 0 or place[1] in own, place))
+        places.sort(key=lambda place: (place[0] != 0 or place[1] in answer_set, place))
         self.types = [Mover(group, a, b) for group in range(self.sizes.size) for a, b in places]
         self.group_of = np.array([mover.group for mover in self.types], dtype=np.int64)
         self.voters_fail = any(each.exact_delta for _, each in voters.groups)
@@ -163,37 +163,37 @@ class CornerSet:
 
     def levels(self, values: Array) -> Iterator[Level]:
         """Average a function on the histograms of all votes over all multisets of movers, a part at a time."""
-        none = np.zeros((1, len(self.types)), dtype=np.int16)
-        yield from self._from(Level(0, none, none[:, 0], values[None], values[None]))
+        no_movers = np.zeros((1, len(self.types)), dtype=np.int16)
+        yield from self._extend(Level(0, no_movers, no_movers[:, 0], values[None], values[None]))
 
-    def _from(self, level: Level) -> Iterator[Level]:
+    def _extend(self, level: Level) -> Iterator[Level]:
         yield level
         if level.moving == self.voters.reached:
             return
-        left = histograms_of(self.voters.K - level.moving - 1, self.classes).number
-        at_once = max(1, _MOST_NUMBERS // (left * len(self.types)))
+        num_histograms = histograms_of(self.voters.K - level.moving - 1, self.classes).number
+        block_size = max(1, _MAX_NUMBERS // (num_histograms * len(self.types)))
         if self.voters_fail:
-            at_once = len(level.movers)
-        for start in range(0, len(level.movers), at_once):
-            rows = slice(start, start + at_once)
-            children = self._with_one_more(level.part(rows))
+            block_size = len(level.movers)
+        for start in range(0, len(level.movers), block_size):
+            rows = slice(start, start + block_size)
+            children = self._add_mover(level.part(rows))
             if len(children.movers):
-                yield from self._from(children)
+                yield from self._extend(children)
 
-    def _with_one_more(self, level: Level) -> Level:
+    def _add_mover(self, level: Level) -> Level:
         """Add a mover to every multiset, none of a type before those that it has: so each is made once."""
-        left = histograms_of(self.voters.K - level.moving - 1, self.classes)
-        full = [level.movers[:, self.group_of == group].sum(axis=1) == size for group, size in enumerate(self.sizes)]
+        histograms = histograms_of(self.voters.K - level.moving - 1, self.classes)
+        is_full = [level.movers[:, self.group_of == group].sum(axis=1) == size for group, size in enumerate(self.sizes)]
         parts = []
         for place, mover in enumerate(self.types):
-            allowed = (level.last <= place) & ~full[mover.group]
+            allowed = (level.last <= place) & ~is_full[mover.group]
             if 0 < place < self.ordered:  # classes that are no answers can be exchanged
                 allowed &= level.movers[:, place] < level.movers[:, place - 1]
             rows = np.flatnonzero(allowed)
             movers, last = level.movers[rows], np.full(rows.size, place, dtype=np.int16)
             movers[:, place] += 1
             hi, lo = self.numbers.shares[mover.group]
-            first, second = left.plus(mover.first), left.plus(mover.second)
+            first, second = histograms.plus(mover.first), histograms.plus(mover.second)
             x, y = level.before[rows], level.after[rows]
             parts.append((movers, last, hi * x[:, first] + lo * x[:, second], lo * y[:, first] + hi * y[:, second]))
         movers, last, before, after = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -208,11 +208,11 @@ class CornerSet:
             return level.before * self.numbers.unit, level.after * self.numbers.unit
         scale = self.numbers.unit**level.moving * self.numbers.failures
         return (
-            level.before * self.numbers.no_failure + self._one_failure(level, "before", np.maximum) + scale * most,
-            level.after * self.numbers.no_failure + self._one_failure(level, "after", np.minimum) + scale * least,
+            level.before * self.numbers.no_failure + self._sum_one_failure(level, "before", np.maximum) + scale * most,
+            level.after * self.numbers.no_failure + self._sum_one_failure(level, "after", np.minimum) + scale * least,
         )
 
-    def _one_failure(self, level: Level, side: str, best: np.ufunc) -> Array:
+    def _sum_one_failure(self, level: Level, side: str, best: np.ufunc) -> Array:
         """Sum over the voters the largest E_0[h] by the class of one of them, times its weight."""
         values = getattr(level, side)
         total = np.zeros_like(values)
@@ -223,44 +223,44 @@ class CornerSet:
                 rows = np.flatnonzero(level.movers[:, place])
                 if not rows.size:
                     continue
-                without = level.movers[rows]
-                without[:, place] -= 1
-                before_it = getattr(parents, side)[[places[row.tobytes()] for row in without]]
+                parent_movers = level.movers[rows]
+                parent_movers[:, place] -= 1
+                parent_values = getattr(parents, side)[[places[row.tobytes()] for row in parent_movers]]
                 weight = self.numbers.one_failure[mover.group] * self.numbers.unit
-                times = weight * level.movers[rows, place, None].astype(values.dtype)
-                total[rows] += times * self._best_vote(before_it, best, level.moving)
-        return np.asarray(total + self._failure_of_others(level, values, best))
+                weights = weight * level.movers[rows, place, None].astype(values.dtype)
+                total[rows] += weights * self._find_best_vote(parent_values, best, level.moving)
+        return np.asarray(total + self._sum_other_failures(level, values, best))
 
-    def _best_vote(self, values: Array, best: np.ufunc, moving: int) -> Array:
-        left = histograms_of(self.voters.K - moving, self.classes)
-        return np.array(best.reduce([values[:, left.plus(label)] for label in range(self.classes)]))
+    def _find_best_vote(self, values: Array, best: np.ufunc, moving: int) -> Array:
+        histograms = histograms_of(self.voters.K - moving, self.classes)
+        return np.array(best.reduce([values[:, histograms.plus(label)] for label in range(self.classes)]))
 
-    def _failure_of_others(self, level: Level, values: Array, best: np.ufunc) -> Array:
+    def _sum_other_failures(self, level: Level, values: Array, best: np.ufunc) -> Array:
         """Sum over voters who do not move: exactly where all are alike and reached, else from above."""
-        others, one = self.voters.K - level.moving, self.numbers.one_failure
+        others, weights = self.voters.K - level.moving, self.numbers.one_failure
         total = np.zeros_like(values)
         if not others:
             return total
-        fewer, counts = histograms_of(others - 1, self.classes), histograms_of(others, self.classes).counts
-        spoken = self._best_vote(values, best, level.moving + 1)  # at every histogram of the others but one
-        alike = self.voters.overlap is None and len(one) == 1
-        seen = np.zeros(len(counts), dtype=bool)
+        smaller, counts = histograms_of(others - 1, self.classes), histograms_of(others, self.classes).counts
+        best_values = self._find_best_vote(values, best, level.moving + 1)  # at every histogram of the others but one
+        is_uniform = self.voters.overlap is None and len(weights) == 1
+        is_set = np.zeros(len(counts), dtype=bool)
         for label in range(self.classes):
-            place = fewer.plus(label)
-            if alike:
-                total[:, place] += one[0] * counts[place, label].astype(values.dtype) * spoken
+            place = smaller.plus(label)
+            if is_uniform:
+                total[:, place] += weights[0] * counts[place, label].astype(values.dtype) * best_values
                 continue
-            total[:, place] = np.where(seen[place], best(total[:, place], spoken), spoken)
-            seen[place] = True
-        return total if alike else np.asarray(self._weight_of_others(level, values.dtype)[:, None] * total)
+            total[:, place] = np.where(is_set[place], best(total[:, place], best_values), best_values)
+            is_set[place] = True
+        return total if is_uniform else np.asarray(self._sum_other_weights(level, values.dtype)[:, None] * total)
 
-    def _weight_of_others(self, level: Level, dtype: np.dtype[Any]) -> Array:
-        one = self.numbers.one_failure
+    def _sum_other_weights(self, level: Level, dtype: np.dtype[Any]) -> Array:
+        weights = self.numbers.one_failure
         if self.voters.overlap is not None:
-            return np.array([one[0] * (self.voters.reached - level.moving)], dtype=dtype)
-        moving = [level.movers[:, self.group_of == group].sum(axis=1) for group in range(len(one))]
+            return np.array([weights[0] * (self.voters.reached - level.moving)], dtype=dtype)
+        moving = [level.movers[:, self.group_of == group].sum(axis=1) for group in range(len(weights))]
         sizes = self.sizes.tolist()
-        return np.asarray(sum(t * (n - moved.astype(dtype)) for t, n, moved in zip(one, sizes, moving, strict=True)))
+        return np.asarray(sum(t * (n - m.astype(dtype)) for t, n, m in zip(weights, sizes, moving, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +284,7 @@ class RowBlock:
         two sums over the classes are off.
         """
         classes, types = self.corners.classes, len(self.corners.types)
-        return _STEP * (self.level.moving + (self.corners.voters.reached + 1) * (classes + 1) + types + 8)
+        return _STEP_ERROR * (self.level.moving + (self.corners.voters.reached + 1) * (classes + 1) + types + 8)
 
     def costs(self, problem: Problem) -> Array:
         """Compute E_p[h_S] − e^ε E_{p'}[h_S]; in whole numbers over one more factor of the unit."""
@@ -300,7 +300,7 @@ class RowBlock:
 
 def row_blocks(
     problem: Problem,
-    each: Array,
+    probabilities: Array,
     answers: Iterable[int],
     *,
     every: bool | None = None,
@@ -313,19 +313,19 @@ def row_blocks(
     an answer and two other classes only, with Δ = 0.
     """
     K, C = problem.voters.K, problem.classes
-    groups, fewer = partitions_of(K, C).groups_of(histograms_of(K, C).counts), histograms_of(K - 1, C)
+    groups, smaller = partitions_of(K, C).groups_of(histograms_of(K, C).counts), histograms_of(K - 1, C)
     voters = problem.voters
     if few:
         pure = [PrivacyParams(each.exact_epsilon if each.is_private else "inf") for _, each in voters.groups]
-        own = [each for (n, _), each in zip(voters.groups, pure, strict=True) for _ in range(n)]
-        voters = Voters.of(own, voters.overlap)
+        per_voter = [each for (n, _), each in zip(voters.groups, pure, strict=True) for _ in range(n)]
+        voters = Voters.of(per_voter, voters.overlap)
     for number in answers:
-        values = each[groups[:, :number]].sum(axis=1)
-        own = np.min([values[fewer.plus(label)] for label in range(number)], axis=0)
-        gains = bool(np.all(own >= np.max([values[fewer.plus(label)] for label in range(number, C)], axis=0)))
+        values = probabilities[groups[:, :number]].sum(axis=1)
+        gains = np.min([values[smaller.plus(label)] for label in range(number)], axis=0)
+        is_monotone = bool(np.all(gains >= np.max([values[smaller.plus(label)] for label in range(number, C)], axis=0)))
         among = (0, *range(number, min(number + 2, C))) if few else None
-        kept = not gains if every is None else every
-        corners = CornerSet(voters, C, number, every=kept, bits=bits, among=among)
+        keeps_all = not is_monotone if every is None else every
+        corners = CornerSet(voters, C, number, every=keeps_all, bits=bits, among=among)
         for level in corners.levels(values):
             yield RowBlock(number, corners, level, *corners.bounds(level, values.max(), values.min()))
 
@@ -338,81 +338,81 @@ def largest_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, str]:
     """Bound E_p[h_S] − e^ε E_{p'}[h_S] from above for all rows, at least 0; return how, too."""
     are_listed = can_be_looked_at(problem.voters, problem.classes)
     if are_listed and are_whole(problem):
-        return max(Fraction(0), *(cost for _, cost in _whole_costs(problem, law))), WHOLE_NUMBERS
-    worst = max(0.0, *(cost for _, cost in _costs_in_floats(problem, law.each)))
+        return max(Fraction(0), *(cost for _, cost in _compute_whole_costs(problem, law))), WHOLE_NUMBERS
+    worst = max(0.0, *(cost for _, cost in _compute_float_costs(problem, law.each)))
     return Fraction(worst), FLOATS if are_listed else IN_TURN
 
 
-def _costs_in_floats(problem: Problem, each: Array) -> Iterator[tuple[int, float]]:
+def _compute_float_costs(problem: Problem, probabilities: Array) -> Iterator[tuple[int, float]]:
     """Yield numbers of answers, with bounds on their largest costs: of all rows, or else of voters in turn."""
     sets = sets_of_answers(problem)
     if can_be_looked_at(problem.voters, problem.classes):
-        yield from ((block.answers, block.worst(problem)) for block in row_blocks(problem, each, sets))
+        yield from ((block.answers, block.worst(problem)) for block in row_blocks(problem, probabilities, sets))
     else:
-        yield from ((number, VotersInTurn(problem, number).worst(each)[0]) for number in sets)
+        yield from ((number, VotersInTurn(problem, number).worst(probabilities)[0]) for number in sets)
 
 
 def are_whole(problem: Problem) -> bool:
     """Whether all rows use whole numbers: if they are few, or rounding of floats would exceed the budget."""
     rows = number_of_rows(problem.voters, problem.classes)
-    return rows <= (_MOST_WHOLE if budget_below(problem.target) > _LEAST_BUDGET else _MOST_WHOLE_OF_SMALL)
+    return rows <= (_MAX_WHOLE_ROWS if budget_below(problem.target) > _MIN_FLOAT_BUDGET else _MAX_WHOLE_ROWS_SMALL)
 
 
-def _whole_costs(problem: Problem, law: PluralityLaw) -> Iterator[tuple[int, Fraction]]:
+def _compute_whole_costs(problem: Problem, law: PluralityLaw) -> Iterator[tuple[int, Fraction]]:
     """Yield the number of answers and the largest cost of every block."""
     sets, bits = sets_of_answers(problem), precision_of(problem.target)
-    common = math.lcm(*range(1, law.classes + 1))
-    numbers = [w * (common // m) for w, m in zip(law.weights.tolist(), law.partitions.sizes.tolist(), strict=True)]
+    denominator = math.lcm(*range(1, law.classes + 1))
+    numbers = [w * (denominator // m) for w, m in zip(law.weights.tolist(), law.partitions.sizes.tolist(), strict=True)]
     for block in row_blocks(problem, np.array(numbers, dtype=object), sets, bits=bits):
-        unit = common * ONE << (bits * (block.level.moving + 2))
+        unit = denominator * ONE << (bits * (block.level.moving + 2))
         yield block.answers, Fraction(int(block.costs(problem).max()), unit)
 
 
 def share_needed(problem: Problem, law: PluralityLaw) -> float:
     """Find how much of a random answer, which costs |S|/C·(1 − e^ε) < 0, brings every row to δ."""
-    if budget_below(problem.target) <= _LEAST_BUDGET and are_whole(problem):
+    if budget_below(problem.target) <= _MIN_FLOAT_BUDGET and are_whole(problem):
         bits = precision_of(problem.target)
         ratio = Fraction(whole_below(enclose_exp(problem.target.exact_epsilon).ball, bits), 1 << bits)
-        spare = (ratio - 1) / problem.classes
-        needed = [
-            (cost - problem.target.exact_delta) / (cost + answers * spare)
-            for answers, cost in _whole_costs(problem, law)
+        slack = (ratio - 1) / problem.classes
+        exact_shares = [
+            (cost - problem.target.exact_delta) / (cost + answers * slack)
+            for answers, cost in _compute_whole_costs(problem, law)
             if cost > problem.target.exact_delta
         ]
-        return float(max(needed, default=Fraction(0))) + _STEP
-    shares = (share_for(problem, number, cost) for number, cost in _costs_in_floats(problem, law.each))
-    return min(1.0, max(0.0, *shares) + _STEP)
+        return float(max(exact_shares, default=Fraction(0))) + _STEP_ERROR
+    shares = (share_for(problem, number, cost) for number, cost in _compute_float_costs(problem, law.each))
+    return min(1.0, max(0.0, *shares) + _STEP_ERROR)
 
 
 def share_for(problem: Problem, answers: int, cost: float) -> float:
     """Compute how much of a random answer brings a cost to δ."""
-    random = answers / problem.classes * (1.0 - enclose_exp(problem.target.exact_epsilon).value)
-    return (cost - problem.target.delta) / (cost - random)
+    random_cost = answers / problem.classes * (1.0 - enclose_exp(problem.target.exact_epsilon).value)
+    return (cost - problem.target.delta) / (cost - random_cost)
 
 
 def number_of_rows(voters: Voters, classes: int) -> int:
     """Count the multisets of movers, with the histograms of the others: the rows of all movers."""
     types = classes * (classes - 1)
-    own = [
+    group_counts = [
         [math.comb(moving + types - 1, types - 1) for moving in range(min(count, voters.reached) + 1)]
         for count, _ in voters.groups
     ]
-    movers = touched_together(voters, own)
+    movers = touched_together(voters, group_counts)
     return sum(n * math.comb(voters.K - j + classes - 1, classes - 1) for j, n in enumerate(movers))
 
 
 def can_be_looked_at(voters: Voters, classes: int) -> bool:
     """Whether all rows can be, in half a minute or so."""
-    return number_of_rows(voters, classes) <= _most_rows(voters)
+    return number_of_rows(voters, classes) <= _get_max_rows(voters)
 
 
 def check_size(voters: Voters, classes: int) -> None:
     """Raise `ValueError` with the limits if voters differ and have too many rows."""
     if len(voters.groups) > 1 and not can_be_looked_at(voters, classes):
         name, rows = "the size of the proof, multisets of private voters", number_of_rows(voters, classes)
-        allowed = f"at most {_most_rows(voters):,}"
+        allowed = f"at most {_get_max_rows(voters):,}"
         checks.fail(name, checks.Text(f"{rows:,}"), allowed, f"take fewer of either; {SIZES_OF_PRIVATE}")
 
 
-def _most_rows(voters: Voters) -> int:
-    return _MOST_ROWS if len(voters.groups) == 1 and not voters.each.exact_delta else _MOST_ROWS_OF_GROUPS
+def _get_max_rows(voters: Voters) -> int:
+    return _MAX_ROWS if len(voters.groups) == 1 and not voters.each.exact_delta else _MAX_GROUP_ROWS

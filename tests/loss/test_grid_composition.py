@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from darrm.loss import grid_composition
-from darrm.loss.grid_composition import GridComposition, GridQueries, _smallest
+from darrm.loss.grid_composition import GridComposition, GridQueries, _find_crossing
 
 
 def exact_sum(kinds: list[GridQueries]) -> tuple[int, list[mpmath.mpf]]:
@@ -123,7 +123,7 @@ def test_the_smallest_of_a_window_counts_what_it_leaves_out(seed: int) -> None:
     rng = np.random.default_rng(seed)
     losses, masses, room = np.linspace(0.0, 3.9, 40), rng.random(40), 0.9
     masses[30:] = 0.099e-12 * room  # together a bit less than a part in 10¹² of the room
-    epsilon = _smallest(losses, masses, room)
+    epsilon = _find_crossing(losses, masses, room)
     with mpmath.workdps(60):
         parts = zip(losses.tolist(), masses.tolist(), strict=True)
         excess = mpmath.fsum(mpmath.mpf(m) * -mpmath.expm1(epsilon - mpmath.mpf(x)) for x, m in parts if x > epsilon)
@@ -166,7 +166,7 @@ def test_transforms_that_are_as_far_off_as_assumed_are_made_up_for(
     def irfft(found: np.ndarray, n: int) -> np.ndarray:
         return np.asarray(inverse(found - part * level * math.log2(n) * np.abs(found) * turned(n), n))
 
-    monkeypatch.setattr(grid_composition, "_LEVEL", level)
+    monkeypatch.setattr(grid_composition, "_LEVEL_ERROR", level)
     monkeypatch.setattr(np.fft, "rfft", rfft)
     monkeypatch.setattr(np.fft, "irfft", irfft)
     epsilon = GridComposition([kind], step).smallest_epsilon(delta)
@@ -182,14 +182,14 @@ def test_what_lies_above_the_window_is_made_up_for(part: float, middle: int, mon
     masses[2], masses[middle], masses[256] = 2.8 * delta, part * negligible * delta, part * negligible * delta
     masses[0] = 1.0 - masses.sum()
     kind = GridQueries(0, masses, 0.0, 1)
-    monkeypatch.setattr(grid_composition, "_NEGLIGIBLE", negligible)
+    monkeypatch.setattr(grid_composition, "_NEGLIGIBLE_SHARE", negligible)
     epsilon = GridComposition([kind], 0.3).smallest_epsilon(delta)
     with mpmath.workdps(60):
         assert delta * (1.0 - 6.0 * negligible) <= exact_delta([kind], 0.3, epsilon) <= delta
 
 
 def test_where_only_the_longer_window_rounds_too_much_the_short_one_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    count, delta, window, lengths = 300, 1e-3, GridComposition._window, GridComposition._lengths
+    count, delta, window, lengths = 300, 1e-3, GridComposition._bound_window, GridComposition._choose_lengths
     known: list[bool] = []
 
     def noted(self: GridComposition, tilt: float, bottom: int, levels: int) -> Any:
@@ -201,12 +201,12 @@ def test_where_only_the_longer_window_rounds_too_much_the_short_one_answers(monk
         bottom, _, levels = lengths(self, tilt, top)
         return bottom, 2**40, levels  # so that a longer window is always looked at
 
-    monkeypatch.setattr(GridComposition, "_window", noted)
-    monkeypatch.setattr(GridComposition, "_lengths", ended_far_above)
+    monkeypatch.setattr(GridComposition, "_bound_window", noted)
+    monkeypatch.setattr(GridComposition, "_choose_lengths", ended_far_above)
     total = reduce(np.convolve, [COARSE.masses] * count)
     losses, differ = 0.1 * (COARSE.first * count + np.arange(total.size)), 0
     for level in 2e-7 * 1.03 ** np.arange(40):
-        monkeypatch.setattr(grid_composition, "_LEVEL", level)
+        monkeypatch.setattr(grid_composition, "_LEVEL_ERROR", level)
         known.clear()
         epsilon = GridComposition([GridQueries(COARSE.first, COARSE.masses, 0.0, count)], 0.1).smallest_epsilon(delta)
         assert math.isfinite(epsilon) == any(known)
@@ -218,5 +218,5 @@ def test_where_only_the_longer_window_rounds_too_much_the_short_one_answers(monk
 
 
 def test_with_too_much_rounding_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid_composition, "_LEVEL", 1e-3)
+    monkeypatch.setattr(grid_composition, "_LEVEL_ERROR", 1e-3)
     assert GridComposition([COARSE], 0.1).smallest_epsilon(1e-3) == math.inf

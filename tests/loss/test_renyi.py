@@ -125,7 +125,7 @@ def test_sums_over_outcomes_count_impossible_ones(monkeypatch: pytest.MonkeyPatc
     sums = log_renyi_sums(*logs, orders)
     assert sums[:, :2] == pytest.approx(np.array(true), rel=1e-12, abs=1e-15)
     assert np.all(np.isposinf(sums[:, 2]))
-    monkeypatch.setattr("darrm.loss.renyi._TERMS_AT_ONCE", 1)
+    monkeypatch.setattr("darrm.loss.renyi._TERMS_PER_BLOCK", 1)
     assert np.array_equal(sums, log_renyi_sums(*logs, orders))
     tiny = log_renyi_sums(np.array([[-1e5, -2e5]]), np.array([[-1e5, -2e5]]), orders)
     assert tiny[:, 0].tolist() == [-1e5] * 3  # no probability underflows

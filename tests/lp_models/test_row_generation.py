@@ -291,7 +291,7 @@ def test_a_coarse_master_that_fails_is_refined(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("helps", ["the warm start", "a fresh start", "perturbed costs", "presolve"])
 def test_a_run_that_ends_without_an_optimum_is_tried_in_other_ways(helps: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, tried = Master._run, list[tuple[float, str]]()
+    run, tried = Master._run_once, list[tuple[float, str]]()
     needed = {"the warm start": 1, "a fresh start": 2, "perturbed costs": 3, "presolve": 4}[helps]
 
     def cycling(self: Master, seconds: float) -> bool:
@@ -299,7 +299,7 @@ def test_a_run_that_ends_without_an_optimum_is_tried_in_other_ways(helps: str, m
         tried.append((perturbed, self._highs.getOptionValue("presolve")[1]))
         return run(self, seconds) and len(tried) >= needed
 
-    monkeypatch.setattr(Master, "_run", cycling)
+    monkeypatch.setattr(Master, "_run_once", cycling)
     master = Master(UNIT)
     assert (master.solve().status, tried) == (
         Status.OPTIMAL,

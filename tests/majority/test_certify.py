@@ -24,7 +24,7 @@ from tests.strategies import gammas, problems
 def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run with each of the two provers."""
     if request.param == FLOATS:
-        monkeypatch.setattr(certify, "_MOST_BALL_STEPS", -1)
+        monkeypatch.setattr(certify, "_MAX_BALL_STEPS", -1)
     return str(request.param)
 
 

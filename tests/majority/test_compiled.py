@@ -103,19 +103,19 @@ def test_a_top_is_above_all_that_its_levels_average(size: int, down: int, up: in
     """Whatever a value at any of these levels can see of T, and of T mirrored, is below the top of its block."""
     level = np.zeros(size)
     level[spike % size] = 1.0
-    tops = np.empty((2, size // compiled._BLOCK + 1))
-    compiled._block_tops(level, down, up, tops)
+    tops = np.empty((2, size // compiled._BLOCK_SIZE + 1))
+    compiled._bound_blocks(level, down, up, tops)
     for steps in range(min(kernels.LEVELS_A_TOP, size)):
         last = size - 1 - steps
         for s in range(last + 1):
-            for top, place in zip(tops[:, s // compiled._BLOCK], (s, last - s), strict=True):
+            for top, place in zip(tops[:, s // compiled._BLOCK_SIZE], (s, last - s), strict=True):
                 seen = level[max(0, place - down) : min(place + up, last) + steps + 1]
                 assert np.max(seen) <= top
 
 
 def test_many_levels_are_cut_into_calls(work: kernels.KernelChoice, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call goes on where the last one stopped."""
-    monkeypatch.setattr("darrm.majority.dominating._PLACES_A_CALL", 200)
+    monkeypatch.setattr("darrm.majority.dominating._PLACES_PER_CALL", 200)
     for delta in ("0", "0.01"):
         problem = Problem.from_allowance(Voters(60, PrivacyParams("0.5", delta)), 2)
         full = FullSet(problem.voters, problem.target.exact_epsilon)
@@ -176,5 +176,5 @@ def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.Monke
             return function
 
     monkeypatch.setattr(compiled, "require", lambda _: Numba)
-    assert compiled._compiled(lambda value: value)(1) == 1
+    assert compiled._compile(lambda value: value)(1) == 1
     assert asked == [True, False]

@@ -148,7 +148,7 @@ def test_no_second_difference_exceeds_the_curvature_bound() -> None:
     N, delta = 12, full.corners.delta
     block = np.zeros((1, N + 1))
     block[0, 6:] = 1.0
-    bound = kernels.curvature(block, 1)[0] + full.params.rest
+    bound = kernels.curvature(block, 1)[0] + full.params.tail_curvature
     curvature = np.abs(np.diff(block[0], n=2))  # at 1 … N − 1
 
     def mean(n_1: int, a: int, a_1: int, step: int) -> float:
@@ -234,9 +234,9 @@ def test_moves_to_the_family_are_paid_for() -> None:
     # a γ whose fall is too small to see: a level passes only with a positive price, for each voter that is left
     problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
     full = full_set(problem)
-    assert full._cost_of_moves(0, 0.0) == 0.0
+    assert full._bound_cost_of_moves(0, 0.0) == 0.0
     for j in range(6):
-        assert full._cost_of_moves(j, 1e-9) >= (5 - j) * (1 + problem.cost_ratio) * np.tanh(0.05) * 1e-9
+        assert full._bound_cost_of_moves(j, 1e-9) >= (5 - j) * (1 + problem.cost_ratio) * np.tanh(0.05) * 1e-9
 
 
 @given(data=st.data(), problem=problems(most_voters=6))
@@ -308,8 +308,8 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
 
 def test_a_cell_is_cut_where_its_bound_is_attained(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a parabola the best number of moves is in the middle of the one cell, and the curvature bound is its value."""
-    monkeypatch.setattr("darrm.majority.full_set._MOST_PAIRS", 0)
-    monkeypatch.setattr("darrm.majority.full_set._PIECES", 1)
+    monkeypatch.setattr("darrm.majority.full_set._MAX_PAIRS", 0)
+    monkeypatch.setattr("darrm.majority.full_set._GRID_CELLS", 1)
     N, delta = 12, 0.1
     full = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.1")), 2))
     level = -0.005 * (np.arange(N + 1.0) - (delta * N + 1.0 - delta) / 2.0) ** 2
@@ -329,8 +329,8 @@ def test_many_moves_are_searched_as_if_all_were_tried(
 ) -> None:
     """By all pairs, and by grids of cells."""
     if pieces is not None:
-        monkeypatch.setattr("darrm.majority.full_set._MOST_PAIRS", 0)
-        monkeypatch.setattr("darrm.majority.full_set._PIECES", pieces)
+        monkeypatch.setattr("darrm.majority.full_set._MAX_PAIRS", 0)
+        monkeypatch.setattr("darrm.majority.full_set._GRID_CELLS", pieces)
     N = 150
     full = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.05")), 1))
     weights, J = full.family.delta_weights, full.family.terms

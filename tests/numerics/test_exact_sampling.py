@@ -10,9 +10,9 @@ import pytest
 
 from darrm.numerics import exact_sampling
 from darrm.numerics.exact_sampling import (
-    _BLOCK,
+    _BLOCK_SIZE,
     ExactCoins,
-    _usual_ties,
+    _bound_ties,
     bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,
@@ -106,8 +106,8 @@ def first_attempt(attempt: Callable[[int], tuple[np.ndarray, np.ndarray]], size:
 def whole_coins(monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], None]:
     def install(script: Script) -> None:
         monkeypatch.setattr(exact_sampling, "bernoulli_exp", script.coins)
-        monkeypatch.setattr(exact_sampling, "_bernoulli_exp_at_most_one", script.coins)
-        monkeypatch.setattr(exact_sampling, "_until_filled", first_attempt)
+        monkeypatch.setattr(exact_sampling, "_toss_bernoulli_exp", script.coins)
+        monkeypatch.setattr(exact_sampling, "_repeat_attempts", first_attempt)
 
     return install
 
@@ -253,8 +253,8 @@ def test_words_are_compared_without_a_sign() -> None:
 def test_how_many_bytes_are_drawn_says_nothing_of_the_ties() -> None:
     # coin 0 is tied at its first byte, coin 1 at none, and as many words are drawn for one as for the other
     coins = ExactCoins([Fraction(5, 256) + Fraction(1, 2**72), Fraction(9, 256)])
-    for coin, count in itertools.product((0, 1), (1, 20, 1000, _BLOCK)):
-        ties = min(_usual_ties(count), 40) if count > 40 else count
+    for coin, count in itertools.product((0, 1), (1, 20, 1000, _BLOCK_SIZE)):
+        ties = min(_bound_ties(count), 40) if count > 40 else count
         sizes: list[int] = []
 
         def source(size: int, sizes: list[int] = sizes, ties: int = ties, count: int = count) -> bytes:
@@ -262,7 +262,7 @@ def test_how_many_bytes_are_drawn_says_nothing_of_the_ties() -> None:
             return bytes([5] * ties + [77] * (count - ties)) if len(sizes) == 1 else b"\xff" * size
 
         coins.flip(np.full(count, coin), source=source)
-        assert sizes == [count, 8 * _usual_ties(count)]
+        assert sizes == [count, 8 * _bound_ties(count)]
 
 
 def test_more_ties_than_usual_are_all_refined() -> None:
@@ -274,7 +274,7 @@ def test_more_ties_than_usual_are_all_refined() -> None:
 @pytest.mark.parametrize("count", [1, 2, 30, 100, 1000, 5000])
 def test_ties_beyond_the_usual_have_probability_2_to_the_minus_64(count: int) -> None:
     # 256^n · Pr[T = t] = C(n, t) · 255^(n - t) for T binomial with 1/256, in whole numbers
-    usual, weight, beyond = _usual_ties(count), 1, 0
+    usual, weight, beyond = _bound_ties(count), 1, 0
     for ties in range(count, usual, -1):
         beyond += weight
         weight = weight * 255 * ties // (count - ties + 1)
@@ -296,8 +296,8 @@ def test_the_smallest_float_is_a_coin() -> None:
 
 def test_blocks_draw_fresh_bytes() -> None:
     coins = ExactCoins([Fraction(1, 2)])
-    heads = coins.flip(np.zeros(_BLOCK + 3, dtype=np.int64), source=feeding(b"\xff" * _BLOCK, bytes(3)))
-    assert heads.tolist() == [False] * _BLOCK + [True] * 3
+    heads = coins.flip(np.zeros(_BLOCK_SIZE + 3, dtype=np.int64), source=feeding(b"\xff" * _BLOCK_SIZE, bytes(3)))
+    assert heads.tolist() == [False] * _BLOCK_SIZE + [True] * 3
 
 
 @pytest.mark.statistical

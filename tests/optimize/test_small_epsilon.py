@@ -149,7 +149,9 @@ def test_fair_coins_are_proved_whatever_the_budget() -> None:
 def test_moves_at_first_order_cost_at_least_what_they_cost(voters: int, share: float) -> None:
     draw, delta = random.Random(voters), arb(share)  # noqa: S311
     level = [arb(draw.uniform(-1.0, 1.0)) for _ in range(voters + 1)]
-    for exact, above in zip(prover._best_moves(level, delta), prover._moved_at_first_order(level, delta), strict=True):
+    for exact, above in zip(
+        prover._compute_best_moves(level, delta), prover._bound_first_order(level, delta), strict=True
+    ):
         assert above.upper() >= exact.lower()
         assert float(above - exact) <= 4.0 * (share * voters) ** 2 + 1e-12
 

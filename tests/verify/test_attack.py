@@ -266,14 +266,14 @@ def half_the_lies(patch: Patch) -> None:
 
 
 def one_coin_for_a_call(patch: Patch) -> None:
-    draw = exact_sampling._draw
-    patch.setattr(exact_sampling, "_draw", lambda size, *rest: np.repeat(draw(1, *rest), size))
+    draw = exact_sampling._draw_digits
+    patch.setattr(exact_sampling, "_draw_digits", lambda size, *rest: np.repeat(draw(1, *rest), size))
 
 
 def one_coin_for_two_queries(patch: Patch) -> None:
-    draw = exact_sampling._draw
+    draw = exact_sampling._draw_digits
     patch.setattr(
-        exact_sampling, "_draw", lambda size, *rest: np.repeat(draw(size, *rest)[: (size + 1) // 2], 2)[:size]
+        exact_sampling, "_draw_digits", lambda size, *rest: np.repeat(draw(size, *rest)[: (size + 1) // 2], 2)[:size]
     )
 
 
