@@ -48,7 +48,7 @@ def subsampling(problem: Problem) -> NoiseFunction:
 def double_subsampling(problem: Problem) -> NoiseFunction:
     """γ_DSub: the majority of 2m − 1 voters; no noise at all for m ≥ (K+1)/2 [D, Theorem 4.1].
 
-    Private as it stands if `is_covered_by_theorem`; elsewhere `certify` scales it. `ValueError` if m is not an integer.
+    Private unscaled if `is_covered_by_theorem`; else `certify` scales it. `ValueError` if m is not an integer.
 
     >>> from darrm import Problem, PrivacyParams, Voters
     >>> double_subsampling(Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 3)).half
@@ -119,7 +119,7 @@ def _can_compose(guarantee: PrivacyParams) -> bool:
 
 
 def integer_allowance(problem: Problem, name: str) -> int:
-    """Return m, the number of voters that a sample looks at; `ValueError` unless it is an integer."""
+    """Return m, the size of a sample; `ValueError` unless it is an integer."""
     if problem.exact_m.denominator != 1:
         checks.fail("m", problem.m, f"an integer for {name}", "it draws that many voters")
     return problem.exact_m.numerator
@@ -134,7 +134,7 @@ def _build_sample_majority(problem: Problem, sample_size: int) -> NoiseFunction:
 
 
 def truth(problem: Problem) -> NoiseFunction:
-    """Return γ = 1, the majority itself: as certify scales it down, the largest private constant.
+    """Return γ = 1, the majority itself; `certify` scales it down to the largest private constant.
 
     >>> from darrm import PrivacyParams, Voters, certify
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)

@@ -1,15 +1,14 @@
 """Proofs in real arithmetic: that a noise function is private, and that no private one has a much smaller error.
 
-**Privacy.** Two provers cover every row of the full set. Ball arithmetic is used if the averaging steps are few, or if
-the budget is so small that rounding would hide it: every number is an interval that contains the real one. Otherwise
-floats are used, with an a-priori bound on every error (`darrm.majority.full_set`). The budget is that of the exact
-decimals of the problem. Repair by scaling: f(s·γ) = s·f(γ) and B > 0, so min(1, B/β)·γ is private for any bound β on
-the worst cost.
+**Privacy.** Two provers cover every row of the full set. Ball arithmetic encloses every number in an interval. It is
+used if there are few averaging steps, or if the rounding of floats would hide a small budget. Otherwise floats are
+used, with an a-priori bound on every error (`darrm.majority.full_set`). The budget comes from the exact decimals of the
+problem. Repair by scaling: f(s·γ) = s·f(γ) and B > 0, so min(1, B/β)·γ is private for any bound β on the worst cost.
 
-**Balls** follow the two chains without truncated tails and stopping rule. Where many voters near 0 and 1 are moved,
-E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] is linear in the probability of every single move. So it is T(n_1) + Δ·(a·(T(n_1 +
-1) − T(n_1)) + a_1·(T(n_1 − 1) − T(n_1))) up to ½Δ²·M²·max |T''| for M = a + a_1 ≤ N moves: the second derivative along
-the diagonal is a sum of M(M − 1) second differences of T. Of a budget B ≥ 2Δ this takes the part M²·Δ at most.
+**Balls** follow the two chains without truncating tails or stopping early. If many voters near 0 and 1 are moved,
+E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] is linear in the probability of each move. So it is T(n_1) + Δ·(a·(T(n_1 + 1) −
+T(n_1)) + a_1·(T(n_1 − 1) − T(n_1))) up to ½Δ²·M²·max |T''| for M = a + a_1 ≤ N moves: the second derivative along the
+diagonal is a sum of M(M − 1) second differences of T. The error is at most the share M²·Δ of a budget B ≥ 2Δ.
 
 **Theorem (optimality).** Let w_l be the weights of the expected error ½ Σ_l w_l (1 − γ(l)), and y_r ≥ 0 any multipliers
 of any rows a_r·γ ≤ B of the full set. With ρ_l = Σ_r y_r a_{r,l} − ½ w_l no private γ has an expected error below
@@ -21,10 +20,10 @@ of any rows a_r·γ ≤ B of the full set. With ρ_l = Σ_r y_r a_{r,l} − ½ w
 ½ Σ_l w_l − B Σ_r y_r + Σ_l ρ_l γ(l). In (1) every γ(l) is in [0, 1]. In (2) γ is a convex combination of 0 and of the
 steps that are 1 from some k on, and a linear function is at least its smallest value there. ∎
 
-Bad multipliers give a weak bound, never a false one. A table keeps those of the solver, and loading it computes the
-bound again, in balls that contain the real e^ε, rows and budget; w are the floats that the prior computes. The law of
-the number of ones of a row is a product of short polynomials, without terms below the rounding of the balls. What was
-cut is (1 + c)·Σ y_r minus the sum of the coefficients, because |g| ≤ 1, and it is subtracted from the bound.
+Bad multipliers give a weak bound, never a false one. A table stores the solver's multipliers. Loading it computes the
+bound again, in balls that contain the real e^ε, rows and budget; w are the floats of the prior. The law of the number
+of ones of a row is a product of short polynomials, without terms below the rounding of the balls. The omitted mass is
+(1 + c)·Σ y_r minus the sum of the coefficients; because |g| ≤ 1, the bound subtracts it.
 """
 
 from __future__ import annotations
@@ -62,12 +61,12 @@ from darrm.util import checks
 from darrm.util.files import Json
 
 _MAX_BALL_STEPS = 20_000  # a few hundredths of a second of ball arithmetic
-_MAX_ROUNDING = 2.0**-20  # floats may round away this part of the budget, not more
+_MAX_ROUNDING = 2.0**-20  # the share of the budget that rounding of floats may use up
 BALLS = f"ball arithmetic, {PRECISION_BITS} bits"
 FLOATS = "floating point with an a-priori error bound"
 _FIRST_SHRINK = 1.0 - 2.0**-50  # what rounding of the scaled γ may cost
 _MAX_ATTEMPTS = 12
-# voters near 0 and 1 whose moves are all looked at, of a γ that is monotone or not
+# voters near 0 and 1 with exact averages of all moves, by whether γ is monotone
 _MAX_EXACT_MOVES = {False: 40, True: 300}
 
 Multiplier = tuple[float, Row]
@@ -148,7 +147,7 @@ def scale_and_prove(problem: Problem, gamma: NoiseFunction) -> tuple[NoiseFuncti
 def averaging_steps(voters: Voters, gamma: NoiseFunction) -> int:
     """Bound the work of `worst_cost_ball`: all averages for (n_h, n_l) and all moves.
 
-    Far fewer are taken, but tables name their method, and a problem keeps the one that it has had.
+    The worst case is counted because the count decides the method, which stored tables name.
     """
     places = 2 if gamma.is_monotone else 3
     if voters.each.exact_delta == 0:
@@ -285,7 +284,7 @@ def lower_bound(problem: Problem, weights: Array, shape: str, multipliers: Seque
 
 
 def _sum_laws(voters: Voters, exp_epsilon: arb, multipliers: Sequence[Multiplier]) -> list[arb]:
-    """Compute Σ_r y_r·(law of L under p + c·law of L under 1 − p') at L = 0 … K, without the terms that are cut."""
+    """Compute Σ_r y_r·(law of L under p + c·law of L under 1 − p') at L = 0 … K, without negligible terms."""
     total = [arb(0)] * (voters.K + 1)
     for y, row in multipliers:
         for weight, of_prime in ((arb(y), False), (arb(y) * exp_epsilon, True)):
@@ -301,7 +300,7 @@ def _sum_laws(voters: Voters, exp_epsilon: arb, multipliers: Sequence[Multiplier
 
 
 def _compute_binomial(n: int, p: arb) -> tuple[int, list[arb]]:
-    """Compute Pr[Bin(n, p) = i] around the mode, as far as it is above 2^−bits: the first i, and the probabilities."""
+    """Compute Pr[Bin(n, p) = i] where it exceeds 2^−bits; return the first i and the probabilities."""
     if p * (1 - p) == 0:
         return (n if p == 1 else 0), [arb(1)]
     mode = min(n, int((n + 1) * float(p.mid())))
@@ -319,7 +318,7 @@ def _compute_binomial(n: int, p: arb) -> tuple[int, list[arb]]:
 
 
 def multipliers_from_json(data: Json, voters: Voters) -> tuple[Multiplier, ...]:
-    """Read lists of y and what `Row.to_list` wrote; `TypeError` or `ValueError` if it names no row.
+    """Read lists of y and the output of `Row.to_list`; `TypeError` or `ValueError` for other data.
 
     A vertex of the program has at most as many multipliers as γ has values, so more than K of them are refused.
     """

@@ -5,8 +5,8 @@ moves the number of ones by one, so a release is private if (x, y) = (h(s), h(s+
 closed, convex, contains the diagonal, and is symmetric under exchange and under (x, y) → (1 − x, 1 − y):
 
 * (ε, δ)-privacy, c = e^ε:  y ≤ c·x + δ,  1 − x ≤ c·(1 − y) + δ,  and both with x and y exchanged;
-* a Rényi budget:  D_α(x ‖ y) ≤ ρ and D_α(y ‖ x) ≤ ρ for Bernoulli variables. If a person is sampled with probability q
-  in each query, the same of (1 − q)x + qy and x, in both directions, and with x and y exchanged.
+* a Rényi budget:  D_α(x ‖ y) ≤ ρ and D_α(y ‖ x) ≤ ρ for Bernoulli variables. If each query includes a person with
+  probability q, the same bounds on (1 − q)x + qy and x, in both directions, and with x and y exchanged.
 
 **Closed form.** h(K/2) = 1/2 for even K; for odd K, h((K−1)/2) is the smallest x ≤ 1/2 with (x, 1 − x) in R. Downwards
 h(s) is the smallest x with (x, h(s+1)) in R, but at least η, and h(K−s) = 1 − h(s). For (ε, δ), with η = 0,
@@ -63,7 +63,7 @@ SMALLEST_LIE = 2.0**-36
 COARSE = SolveOptions(gap=1e-4, time_limit=60.0)  # enough to compare orders
 FINE = SolveOptions(gap=1e-6, time_limit=300.0)  # of results: beyond the digits of reports
 _RELATIVE_TOLERANCE = 1e-9  # a row is broken when its divergence exceeds the budget by more than this part of it
-_MAX_QUICK_LEVELS = 64  # levels of a quick look: neighbors break together
+_MAX_QUICK_LEVELS = 64  # levels of a quick separation: neighbors are violated together
 _BISECTION_STEPS = 60  # of a factor in [0, 1]: to the last digit
 
 
@@ -106,7 +106,7 @@ def bernoulli_divergence(order: float, x: float, y: float) -> float:
 
 
 def best_under_renyi(K: int, order: float, budget: float, rate: float = 1.0) -> NoiseFunction:
-    """Compute γ(l) = 2h(l) − 1 for D_α ≤ ρ, in floats; its divergence is to be bounded by `renyi_divergences`.
+    """Compute γ(l) = 2h(l) − 1 for D_α ≤ ρ, in floats; `renyi_divergences` bounds its divergence.
 
     ``order`` is α > 1, ``budget`` ρ > 0, and ``rate`` q in (0, 1]. `ValueError` if one lies outside its range.
     """
@@ -144,7 +144,7 @@ class RenyiOptimum:
     gamma: NoiseFunction  # monotone, with lies of at least `SMALLEST_LIE`
     value: float  # its expected error
     bound: float
-    planes: tuple[tuple[Array, float], ...] = ()  # the half-planes that make the bound: of this order and budget
+    planes: tuple[tuple[Array, float], ...] = ()  # half-planes for this order and budget that prove the bound
 
 
 def optimize_under_renyi(
@@ -161,7 +161,7 @@ def optimize_under_renyi(
 
     ``order`` is α > 1 and ``budget`` ρ > 0; the prior has a linear expected error; else `ValueError`. The solve stops
     once its bound exceeds ``to_beat``, with a γ that need not stay within the budget. ``start`` is a coarser solution
-    of the same problem, whose half-planes are taken over.
+    of the same problem; its half-planes are reused.
     """
     checks.positive(budget=budget)
     if not order > 1.0:
@@ -191,9 +191,9 @@ class _RenyiOracle:
         self.limit = (order - 1.0) * budget
 
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
-        """Take at every level, or at some unless thorough, the row with the largest divergence if it is broken."""
+        """Return the most divergent row of each level, or of some levels unless ``thorough``, if it is violated."""
         stop_after(deadline)
-        if self.program.offset + float(self.program.cost @ point) > self.to_beat:  # of a relaxation
+        if self.program.offset + float(self.program.cost @ point) > self.to_beat:  # the cost of a relaxation
             raise TimeoutError
         stride = 1 if thorough else 1 + self.rows.voters.reached // _MAX_QUICK_LEVELS
         half = np.minimum(Shape.MONOTONE.variables_to_gamma(point), 1.0 - 2.0 * SMALLEST_LIE)

@@ -15,7 +15,7 @@ from darrm.numerics import Array
 from darrm.util.extras import require
 
 _U = np.uintp  # numba wraps signed indices around, which keeps loops from being vectorized
-_BLOCK_SIZE = 64  # places that are passed over at once
+_BLOCK_SIZE = 64  # places that one bound can skip
 
 
 def kernels() -> Iterator[Callable[..., object]]:
@@ -30,13 +30,13 @@ def _compile(function: Callable[..., object]) -> Callable[..., object]:
     compiled: Callable[..., object]
     try:
         compiled = numba.njit(function, cache=True, nogil=True, error_model="numpy")
-    except RuntimeError:  # neither the package nor the user's cache can be written to
+    except RuntimeError:  # neither the package nor the user's cache is writable
         compiled = numba.njit(function, nogil=True, error_model="numpy")
 
     def call_with_plain_tuples(*arguments: object) -> object:
         return compiled(*(tuple(value) if isinstance(value, tuple) else value for value in arguments))
 
-    return call_with_plain_tuples  # a named one takes numba fifty microseconds a call
+    return call_with_plain_tuples  # numba needs fifty microseconds a call for a named tuple
 
 
 def triangle_maxima(
@@ -58,7 +58,7 @@ def triangle_maxima(
         width = size - unaffected
         if j % LEVELS_A_TOP == 0:
             _bound_blocks(level[:size], 0, weights.shape[0] - 1, tops)
-        # the block of the last level's place comes first, so that few others have to be looked through
+        # the block of the previous level's maximum comes first: then few others need a search
         place = min(place, (unaffected + 1) * width - 1)
         likely = (place // width, place % width // _BLOCK_SIZE)
         record = _search_block(level[:size], reversed_weights, exp_epsilon, (*likely, width), block, (-np.inf, place))
@@ -93,7 +93,7 @@ def _has_fall(level: Array, tolerance: float) -> bool:
 
 
 def _bound_blocks(level: Array, down: int, up: int, tops: Array) -> None:
-    """Bound T around each block of places, and T(N − s), for as many levels as tops are kept and moves down and up."""
+    """Bound T around each block of places, and T(N − s), for the next `LEVELS_A_TOP` levels, with moves down and up."""
     size, reach = level.size, _BLOCK_SIZE + LEVELS_A_TOP
     tops[:] = -np.inf  # a value of the next level lies between two neighbors of this one
     for block in range(-(-size // _BLOCK_SIZE)):
@@ -124,7 +124,7 @@ def _search_block(
     block: Array,
     record: tuple[float, int],
 ) -> tuple[float, int]:
-    """Look at one block in the window of unaffected voters at 1: the best cost so far, at its first place."""
+    """Search one block in the window of unaffected voters at 1; return the best cost so far and its first place."""
     (unaffected_ones, number, width), (best, place) = position, record
     start, last, shift = number * _BLOCK_SIZE, width - 1, reversed_weights.shape[1] - width
     count = min(_BLOCK_SIZE, width - start)
@@ -187,7 +187,7 @@ def vertices(block: Array, params: KernelParams, values: Array, bounds: Array, c
 def _find_best_vertices(
     level: Array, first: int, params: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]
 ) -> None:
-    """Compute them for one T, shape (N + 1,), at the places from ``first`` that ``values`` can hold."""
+    """Compute the best vertices of one T, shape (N + 1,), at the places from ``first`` on."""
     weights = params.delta_weights
     N, count, window = level.size - 1, values.size, level[first:]
     up = weights[:, N + 1 - first - count : N + 1 - first][:, ::-1].copy()

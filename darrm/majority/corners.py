@@ -40,9 +40,9 @@ from darrm.util.files import Json
 
 PRECISION_BITS = 128
 WHOLE_NUMBERS = f"whole numbers, e^ε to {PRECISION_BITS} bits"
-_SPARE_BITS = 32  # bits: 2^-32 is large compared with the rounding of `PRECISION_BITS`
-_NEGLIGIBLE_PROBABILITY = 1e-40  # probabilities that no coefficient in floats can show
-_MAX_CACHED_PROBABILITIES = 2**20  # probabilities in the laws that rows share: eight megabytes
+_SPARE_BITS = 32  # numbers from 2^-32 on need no more than `PRECISION_BITS`
+_NEGLIGIBLE_PROBABILITY = 1e-40  # smaller ones change no coefficient in floats
+_MAX_CACHED_PROBABILITIES = 2**20  # of the laws that rows share: eight megabytes
 
 P = TypeVar("P", float, arb)  # a probability
 
@@ -55,7 +55,7 @@ class Row(ABC):
         """Return how many voters of each group are at each corner."""
 
     def is_of(self, voters: Voters) -> bool:
-        """Whether this is a row of the full set of these voters: points of the region, at most t of them touched."""
+        """Whether this is a row of the full set of these voters: points of the region that touch at most t voters."""
         parts = self.counts()
         return (
             [part.high + part.low + part.zeros + part.ones for part in parts] == [n for n, _ in voters.groups]
@@ -104,14 +104,14 @@ class Row(ABC):
 
 @dataclass(frozen=True)
 class CornerCounts(Row):
-    """How many voters of one group sit where."""
+    """The number of voters of one group at each corner."""
 
     high: int  # at (p, p') = (hi, lo)
     low: int  # at (lo, hi)
     zeros: int  # near 0
     ones: int  # near 1
-    moved_zeros: int = 0  # of those near 0, how many have p = Δ
-    moved_ones: int = 0  # of those near 1, how many have p = 1 − Δ
+    moved_zeros: int = 0  # voters near 0 with p = Δ
+    moved_ones: int = 0  # voters near 1 with p = 1 − Δ
     moved_zeros_prime: int = 0  # the same for p'
     moved_ones_prime: int = 0
 
@@ -119,7 +119,7 @@ class CornerCounts(Row):
         return (self,)
 
     def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
-        """Return itself, with the corners of the least private voter: of voters that differ it is a bound."""
+        """Return this row with the corners of the least private voter: an upper bound if voters differ."""
         return [(self, corners_of(voters.each))]
 
     def stretched(self, K: int) -> CornerCounts:
@@ -161,7 +161,7 @@ class CornerCounts(Row):
 
     @property
     def touched(self) -> int:
-        """How many voters have p ≠ p', at least: unaffected voters have p = p', which may be Δ too."""
+        """The least number of voters with p ≠ p'; unaffected voters may have p = p' = Δ."""
         moved = abs(self.moved_zeros - self.moved_zeros_prime) + abs(self.moved_ones - self.moved_ones_prime)
         return self.high + self.low + moved
 
@@ -183,7 +183,7 @@ class Corners:
             if each.is_private:
                 growth = _to_ball(each.exact_epsilon).exp()
                 self.ball_hi = (growth + self.ball_delta) / (growth + 1)
-                self.ball_share = growth / (growth + 1)  # of a randomized response, Δ apart
+                self.ball_share = growth / (growth + 1)  # of a randomized response without Δ
             else:
                 self.ball_hi = self.ball_share = arb(1)
             self.hi = float(self.ball_hi.mid())
@@ -193,7 +193,7 @@ class Corners:
         self._num_cached = 0
 
     def law(self, n: int, p: float) -> tuple[int, Array]:
-        """Return the first k and Pr[Bin(n, p) = k] from there on, unless negligible; rows share the cached laws."""
+        """Return the first k with a relevant Pr[Bin(n, p) = k], and all from there on; rows share the cached laws."""
         if (n, p) not in self._laws:
             values = binomial_pmf(n, p)
             support = np.flatnonzero(values > _NEGLIGIBLE_PROBABILITY)
@@ -232,7 +232,7 @@ def budget_of(target: PrivacyParams) -> arb:
 
 
 def precision_of(params: PrivacyParams) -> int:
-    """Return how many bits compute costs that are as small as ε and δ together: more than 128 below 2^-32."""
+    """Return the precision for costs of the size of max(ε, δ): more than 128 bits below 2^-32."""
     return precision_for(max(params.exact_epsilon, params.exact_delta) if params.is_private else Fraction(1))
 
 
@@ -274,7 +274,7 @@ def full_set_size(voters: Voters) -> int:
 
 
 def placements(voters: Voters, places: Sequence[int]) -> int:
-    """Count the placements of voters, group by group: at most t at these numbers of places, the others at two."""
+    """Count placements: at most t voters at the ``places`` of their group, the others at two places."""
     group_ways = [
         [comb(j + num_places - 1, num_places - 1) * (n - j + 1) for j in range(min(n, voters.reached) + 1)]
         for (n, _), num_places in zip(voters.groups, places, strict=True)
@@ -283,7 +283,7 @@ def placements(voters: Voters, places: Sequence[int]) -> int:
 
 
 def touched_together(voters: Voters, ways: Sequence[Sequence[int]]) -> list[int]:
-    """Count the ways in which 0, 1, … and at most t voters are touched, from those of every group alone."""
+    """Count the ways to touch 0, 1, … t voters, from the ways of each group."""
     total = [1]
     for group in ways:
         sums = range(min(voters.reached, len(total) + len(group) - 2) + 1)

@@ -1,4 +1,4 @@
-"""What one answer of a noise function costs: its privacy profile, and its worst Rényi divergence between neighbors.
+"""The cost of one answer of a noise function: its privacy profile, and its worst Rényi divergence between neighbors.
 
 **Profile.** Pr[output 1] = (1 + E[g(L)])/2, so with c = e^ε and the privacy cost f of [D, Lemma 3.4]
 
@@ -60,9 +60,9 @@ Number = TypeVar("Number", np.float64, np.bool_)
 _UNIT = 2.0**-53  # relative error of one rounding
 _SIGNIFICANT_DIGITS = 10
 _MIN_ACCURATE = 1e-290  # below it numbers lose digits
-_PRUNING_MARGIN = 1e-6  # a margin for the rounding of what rules a row out
+_PRUNING_MARGIN = 1e-6  # for rounding in the bound that rules rows out
 _MAX_RELATIVE_ERROR = 1e-3  # with a larger relative error the bound is ∞
-_ROWS_PER_BATCH = 300  # of these rows all orders are computed at once; most others are ruled out order by order
+_ROWS_PER_BATCH = 300  # the first rows, computed for all orders at once; bounds rule out most others
 _ROWS_PER_STACK = 2**18  # of several levels: they take 16 MB
 _DEFAULT_POINTS = 65
 _DELTA_UNITS = 10**12  # bounds of δ are rounded up to a multiple of 1e-12, so that machines agree on them
@@ -88,7 +88,7 @@ class RenyiRows:
     def levels(self, half: Array, *, stride: int = 1) -> Iterator[Level]:
         """Yield the rows for j = 0 … t voters at (hi, lo); ``half`` is a monotone γ at l = ⌊K/2⌋+1 … K.
 
-        With ``stride`` only those for its multiples and for t: no proof.
+        With ``stride`` only those for its multiples and for t, which prove nothing.
         """
         K = self.voters.K
         lies = 0.5 * (1.0 - half)
@@ -114,12 +114,12 @@ class RenyiRows:
             low = high
         elif self.family.terms:
             high = unaffected_ones + self.voters.reached
-        can_lie = np.full(self.voters.K + 1, fill_value=True)  # that of l ones may be 0
+        can_lie = np.full(self.voters.K + 1, fill_value=True)  # whether l ones may give the answer 0
         can_lie[self.voters.K // 2 + 1 :] = half < 1.0
         return can_lie[::-1][high], can_lie[low]
 
     def relative_error(self) -> float:
-        """Bound the relative error of every number of `levels`, short tails apart."""
+        """Bound the relative error of every number of `levels`, except for short tails."""
         if not self.voters.each.is_private:
             return 4.0 * _UNIT  # hi = 1: nothing is averaged
         lo = 1.0 - self.family.corners.hi
@@ -168,7 +168,7 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
         batch = min(distances.size, _ROWS_PER_BATCH)
         worst = np.maximum(worst, _bound_divergence(grid[:, None], ordered[:, :batch], error))
         for index, order in enumerate(grid):
-            # a row whose log likelihood ratios are at most r has D_α ≤ min(r, αr²/2): most rows need no more than that
+            # a row whose log likelihood ratios are at most r has D_α ≤ min(r, αr²/2), which rules most rows out
             limit = max(worst[index], np.sqrt(2.0 * worst[index] / order)) * (1.0 - _PRUNING_MARGIN)
             active = int(np.searchsorted(-distances, -limit, side="right"))
             if active > batch:
@@ -204,7 +204,7 @@ def _stack_levels(levels: Iterable[Array]) -> Iterator[Array]:
 def renyi_curve(voters: Voters, gamma: NoiseFunction, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
     """Tabulate `renyi_divergences`, rounded up to ten significant digits.
 
-    So machines whose logarithms differ in the last digit agree, and a ledger recognizes the same cost.
+    Machines whose logarithms differ in the last digit then agree, and a ledger recognizes equal costs.
     """
 
     def compute_rounded(grid: Array) -> Array:
@@ -222,9 +222,9 @@ def _compute_distances(log_upper: Array, log_lower: Array) -> Array:
 
 
 def _bound_divergence(order: Array, parts: Array, error: float) -> Array:
-    """Bound max log(Σ exp(order·log − (order − 1)·below))/(order − 1) over the rows: (n, 1) orders → (n,)."""
+    """Bound max log(Σ exp(order·upper − (order − 1)·lower))/(order − 1) over the rows: (n, 1) orders → (n,)."""
     terms = []
-    with np.errstate(over="ignore", invalid="ignore"):  # what an enormous order overflows is ∞ in the end
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow at an enormous order becomes ∞
         for log_upper, log_lower in zip(parts[:2], parts[2:], strict=True):
             is_impossible = log_upper == -np.inf
             upper, lower = np.where(is_impossible, 0.0, log_upper), np.where(is_impossible, 0.0, log_lower)

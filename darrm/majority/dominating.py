@@ -34,7 +34,7 @@ from darrm.problem import Voters
 
 TAIL = 1e-18
 _MAX_ROWS_PER_ROUND = 40
-_PLACES_PER_CALL = 2**26  # between two looks at the clock
+_PLACES_PER_CALL = 2**26  # between two checks of the deadline
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +129,8 @@ class DominatingFamily:
     def windows(self, level: Array) -> Array:
         """Cut T into windows of the touched voters, one row for each number of unaffected voters at 1.
 
-        For Δ = 0 touched voters at (0,0) or (1,1) are as good as unaffected, so one window holds every row: shape
-        (K − j + 1,) → (1, K − j + 1), otherwise → (K − t + 1, t − j + 1).
+        For Δ = 0 touched voters at (0,0) or (1,1) count as unaffected, so one window holds every row: shape (K − j +
+        1,) → (1, K − j + 1), otherwise → (K − t + 1, t − j + 1).
         """
         unaffected = self.voters.K - self.voters.reached
         if unaffected == 0 or self.corners.delta == 0.0:
@@ -138,7 +138,7 @@ class DominatingFamily:
         return sliding_window_view(level, level.size - unaffected)
 
     def row(self, maxima: LevelMaxima, j: int) -> CornerCounts:
-        """Name the row that attains the largest cost with j voters at (hi, lo), or at (lo, hi)."""
+        """Return the row that attains the largest cost with j voters at (hi, lo), or at (lo, hi)."""
         high, low = (0, j) if maxima.low else (j, 0)
         touched_ones = int(maxima.ones[j])
         ones = touched_ones + int(maxima.unaffected_ones[j])

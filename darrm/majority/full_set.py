@@ -24,21 +24,21 @@ If X and Y are at most J − 1, T'' is taken within J steps of n_1; else, with p
 
     Δ²·M(n_1),      M(n_1) = max of |T''| within J steps of n_1, + 4·Pr[Bin(K, Δ) ≥ J].
 
-A function on 0 … n whose second differences are at least −D is at most its larger end plus D·n²/8. Once in a and then,
-at the two ends, in a_1: V(n_1) is at most the best vertex plus Δ²·(n_0² + n_1²)/8·M(n_1). ∎
+A function on 0 … n whose second differences are at least −D is at most its larger end plus D·n²/8. Applied in a and
+then, at the two ends, in a_1: V(n_1) is at most the best vertex plus Δ²·(n_0² + n_1²)/8·M(n_1). ∎
 
 **The last level with moves (theorem).** If T_j does not fall, no row with j or more voters at (hi, lo), and no row with
 more than j at (lo, hi), costs more than every row of the dominating family and of (lo, hi) up to level j. *Proof.* Both
 chains are monotone from level j on, because smoothing is an average. With all others fixed, f = A + p_i·D − c·p'_i·D'
 where D = E_p[g(L + 1) − g(L)] over the others, and D' likewise under p'. If j of the others sit at (hi, lo), or j at
 (lo, hi), D and D' are at least 0, so f does not fall when p_i grows and p'_i shrinks. With j voters at (hi, lo) all
-voters near 0 and 1 may move to (Δ, 0) and (1, 1 − Δ). With more than j at (lo, hi) move one to (hi, lo): the pair goes
-by the theorem of pairs and two fewer are left. Repeat while they are more than j. ∎ A monotone γ has a monotone level
-0, so the dominating family is enough. Floats show D ≥ −τ only: each of at most K − j moves loses at most (1 + c)·max(hi
-− lo, Δ)·τ, which is added to the result.
+voters near 0 and 1 may move to (Δ, 0) and (1, 1 − Δ). With more than j at (lo, hi) move one to (hi, lo): the theorem of
+pairs removes the pair, which leaves two fewer. Repeat while more than j remain. ∎ A monotone γ has a monotone level 0,
+so the dominating family is enough. Floats show D ≥ −τ only: each of at most K − j moves loses at most (1 + c)·max(hi −
+lo, Δ)·τ, which is added to the result.
 
-**With unaffected voters** (t < K) the same proofs hold for the touched voters, and the rows that are reached are
-windows of the two chains.
+**With unaffected voters** (t < K) the same proofs hold for the touched voters, and the reachable rows are windows of
+the two chains.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ Moves = tuple[int, int, int, int]  # voters near 0 and 1 with p moved by Δ, and
 
 _NANOSECONDS_PER_SCREEN = 1e5  # of both chains of a level in numpy
 _PLACES_A_CALL = 2**23
-_BORDER_LEVELS = 120, 8  # whose rows a look at the border names, at least, and as a part of K
-_ROUNDING_FACTOR = 1.0 - 2.0**-48  # more than the few roundings of a cost
+_BORDER_LEVELS = 120, 8  # `border` returns rows of 120 levels, or of K/8 if that is more
+_ROUNDING_FACTOR = 1.0 - 2.0**-48  # covers the few roundings of a cost
 _SCREENED_MOVES = 3
-_GRID_CELLS = 64  # cells each way that a search begins with
-_MAX_PAIRS = 2**16  # that are all computed
+_GRID_CELLS = 64  # in each direction, at the start of a search
+_MAX_PAIRS = 2**16  # for which a search needs no grid
 
 
 @dataclass(frozen=True, eq=False)
 class FullMaxima:
     worst: float  # a rigorous upper bound on the cost of every row
     broken: tuple[ViolatedRow, ...]  # rows above the limit with their computed costs: the local maxima of every level
-    levels: int  # at how many levels moves of voters near 0 and 1 were looked at; none for Δ = 0
+    levels: int  # the number of levels with moves of voters near 0 and 1; 0 for Δ = 0
     slack: float  # the part of `worst` that is not a cost of a row: rounding, tails and moves
 
 
@@ -147,10 +147,10 @@ class FullSet:
         return self.maxima(half).worst
 
     def border(self, half: Array, limit: float, deadline: float = np.inf) -> tuple[float, tuple[ViolatedRow, ...]]:
-        """Look at the rows outside the dominating family only, moves at vertices, for costs above ``limit``.
+        """Search the rows outside the dominating family, with moves at vertices, for costs above ``limit``.
 
-        Returns the largest computed cost that was met, and rows above ``limit`` with their costs: of some levels only
-        where many have them.
+        Returns the largest computed cost, and rows above ``limit`` with their costs: only of some levels if many have
+        such rows.
         """
         start = signed_function(half, self.voters.K)
         if np.all(np.diff(start) >= 0.0):
@@ -196,8 +196,8 @@ class FullSet:
     def _bound_outer(self, start: Array, least: float, deadline: float) -> tuple[Array, Array, int, float | None]:
         """Compute costs and bounds of all levels, as `kernels.outer_costs`, up to the first that does not fall.
 
-        Also its number and how much it falls, at most what floats cannot tell; None for the last level of a window.
-        With unaffected voters each level has to be examined window by window: its bound is ∞.
+        Returns also the number of that level and its fall, which may be rounding; None for the last level of a window.
+        With unaffected voters the bound of a level is ∞: its windows need separate examination.
         """
         costs, bounds = np.full((2, self.voters.reached + 1), -np.inf)
         level, j, last = start.copy(), 0, self.voters.reached
@@ -229,7 +229,7 @@ class FullSet:
         )
 
     def _bound_cost_of_moves(self, j: int, fall: float) -> float:
-        """Bound what K − j moves to rows that were looked at can lose where D ≥ −fall."""
+        """Bound the loss of K − j moves to examined rows where D ≥ −fall."""
         widest = max(2.0 * self.corners.hi - 1.0, self.corners.delta)
         return float(1.0001 * (self.voters.K - j) * (1.0 + self.exp_epsilon.value) * widest * fall)
 
@@ -308,8 +308,8 @@ class FullSet:
         """Search the (a, a_1) of one n_1: a cost, a bound on all above ``least``, and the row."""
         zeros, exp_epsilon = window.direct.shape[1] - 1 - ones, self.exp_epsilon.value
         direct, reflected = vertices
-        least *= _ROUNDING_FACTOR  # so that no rounding of the sum lifts it above
-        # the dearer term first: it leaves the other less to decide
+        least *= _ROUNDING_FACTOR  # then no rounding of the sum exceeds the limit
+        # the costlier term first: its bound tightens the limit of the other
         mirror_limit = (least - float(direct.bounds[chain, ones])) / exp_epsilon
         second = self.search(window.reflected, reflected, chain, zeros, mirror_limit)
         first = self.search(window.direct, direct, chain, ones, least - exp_epsilon * second[1])

@@ -35,9 +35,9 @@ from darrm.numerics.binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
 from darrm.util import checks
 
-MOST_ROWS = 4_000_000  # looked at in a second or two, in some 200 MB
-MOST_GROUPS = 14  # three places each are more rows than that
-_MAX_NAMED_ROWS = 240  # rows named in a look
+MOST_ROWS = 4_000_000  # a second or two and some 200 MB
+MOST_GROUPS = 14  # more groups with three places each exceed the rows
+_MAX_NAMED_ROWS = 240  # of one separation
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,18 @@ class GroupCounts(Row):
 @dataclass(frozen=True, eq=False)
 class GroupMaxima:
     worst: float  # a rigorous upper bound on the cost of every row
-    broken: tuple[tuple[float, GroupCounts], ...]  # rows above the limit with their costs: some of many
+    broken: tuple[tuple[float, GroupCounts], ...]  # some of the rows above the limit, with their costs
 
 
 def number_of_rows(voters: Voters) -> int:
-    """Count the rows that are looked at for voters that differ."""
+    """Count the rows of a proof for voters that differ."""
     if voters.overlap is None:
         return prod(comb(n + 2, 2) for n, _ in voters.groups)
     return placements(voters, [3 if each.exact_delta > 0 else 1 for _, each in voters.groups])
 
 
 def _yield_states(n: int, reached: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
-    """Yield where n voters of one group may sit, few of them touched; if all may be, all near 0 and 1 are moved."""
+    """Yield the placements of n voters of one group with few touched; if ``free``, all near 0 and 1 are moved."""
     for high in range(min(n, reached) + 1):
         for ones in range(n - high + 1):
             zeros = n - high - ones
@@ -99,7 +99,7 @@ class GroupSet:
 
     @cached_property
     def _row_choices(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-        """For each group: the row before it and the state of the group, of every row with at most t touched voters."""
+        """For each group the parent and the state of the group, of every row with at most t touched voters."""
         choices, touched = [], np.zeros(1, dtype=np.int32)
         for states in self.states:
             sums = touched[:, None] + np.array([state.touched for state in states], dtype=np.int32)
@@ -167,7 +167,7 @@ class GroupSet:
         return self.worst_at(half, [self.exp_epsilon])[0]
 
     def worst_at(self, half: Array, exp_epsilons: Iterable[ExpEpsilon]) -> list[float]:
-        """Bound the cost of every row from above at each of many factors c, looking at the rows once."""
+        """Bound the cost of every row from above at each of many factors c, in one pass over the rows."""
         first, second = self.expectations(half)
         return [self._bound_worst(first - exp_epsilon.value * second, exp_epsilon) for exp_epsilon in exp_epsilons]
 
@@ -175,7 +175,7 @@ class GroupSet:
         return float(np.nextafter(float(np.max(costs)) + self.rounding(exp_epsilon), np.inf))
 
     def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> GroupMaxima:
-        """Bound the cost of every row and name some rows above ``limit``: of similar ones the costliest."""
+        """Bound the cost of every row and return some rows above ``limit``: the costliest of similar ones."""
         first, second = self.expectations(half, deadline)
         costs = first - self.exp_epsilon.value * second
         violated = np.flatnonzero(costs > limit)

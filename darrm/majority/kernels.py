@@ -31,7 +31,7 @@ from darrm.numerics import Array
 from darrm.numerics.binomial import smooth
 
 LOADING = 6e8  # nanoseconds: importing numba and reading the kernels from its cache
-LEVELS_A_TOP = 32  # levels for which one bound on a block of places is kept
+LEVELS_A_TOP = 32  # levels that share one bound on a block of places
 _NO_TAILS = np.zeros(1)
 
 
@@ -43,7 +43,7 @@ class KernelParams(NamedTuple):
     error_of_falls: float  # of a difference of T, times the level
     tails: Array = _NO_TAILS  # Pr[more than k moves], k = 0, 1, …, the last for moves not followed
     delta_squared: float = 0.0
-    tail_curvature: float = 0.0  # the curvature's part of moves beyond J
+    tail_curvature: float = 0.0  # the curvature from moves beyond J
 
 
 def triangle_maxima(
@@ -57,9 +57,9 @@ def triangle_maxima(
 ) -> None:
     """Write the largest cost of each level and its first place into ``costs`` and ``places``, a level for each entry.
 
-    If a cost is at most ``floor``, any such cost will do. ``chain`` is T(s) of the first level and is overwritten with
-    the level after the last; if ``low``, it is the chain of (lo, hi). Places count the windows of the unaffected voters
-    one after the other.
+    A cost of at most ``floor`` may be any such number. ``chain`` is T(s) of the first level and is overwritten with the
+    level after the last; if ``low``, it is the chain of (lo, hi). Places count the windows of the unaffected voters one
+    after the other.
     """
     del floor
     level = chain
@@ -87,8 +87,8 @@ def moved_zeros(weights: Array, level: Array) -> Array:
 def screen(block: Array, tails: Array) -> Array:
     """Bound V of `darrm.majority.full_set` from above entry by entry: shape (states, N + 1) → the same.
 
-    At most N voters move, each by one step. With R_k(s) = max of T within k steps of s, V(n_1) is at most
-    T(n_1) + Σ_k Pr[at least k moves]·(R_k − R_{k−1})(n_1), and beyond those that are followed by at most 2.
+    At most N voters move, each by one step. With R_k(s) = max of T within k steps of s, V(n_1) is at most T(n_1) + Σ_k
+    Pr[at least k moves]·(R_k − R_{k−1})(n_1), plus 2 times the probability of more moves.
     """
     bound = block.copy()
     largest = block
@@ -103,7 +103,7 @@ def screen(block: Array, tails: Array) -> Array:
 
 
 def vertices(block: Array, params: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
-    """Write the best of the four vertices for each state and number of voters near 1, a bound on all moves, and which.
+    """Write the best of four vertices for each state and number of voters near 1, its index, and a bound on all moves.
 
     All arrays have the shape (states, N + 1).
     """
@@ -184,13 +184,13 @@ NUMPY = Kernels(triangle_maxima, vertices, outer_costs)
 
 
 class KernelChoice:
-    """How long numpy has been at work in this process, estimated in nanoseconds."""
+    """The choice between numpy and numba, by the estimated work of this process in nanoseconds."""
 
     def __init__(self) -> None:
         self.nanoseconds = 0.0
 
     def choose(self, nanoseconds: float) -> Kernels:
-        """Count work that is about to be done; return the compiled kernels if they pay and numba is installed."""
+        """Count the work of the next call; return compiled kernels if they pay off and numba is installed."""
         self.nanoseconds += nanoseconds
         return (load() or NUMPY) if self.nanoseconds >= LOADING else NUMPY
 

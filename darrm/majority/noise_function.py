@@ -21,11 +21,11 @@ from darrm.priors import Prior, checked, law_of_ones, weights_of
 from darrm.util import checks
 from darrm.util.files import Json
 
-# an estimate's draws come from this seed, a fit's from another: no optimum is judged by the draws it was fitted to
+# the seed of estimates; fits have another one, so no optimum is judged by the draws of its own fit
 ESTIMATE_SEED = 20_240_901
 _MAX_DRAWS, _MIN_DRAWS = 20_000, 5_000
 _MAX_DRAWN_NUMBERS = 400_000  # K times the default number of draws, within the two limits above
-_CHUNK_SIZE = 250  # draws whose distributions are computed at a time: they fit the processor's cache
+_CHUNK_SIZE = 250  # draws in a block, whose distributions fit the processor's cache
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class NoiseFunction:
 
     @property
     def levels(self) -> NDArray[np.int64]:
-        """The numbers of ones l that `half` is about."""
+        """The numbers of ones l of `half`."""
         return np.arange(self.K // 2 + 1, self.K + 1)
 
     @property
@@ -193,14 +193,14 @@ class NoiseFunction:
         return summarize(errors_of(self.half, differences(prior.probabilities(self.K, count, rng=generator))))
 
     def share_answered(self, prior: Prior | str) -> float:
-        """Return 1: there always is an answer."""
+        """Return 1: there is always an answer."""
         del prior
         return 1.0
 
     def accuracy(self, prior: Prior | str) -> float | None:
-        """Compute the accuracy, Σ_l Pr[l ones]·(1 + γ(l))/2; at a tie both labels are right.
+        """Compute the accuracy, Σ_l Pr[l ones]·(1 + γ(l))/2; at a tie both labels count as the majority.
 
-        None for a prior of your own, of which only draws are known.
+        None for a prior that can only be sampled.
         """
         prior = checked(prior)
         ones = law_of_ones(prior, self.K)
