@@ -9,8 +9,8 @@ of the terms of pairs of neighbors let y_r be the largest z_t/k_t of a pair's te
 
 *Proof.* First a law h that treats classes alike. For each pair Σ_t z_t (h_i − e^ε h_j) ≤ y_r Σ_t k_t (h_i − e^ε h_j)_+
 ≤ y_r δ. So Σ_j c_j h_j ≤ Σ_j ρ_j h_j + δ Σ_r y_r, and in every partition h_j ≥ 0 and Σ_j m_j h_j = 1. Any other
-mechanism becomes such a law: permute voters and classes at random, and undo the permutation of classes in the answer.
-Neighbors stay neighbors, divergences are jointly convex, and the prior is symmetric: the accuracy stays. ∎
+mechanism becomes such a law: permute voters and classes at random, and permute the answer back. Neighbors
+stay neighbors, divergences are jointly convex, and the prior is symmetric: the accuracy stays. ∎
 
 *Open-set answers.* Rename the strings by a random permutation of N strings: the mechanism treats them alike and answers
 each string without votes with a probability of at most 1/(N − K). For N → ∞ some of these laws converge to one with
@@ -21,12 +21,12 @@ positive parts is at least the positive part of the sum. So (1) bounds the least
 the place of pairs: δ Σ_r z_r + Σ_p max_{j in p} ρ_j/m_j with ρ_j = c_j − Σ_r z_r a_{r,j}. If voters differ, this bounds
 mechanisms that see the number of votes of each class only.
 
-Every choice of multipliers gives a bound. So a table keeps those of the solver, and loading it computes (1) in balls.
+Every choice of multipliers gives a bound. A table stores the solver's multipliers; loading it computes (1) in balls.
 
 **Many strings.** A string with n votes is answered with probability at most π(n): π(0) = 0 and π(n + 1) = min(c·π(n) +
 δ, 1 − (1 − π(n) − δ)/c), c = e^ε [DVGM20]. *Proof.* Take one vote from the string: Pr[s] ≤ c·Pr'[s] + δ and 1 − Pr'[s]
-≤ c·(1 − Pr[s]) + δ. ∎ So the accuracy is at most the sum of π(n) times the expected number of strings with n votes, the
-most of all. With overlap t, t votes go at a time.
+≤ c·(1 − Pr[s]) + δ. ∎ So the accuracy is at most the sum of π(n) times the expected number of leading strings with n
+votes. With overlap t each step takes t votes.
 
 **Theorem 2 (one query, non-private voters).** Let H(u) = max(0, (u − δ)/c, 1 − δ − c·(1 − u)). If k classes of n have
 the most votes and class b has d_b votes less, with m(b) = ⌈d_b/t⌉, a private release that treats classes alike is right
@@ -73,12 +73,12 @@ from darrm.util.files import Json
 _COEFFICIENT_ERROR = 2.0**-49  # relative: a dozen roundings for each voter, all of positive numbers
 _BISECTION_STEPS = 36
 _TERM_ROUNDING = 1e-12  # of one term of the sum of theorem 2, relative to 1 + κ: thousands of roundings
-_MAX_ROWS = 10_000  # with multipliers: far more than any program has at its optimum
+_MAX_ROWS = 10_000  # of multipliers: far more than the optimum of any program has
 
 
 @dataclass(frozen=True)
 class VotersAtCorner:
-    """Voters of one group at a corner: a and b, and u and v, the answers of a voter that fails."""
+    """Voters of one group at a corner: its classes a and b, and the answers u and v of a failing voter."""
 
     count: int
     group: int
@@ -171,7 +171,7 @@ Multiplier = PairMultipliers | RowMultiplier
 
 
 def most_of_one_string(problem: Problem) -> list[arb]:
-    """Compute π(0 … K), the largest probability of a string by its votes, whatever the mechanism on open answers.
+    """Compute π(0 … K), the largest probability of a string by its votes, for any mechanism on open answers.
 
     >>> from darrm import PrivacyParams, Voters
     >>> problem = Problem(Voters(3, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "0.1"), "open")
@@ -189,7 +189,7 @@ def most_of_one_string(problem: Problem) -> list[arb]:
 
 
 def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier]) -> float:
-    """Compute a float that is at least (1), and at most 1; for many voters' strings, of π."""
+    """Compute a float that is at least (1), and at most 1; from π for strings without multipliers."""
     if is_open(problem.classes) and not multipliers:
         strings = zip(
             most_of_one_string(problem), np.sum(np.tril(strings_of(prior, problem.voters.K)), axis=1), strict=True
@@ -214,7 +214,7 @@ def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier
 
 
 def multipliers_from_json(data: Json, problem: Problem) -> tuple[Multiplier, ...]:
-    """Read what `to_list` wrote of each; `TypeError`, `KeyError` or `ValueError` if they are no such list."""
+    """Read a list of `to_list` outputs; `TypeError`, `KeyError` or `ValueError` for other data."""
     if data == []:
         return ()
     if problem.voters.are_non_private:
@@ -246,13 +246,13 @@ def _pairs_from_json(data: Json, problem: Problem) -> tuple[PairMultipliers, ...
 
 
 def relative_error(problem: Problem) -> float:
-    """Bound how far, relative to its size, a coefficient of an expectation is off: all that is added is positive."""
+    """Bound the relative error of a coefficient of an expectation, a sum of positive terms."""
     number = histograms_of(problem.voters.K, problem.classes).number
     return _COEFFICIENT_ERROR * (problem.voters.K + number)
 
 
 def rows_of(block: RowBlock, costs: Array, limit: float, max_rows: int) -> list[tuple[float, VoterRow]]:
-    """Return the rows that exceed a limit by most, at most one of each multiset of movers, with their costs."""
+    """Return the rows that exceed a limit most, with their costs: at most one for each multiset of movers."""
     worst = costs.max(axis=1)
     broken = np.flatnonzero(worst > limit)
     if broken.size > max_rows:
@@ -261,7 +261,7 @@ def rows_of(block: RowBlock, costs: Array, limit: float, max_rows: int) -> list[
 
 
 def _build_row(block: RowBlock, place: int, histogram: int) -> VoterRow:
-    """Write a row out: the movers of a multiset, and the others at a histogram, with the worst u and v."""
+    """Build a row from the movers of a multiset and the others at a histogram, with the worst u and v."""
     num_movers = block.level.movers[place]
     movers_at_corners = [_build_mover(block, place, histogram, type_) for type_ in np.flatnonzero(num_movers).tolist()]
     nonmovers = _list_nonmovers(block, place, histogram)
@@ -283,7 +283,7 @@ def _build_mover(block: RowBlock, place: int, histogram: int, type_: int) -> Vot
 
 
 def _list_nonmovers(block: RowBlock, place: int, histogram: int) -> Iterator[VotersAtCorner]:
-    """Yield the voters who do not move; those within the overlap fail where their failures cost most."""
+    """Yield the voters who do not move. Within the overlap, those fail whose failures cost most."""
     corners, level = block.corners, block.level
     voters, movers = corners.voters, level.movers[place]
     sizes = [int(size - movers[corners.group_of == group].sum()) for group, size in enumerate(corners.sizes)]
@@ -350,7 +350,7 @@ def _compute_coefficients(row: VoterRow, problem: Problem) -> tuple[Array, Array
 
 
 def right_at_most(counts: ArrayLike, target: PrivacyParams, *, reached: int = 1) -> Array:
-    """Bound the probability that one private answer is a class with the most votes (theorem 2).
+    """Bound the probability that one private answer has the most votes (theorem 2).
 
     ``counts`` are (n, C) histograms; one person may move ``reached`` votes; ``target`` is the answer's, ε > 0 → (n,),
     rounded up. Eleven to nothing, two classes: the optimum of `darrm.majority.closed_form`, and with a third class.
@@ -381,8 +381,8 @@ def right_at_most(counts: ArrayLike, target: PrivacyParams, *, reached: int = 1)
 def accuracy_at_most(workload: Workload, counts: NDArray[np.int64], weights: ArrayLike | None = None) -> float:
     """Bound the accuracy of any release of a workload of non-private voters (theorems 2 and 3).
 
-    ``counts`` are (n, C) histograms: all that a prior knows, with their probabilities in ``weights``, or a sample of
-    it, with equal ones. For recorded votes the bound is about releases that treat classes alike.
+    ``counts`` are (n, C) histograms: all of a prior with their probabilities in ``weights``, or a sample with equal
+    weights. For recorded votes the bound is about releases that treat classes alike.
 
     >>> from darrm.problem import Voters
     >>> voters = Voters(20, PrivacyParams("inf"), overlap=1)

@@ -1,15 +1,15 @@
-"""A bound on the excess over all private voters, if their multisets are too many to list: adaptive voters.
+"""Adaptive voters: a bound on the excess over all private voters if their multisets are too many to list.
 
-Let voters vote one after the other, each choosing its corner (`darrm.plurality.voter_corners`) with knowledge of the
-earlier votes. Voters who choose beforehand are a special case, so a bound for adaptive voters holds for all. With equal
-ε_0, the ratio of the probabilities of the votes under p and p' is e^{ε_0 s} for a whole number s. So the worst excess
-is a recursion over the votes n so far and s: W(n, s) = (1 − e^{ε − ε_0 s}) h_S(n) after the last vote, and before
+Let voters vote one after the other and choose their corners (`darrm.plurality.voter_corners`) after seeing the earlier
+votes. Voters who choose at the start are a special case, so a bound for adaptive voters holds for all. With equal ε_0,
+the ratio of the probabilities of the votes under p and p' is e^{ε_0 s} for a whole number s. So the worst excess is a
+recursion over the votes n so far and s: W(n, s) = (1 − e^{ε − ε_0 s}) h_S(n) after the last vote, and before
 
     W(n, s) = (1 − Δ)·max_{a, b} {hi·W(n + 1_a, s + 1) + lo·W(n + 1_b, s − 1), W(n + 1_a, s)}
               + Δ·(max_u U(n + 1_u) − e^{ε − ε_0 s}·min_v L(n + 1_v)),
 
-where U and L are the largest and the smallest h_S that the later voters can make of n. The bound is W(0, 0). It is not
-tight: laws that it proves have more noise than needed.
+where U and L are the largest and the smallest h_S that later voters can reach from n. The bound is W(0, 0). It is not
+tight: it needs laws with more noise than necessary.
 
 Rounding: a few units of 1 + e^{ε − ε_0 s} at every (n, s), as |W| is no larger. The mean of that weight is the same
 after every vote, hi·e^{−ε_0(s+1)} + lo·e^{−ε_0(s−1)} = e^{−ε_0 s}: together K times 1 + e^ε units. States are the
@@ -42,7 +42,7 @@ class _VoteStates:
 
 
 class VotersInTurn:
-    """Voters that are all alike, as seen from the first ``answers`` classes."""
+    """Voters with equal guarantees, for the answers in the first ``answers`` classes."""
 
     def __init__(self, problem: Problem, answers: int) -> None:
         self.problem, self.answers, self.K = problem, answers, problem.voters.K
@@ -55,7 +55,7 @@ class VotersInTurn:
 
     @cached_property
     def groups(self) -> NDArray[np.int64]:
-        """The group of every answer, once all have voted: shape (n, S)."""
+        """The group of every answer after all votes: shape (n, S)."""
         partitions, classes = partitions_of(self.K, self.problem.classes), self.problem.classes
         counts = np.array([[*first, *others] for first, others in self.votes[-1].states]).reshape(-1, classes)
         return partitions.groups_of(counts)[:, : self.answers]

@@ -22,7 +22,7 @@ from darrm.plurality.partitions import histograms_of
 from darrm.plurality.plurality_law import PluralityLaw, true_plurality
 from darrm.problem import Problem
 
-_MAX_DISTANCE = 1e-12  # of laws that are meant to be equal: far above the rounding of weights
+_MAX_DISTANCE = 1e-12  # between laws that count as equal: far above the rounding of weights
 _ROUNDING = 2.0**-50
 
 
@@ -35,19 +35,19 @@ def subsampled_plurality(problem: Problem) -> PluralityLaw:
 
 
 def double_subsampled_plurality(problem: Problem) -> PluralityLaw:
-    """Return the plurality of 2m − 1 voters, of all for m ≥ (K+1)/2: a proposal."""
+    """Return the plurality of 2m − 1 voters, or of all K for m ≥ (K+1)/2: a proposal."""
     sample_size = 2 * integer_allowance(problem, "γ_DSub") - 1
     return true_plurality(problem.voters.K, problem.classes, min(sample_size, problem.voters.K))
 
 
 def excess_of_drawn(problem: Problem, law: PluralityLaw) -> Fraction | None:
-    """Bound the largest excess of such a law, at least 0; None for any other law, or if voters differ."""
+    """Bound the largest excess of a law of the theorem, at least 0; None for other laws, or if voters differ."""
     bound = _bound_excess(problem, law.each)
     return None if bound is None else Fraction(max(0.0, bound))
 
 
 def share_for_drawn(problem: Problem, probabilities: Array) -> float | None:
-    """Find how much of a random answer such a law needs; None for others."""
+    """Find the share of random answers that a law of the theorem needs; None for other laws."""
     bound = _bound_excess(problem, probabilities)
     if bound is None:
         return None
@@ -70,7 +70,7 @@ def _bound_excess(problem: Problem, probabilities: Array) -> float | None:
         distances = partitions.sizes * np.abs(probabilities - (1.0 - random_share) * law.each - random_share / C)
         distance = float(np.max(np.add.reduceat(distances, partitions.starts)))
         if distance <= _MAX_DISTANCE:
-            # h is a sum of rounded products of C factors, and its weights add up to one again
+            # h is a sum of rounded products of C factors, with normalized weights
             distance += _ROUNDING * (histograms_of(sample_size, C).number + 2 * C + 8)
             reached = min(sample_size, voters.reached)
             failure_probability = float(1 - (1 - problem.voters.each.exact_delta) ** reached)

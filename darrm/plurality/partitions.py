@@ -1,16 +1,16 @@
 """Histograms of votes up to the names of classes: partitions, their groups of classes, and pairs of neighbors.
 
-If classes are alike, a histogram of K votes for C classes matters as a partition only: its counts in falling order. The
-classes of a partition with equally many votes form a *group*.
+If classes are exchangeable, only the partition of a histogram of K votes matters: its counts in falling order. Classes
+of a partition with equal counts form a *group*.
 
 Two histograms are neighbors if at most t votes, those of the voters that one person influences, differ. Up to a common
 renaming of classes such a pair is a partition n with the histogram n' aligned to it; classes with equal (n_c, n'_c)
 form a *term*. The reverse of a pair is a pair, too.
 
 **Open-set answers.** A histogram is a partition of K into the votes for strings; the answer is one of these strings or
-none, because each of infinitely many strings without votes has probability 0. "No answer" takes the place of the
-classes without votes, a group of one. A string that only n holds is a term without a group in n'; one that only n'
-holds costs nothing.
+none, because each of infinitely many strings without votes has probability 0. "No answer" replaces the classes without
+votes, as a group of one. A string that only n holds is a term without a group in n'; one that only n' holds costs
+nothing.
 
 `Histograms` lists all histograms of named classes, to follow single votes.
 """
@@ -33,27 +33,27 @@ from darrm.util import checks
 Histogram = tuple[int, ...]
 Indices = NDArray[np.int64]
 
-# of lists that take seconds, and of programs that are solved in minutes
+# limits for lists that take seconds and programs that take minutes
 MOST_PARTITIONS, MOST_PAIRS, MOST_LISTED = 5_000, 30_000, 100
-MOST_HISTOGRAMS = 200_000  # that are listed in a second
+MOST_HISTOGRAMS = 200_000  # a second to list
 SIZES = "C = 3 to K = 200, C = 4 to K = 60, C = 5 to K = 35 and C = 10 to K = 22 are solved at overlap 1"
 OPEN_SIZES = "open answers of K = 24 voters are solved at overlap 1, of K = 16 at overlap 2, of K = 11 at overlap 3"
-ABSENT = -1  # in place of the group in n', of strings that only n holds
+ABSENT = -1  # the group in n' of a string that only n holds
 _MAX_KEY = 2**63
-_SUM_TOLERANCE = 1e-6  # of the sum of a prior's probabilities: far above rounding
+_SUM_TOLERANCE = 1e-6  # for the sum of a prior's probabilities: far above rounding
 _ADVICE = f"take fewer voters, fewer classes, or a smaller overlap; {SIZES}"
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """All pairs of neighbors, each direction by itself, by their terms, in order of the pairs."""
+    """The terms of all pairs of neighbors, in order of the pairs; both directions are listed."""
 
-    first: tuple[int, ...]  # of every pair, the number of the partition n
+    first: tuple[int, ...]  # for every pair, the number of the partition n
     second: tuple[Histogram, ...]  # the histogram n', aligned to n
-    pair: Indices  # of every term, the number of its pair
+    pair: Indices  # for every term, the number of its pair
     before: Indices  # the number of its group in n
     after: Indices  # and in n', or `ABSENT`
-    classes: Indices  # how many classes it holds
+    classes: Indices  # the number of its classes
 
     @property
     def starts(self) -> Indices:
@@ -111,17 +111,17 @@ class Partitions:
 
     @cached_property
     def votes(self) -> Indices:
-        """How many votes each class of a group has."""
+        """The votes of each class of a group."""
         return np.array([votes for _, votes in self.groups], dtype=np.int64)
 
     @cached_property
     def sizes(self) -> Indices:
-        """How many classes a group has."""
+        """The number of classes of a group."""
         return np.array([self.parts[place].count(votes) for place, votes in self.groups], dtype=np.int64)
 
     @cached_property
     def starts(self) -> Indices:
-        """The first group of every partition: that of the classes with the most votes."""
+        """The first group of every partition: the classes with the most votes."""
         return np.flatnonzero(np.diff(self.blocks, prepend=-1))
 
     def places_of(self, counts: Indices) -> Indices:
@@ -158,7 +158,7 @@ class Partitions:
 
     @property
     def random(self) -> Array:
-        """The same of one class of each group."""
+        """The probability of one class of each group under random guessing."""
         return np.asarray(np.array(self.random_shares, dtype=np.float64) / self.sizes)
 
     def histograms(self, place: int) -> int:
@@ -184,7 +184,7 @@ class Partitions:
         return neighbors(self.parts[place], reached)
 
     def terms(self, place: int, aligned: Histogram) -> list[tuple[int, int, int]]:
-        """List the terms of a pair: the group in n, the group in n', how many classes; `KeyError` if it is none."""
+        """List the terms of a pair: the groups in n and n', the number of classes; `KeyError` for other pairs."""
         target = self.places[tuple(sorted(aligned, reverse=True))]
         sizes = Counter(zip(self.parts[place], aligned, strict=True))
         return [(self.groups[place, x], self.groups[target, y], count) for (x, y), count in sizes.items()]
@@ -233,7 +233,7 @@ class OpenPartitions(Partitions):
         return np.array([[self.groups[place, v] for v in row] for place, row in zip(places, votes, strict=True)])
 
     def histograms(self, place: int) -> int:
-        del place  # a prior on open answers is one on partitions
+        del place  # a prior on open answers is a law on partitions
         return 1
 
     def probabilities(self, prior: Prior) -> Array:
@@ -270,7 +270,7 @@ def checked_law(probabilities: Array) -> Array:
 
 def number_of_partitions(K: int, classes: int) -> int:
     """Count the partitions of K votes into at most C parts."""
-    # those into parts of at most C are as many; a part of size s may be used again and again
+    # equal to the number of partitions into parts of at most C; a part may repeat
     counts = [1] + [0] * K
     for size in range(1, min(classes, K) + 1):
         for total in range(size, K + 1):
@@ -312,7 +312,7 @@ def _list_pairs(partitions: Partitions, reached: int) -> Pairs:
 def neighbors(part: Histogram, reached: int, advice: str = _ADVICE) -> list[Histogram]:
     """List the histograms that differ from a partition by at most ``reached`` votes, aligned to it, up to symmetry.
 
-    Classes with equally many votes in the partition may be exchanged: there the counts fall.
+    Classes with equal counts in the partition may be exchanged: their aligned counts fall.
 
     >>> neighbors((2, 1, 0), 1)
     [(1, 2, 0), (1, 1, 1), (3, 0, 0), (2, 0, 1)]
@@ -382,7 +382,7 @@ class Histograms:
         return np.concatenate(parts)
 
     def places_of(self, counts: Indices) -> Indices:
-        """Compute the numbers of histograms, (n, C) → (n,): those with a larger first count come before."""
+        """Compute the numbers of histograms, (n, C) → (n,); larger first counts come first."""
         C = self.classes
         rows = ([comb(n + k - 1, k) if n else 0 for k in range(C)] for n in range(self.K + 1))
         table = np.array(list(rows))

@@ -93,7 +93,7 @@ class PluralityLaw:
         return False
 
     def expected_error(self, prior: Prior | str) -> float:
-        """Refuse with `ValueError`: the expected error of [D, Definition 2.4] is about a γ."""
+        """Raise `ValueError`: only a γ has the expected error of [D, Definition 2.4]."""
         return checks.fail("prior", prior, "asked for the share of right labels", "a γ has an expected error")
 
     def accuracy(self, prior: Prior | str) -> float:
@@ -113,7 +113,7 @@ class PluralityLaw:
         """
         if not is_open(self.classes):
             return 1.0
-        answer_shares = 1.0 - self.each[self.partitions.votes == 0]  # no answer is a group of one in every partition
+        answer_shares = 1.0 - self.each[self.partitions.votes == 0]  # in every partition, no answer is a group of one
         return float(self.partitions.probabilities(checked(prior, self.classes)) @ answer_shares)
 
     def to_json(self) -> list[list[int]]:
@@ -144,7 +144,7 @@ def whole_numbers(weights: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int6
 
 
 def random_law(K: int, classes: int) -> PluralityLaw:
-    """Return the law of random guessing: probability 1/C for every class; of open answers there is none."""
+    """Return the law of random guessing: probability 1/C for every class; open answers get no answer."""
     partitions = partitions_of(K, classes)
     return PluralityLaw(K, classes, _round_shares(partitions, partitions.random_shares))
 

@@ -49,11 +49,11 @@ from darrm.problem import Problem
 from darrm.util import checks
 
 DRAWN = "the plurality of voters drawn at random, which is as private as they are together"
-_MAX_QUICK_ROWS = 3_000_000  # rows: looking at them takes more than a second
-_MAX_ATTEMPTS = 9  # the last with a random answer only
-_REPAIR_MARGIN = 2.0**-46  # a margin for rounding of attempts at a repair
-_REPAIR_FACTOR = 1.0 + 2.0**-20  # a margin for rounding of the first attempt at a repair
-# rows whose profile and curve take a few seconds: the curve takes them for every class and order
+_MAX_QUICK_ROWS = 3_000_000  # more rows take more than a second
+_MAX_ATTEMPTS = 9  # the last one mixes in random answers only
+_REPAIR_MARGIN = 2.0**-46  # for the rounding of repairs
+_REPAIR_FACTOR = 1.0 + 2.0**-20  # for the rounding of the first repair
+# for a few seconds; the curve evaluates its rows for every class and order
 _MAX_ROWS, _MAX_CURVE_ROWS = 3_000_000, 100_000
 
 
@@ -83,12 +83,12 @@ def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fracti
 
 
 def share_for_moves(problem: Problem, pairs: Pairs, probabilities: Array) -> float:
-    """Find in floats how much of a random answer makes a law private: the least s of the module, rounded up.
+    """Find in floats the least share s of random answers that makes a law private, rounded up.
 
     ``probabilities`` holds the probability of one class of each group.
     """
     ratio, delta = float(enclose_exp(problem.target.exact_epsilon).value), problem.target.delta
-    # the budget, or the slack of a random answer, covers an excess that rounding hides
+    # the budget, or the slack of random answers, covers an excess below the rounding
     slack = max(delta, min(1.0, math.expm1(problem.target.epsilon)), _REPAIR_MARGIN)
     differences, random_differences = (
         x - ratio * y
@@ -126,7 +126,7 @@ def share_needed(problem: Problem, law: PluralityLaw) -> float:
 
 
 def prove(problem: Problem, law: PluralityLaw, scale: float = 1.0) -> Certificate:
-    """Prove that a law is private as it stands; `CertificationError` if it is not.
+    """Prove that a law is private; `CertificationError` if it is not.
 
     ``worst_cost`` of the certificate bounds the largest excess, ``budget`` is δ and ``rows`` the number of pairs,
     or of multisets of voters.
@@ -143,7 +143,7 @@ def prove(problem: Problem, law: PluralityLaw, scale: float = 1.0) -> Certificat
             worst_cost=float(excess),
             budget=target.delta,
         )
-    # both to floats on the safe side of themselves, and of one another
+    # round both in the safe direction
     cost = 0.0 if excess == 0 else min(float(np.nextafter(float(excess), np.inf)), 1.0)
     budget = float(np.nextafter(target.delta, 0.0)) if Fraction(target.delta) > target.exact_delta else target.delta
     return Certificate(cost, budget, rows, method, scale)
@@ -189,7 +189,7 @@ def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCur
         _tabulate_by_pair(pairs, np.log(pairs.classes) + side, -np.inf) for side in pairs.sides(logs, absent=-np.inf)
     )
     if rate < 1.0:
-        # without the person the law is the one after the move or, as moves go both ways, the one before
+        # without the person the law is the one after the move, or, in the other direction, before it
         return subsampled_curve(log_before, log_after, rate)
     # the logarithms of powers are off by a few units in the last place of their exponents
     largest_log = float(np.max(-logs, where=np.isfinite(logs), initial=1.0))
@@ -205,7 +205,7 @@ def _tabulate_by_pair(pairs: Pairs, values: Array, padding: float = 0.0) -> Arra
 
 
 def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
-    """Compute the same for private voters, over all rows; None with Δ > 0, or for many rows."""
+    """Compute the Rényi curve of private voters over all rows; None with Δ > 0, or for many rows."""
     K, C = problem.voters.K, problem.classes
     corners = voter_corners.CornerSet(problem.voters, C, 1)
     if corners.voters_fail or voter_corners.number_of_rows(problem.voters, C) > _MAX_CURVE_ROWS:
@@ -234,7 +234,7 @@ def profile_of_law(law: PluralityLaw, reached: int) -> PrivacyProfile | None:
 
 
 def are_few(problem: Problem) -> bool:
-    """Whether profile and curve, if there is one, take a few seconds at most."""
+    """Whether profile and curve take a few seconds at most."""
     return voter_corners.number_of_rows(problem.voters, problem.classes) <= _MAX_ROWS
 
 

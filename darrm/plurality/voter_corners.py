@@ -72,9 +72,12 @@ from darrm.problem import Problem, Voters
 from darrm.util import checks
 
 _MAX_NUMBERS = 2**22  # in memory at once
-_MAX_WHOLE_ROWS = 100_000  # a second of whole numbers
-_MAX_WHOLE_ROWS_SMALL, _MIN_FLOAT_BUDGET = 3_000_000, 2.0**-30  # half a minute, where floats would hide the budget
-# half a minute; where voters differ or Δ > 0 the names of classes are not made use of
+_MAX_WHOLE_ROWS = 100_000  # a second
+_MAX_WHOLE_ROWS_SMALL, _MIN_FLOAT_BUDGET = (
+    3_000_000,
+    2.0**-30,
+)  # half a minute, for budgets below the rounding of floats
+# half a minute; if voters differ or Δ > 0, classes are not treated as exchangeable
 _MAX_ROWS, _MAX_GROUP_ROWS = 25 * 10**8, 12 * 10**6
 SIZES_OF_PRIVATE = "where voters differ C = 3 to K = 8 is solved, and more where few of them differ"
 IN_TURN = f"voters in turn, {FLOATS}"
@@ -83,7 +86,7 @@ _STEP_ERROR = 2.0**-51  # of floats: hi, lo, two products and a sum, each rounde
 
 @dataclass(frozen=True)
 class Mover:
-    """A voter of one group who says ``first`` with probability hi and else ``second``; on neighboring data reversed."""
+    """A voter of one group who answers ``first`` with probability hi, else ``second``; on neighboring data reversed."""
 
     group: int
     first: int
@@ -95,18 +98,18 @@ class Level:
     """Multisets of one number of movers: E_0[h] at every histogram of the other votes, on both data sets."""
 
     moving: int
-    movers: NDArray[np.int16]  # (m, T), how many of each type
+    movers: NDArray[np.int16]  # (m, T), the number of each type
     last: NDArray[np.int16]  # (m,), the last type that occurs
     before: Array  # (m, n)
     after: Array
-    parents: Level | None = None  # all multisets of one mover less, if needed
+    parents: Level | None = None  # all multisets with one mover less, if needed
 
     def part(self, rows: slice) -> Level:
         return Level(self.moving, self.movers[rows], self.last[rows], self.before[rows], self.after[rows])
 
 
 class Weights:
-    """The numbers of voters in floats or, rounded to the side that promises less, as whole numbers over 2^bits."""
+    """The probabilities of voters, as floats or, rounded in the safe direction, as whole numbers over 2^bits."""
 
     def __init__(self, voters: Voters, bits: int | None) -> None:
         is_whole, grain = bits is not None, 1 << (bits or PRECISION_BITS)
@@ -114,7 +117,7 @@ class Weights:
         corners = [corners_of(each) for _, each in voters.groups]
         deltas = [Fraction(-(-each.exact_delta * grain // 1), grain) for _, each in voters.groups]
         if voters.overlap is not None:
-            deltas = [max(deltas)] * len(deltas)  # for any voter reached
+            deltas = [max(deltas)] * len(deltas)  # for any touched voter
         self.shares: list[tuple[Any, Any]] = []
         for corner in corners:
             high = min(grain, whole_above(corner.ball_share, bits)) if bits is not None else corner.share
@@ -154,7 +157,7 @@ class CornerSet:
         answer_set = range(answers)
         pairs = permutations(range(classes) if among is None else among, 2)
         places = [(a, b) for a, b in pairs if every or a in answer_set or b not in answer_set]
-        # in front those that lead from the first class away from the answers, whose order can be chosen
+        # first the moves from the first class away from the answers: their order is free
         places.sort(key=lambda place: (place[0] != 0 or place[1] in answer_set, place))
         self.types = [Mover(group, a, b) for group in range(self.sizes.size) for a, b in places]
         self.group_of = np.array([mover.group for mover in self.types], dtype=np.int64)
@@ -181,13 +184,13 @@ class CornerSet:
                 yield from self._extend(children)
 
     def _add_mover(self, level: Level) -> Level:
-        """Add a mover to every multiset, none of a type before those that it has: so each is made once."""
+        """Add a mover of the last type or a later one to every multiset, so that each multiset arises once."""
         histograms = histograms_of(self.voters.K - level.moving - 1, self.classes)
         is_full = [level.movers[:, self.group_of == group].sum(axis=1) == size for group, size in enumerate(self.sizes)]
         parts = []
         for place, mover in enumerate(self.types):
             allowed = (level.last <= place) & ~is_full[mover.group]
-            if 0 < place < self.ordered:  # classes that are no answers can be exchanged
+            if 0 < place < self.ordered:  # classes outside the answers can be exchanged
                 allowed &= level.movers[:, place] < level.movers[:, place - 1]
             rows = np.flatnonzero(allowed)
             movers, last = level.movers[rows], np.full(rows.size, place, dtype=np.int16)
@@ -213,7 +216,7 @@ class CornerSet:
         )
 
     def _sum_one_failure(self, level: Level, side: str, best: np.ufunc) -> Array:
-        """Sum over the voters the largest E_0[h] by the class of one of them, times its weight."""
+        """Sum over voters, with weights, the best E_0[h] over the class of one failing voter."""
         values = getattr(level, side)
         total = np.zeros_like(values)
         parents = level.parents
@@ -236,13 +239,15 @@ class CornerSet:
         return np.array(best.reduce([values[:, histograms.plus(label)] for label in range(self.classes)]))
 
     def _sum_other_failures(self, level: Level, values: Array, best: np.ufunc) -> Array:
-        """Sum over voters who do not move: exactly where all are alike and reached, else from above."""
+        """Sum over voters who do not move: exact if all are equal and touched, else a bound."""
         others, weights = self.voters.K - level.moving, self.numbers.one_failure
         total = np.zeros_like(values)
         if not others:
             return total
         smaller, counts = histograms_of(others - 1, self.classes), histograms_of(others, self.classes).counts
-        best_values = self._find_best_vote(values, best, level.moving + 1)  # at every histogram of the others but one
+        best_values = self._find_best_vote(
+            values, best, level.moving + 1
+        )  # at every histogram of the others without one
         is_uniform = self.voters.overlap is None and len(weights) == 1
         is_set = np.zeros(len(counts), dtype=bool)
         for label in range(self.classes):
@@ -278,10 +283,10 @@ class RowBlock:
 
     @property
     def error(self) -> float:
-        """How far floats are off: a few roundings for each mover, class and type, and what theorem 2 leaves.
+        """How far floats are off: a few roundings for each mover, class and type, and the error of theorem 2 in floats.
 
-        That votes never harm their class is seen in floats: each voter of a row that is left out may gain by as much as
-        two sums over the classes are off.
+        The condition of theorem 2 is checked in floats: each voter of an omitted row may gain the error of two sums
+        over the classes.
         """
         classes, types = self.corners.classes, len(self.corners.types)
         return _STEP_ERROR * (self.level.moving + (self.corners.voters.reached + 1) * (classes + 1) + types + 8)
@@ -307,10 +312,10 @@ def row_blocks(
     bits: int | None = None,
     few: bool = False,
 ) -> Iterator[RowBlock]:
-    """Look at all rows of a law for a number of answers, given the probability of one class of each group.
+    """Yield all rows of a law for numbers of answers, given the probability of one class of each group.
 
-    ``every`` keeps all movers or leaves those of theorem 2 out; None decides by the law. With ``few`` voters move among
-    an answer and two other classes only, with Δ = 0.
+    ``every`` keeps all movers or omits those of theorem 2; None decides by the law. With ``few``, voters move among one
+    answer and two other classes only, with Δ = 0.
     """
     K, C = problem.voters.K, problem.classes
     groups, smaller = partitions_of(K, C).groups_of(histograms_of(K, C).counts), histograms_of(K - 1, C)
@@ -344,7 +349,7 @@ def largest_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, str]:
 
 
 def _compute_float_costs(problem: Problem, probabilities: Array) -> Iterator[tuple[int, float]]:
-    """Yield numbers of answers, with bounds on their largest costs: of all rows, or else of voters in turn."""
+    """Yield numbers of answers with bounds on their largest costs, over all rows or else for adaptive voters."""
     sets = sets_of_answers(problem)
     if can_be_looked_at(problem.voters, problem.classes):
         yield from ((block.answers, block.worst(problem)) for block in row_blocks(problem, probabilities, sets))
@@ -353,7 +358,7 @@ def _compute_float_costs(problem: Problem, probabilities: Array) -> Iterator[tup
 
 
 def are_whole(problem: Problem) -> bool:
-    """Whether all rows use whole numbers: if they are few, or rounding of floats would exceed the budget."""
+    """Whether all rows use whole numbers: if there are few, or if the rounding of floats would exceed the budget."""
     rows = number_of_rows(problem.voters, problem.classes)
     return rows <= (_MAX_WHOLE_ROWS if budget_below(problem.target) > _MIN_FLOAT_BUDGET else _MAX_WHOLE_ROWS_SMALL)
 
@@ -369,7 +374,7 @@ def _compute_whole_costs(problem: Problem, law: PluralityLaw) -> Iterator[tuple[
 
 
 def share_needed(problem: Problem, law: PluralityLaw) -> float:
-    """Find how much of a random answer, which costs |S|/C·(1 − e^ε) < 0, brings every row to δ."""
+    """Find the share of random answers, of cost |S|/C·(1 − e^ε) < 0, that brings every row to δ."""
     if budget_below(problem.target) <= _MIN_FLOAT_BUDGET and are_whole(problem):
         bits = precision_of(problem.target)
         ratio = Fraction(whole_below(enclose_exp(problem.target.exact_epsilon).ball, bits), 1 << bits)
@@ -385,13 +390,13 @@ def share_needed(problem: Problem, law: PluralityLaw) -> float:
 
 
 def share_for(problem: Problem, answers: int, cost: float) -> float:
-    """Compute how much of a random answer brings a cost to δ."""
+    """Compute the share of random answers that brings a cost to δ."""
     random_cost = answers / problem.classes * (1.0 - enclose_exp(problem.target.exact_epsilon).value)
     return (cost - problem.target.delta) / (cost - random_cost)
 
 
 def number_of_rows(voters: Voters, classes: int) -> int:
-    """Count the multisets of movers, with the histograms of the others: the rows of all movers."""
+    """Count the rows: multisets of movers, each with all histograms of the others."""
     types = classes * (classes - 1)
     group_counts = [
         [math.comb(moving + types - 1, types - 1) for moving in range(min(count, voters.reached) + 1)]
@@ -402,7 +407,7 @@ def number_of_rows(voters: Voters, classes: int) -> int:
 
 
 def can_be_looked_at(voters: Voters, classes: int) -> bool:
-    """Whether all rows can be, in half a minute or so."""
+    """Whether all rows can be examined in about half a minute."""
     return number_of_rows(voters, classes) <= _get_max_rows(voters)
 
 
