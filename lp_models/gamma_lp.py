@@ -15,17 +15,16 @@ Monotone shape, variables u_l ≥ 0 with γ(l) = u_1 + … + u_l, so that monoto
     (6)        Σ_k u_k ≤ 1,  0 ≤ u_k ≤ 1
 
 Sampled expected error [D, Eq. 2], in either shape, for draws d_t of shape (h,): F(γ) = (1/T) Σ_t ½ |d_t · (1 − γ)|.
-Each draw may be turned to Σ_l d_{t,l} ≥ 0. A draw without a negative entry then keeps its sign for every γ ≤ 1:
-together these are one linear term with weights w. The others, *mixed*, are a share s, a tenth for U[0, 1]. One variable
-θ, their mean ½|d·(1 − γ)|, is pressed from below by its tangents t_k at the points that were visited. With (2), (3) or
-(5), (6):
+Change the sign of draws with Σ_l d_{t,l} < 0. A draw without a negative entry then keeps its sign for every γ ≤ 1:
+these draws are one linear term with weights w. The share s of the others is *mixed*, a tenth for U[0, 1]. One variable
+θ, their mean ½|d·(1 − γ)|, has its tangents t_k at the visited points as lower bounds. With (2), (3) or (5), (6):
 
     (7)  min   ½ Σ_l w_l (1 − γ(l)) + s θ
     (8)  s.t.  −Σ_l t_{k,l} γ(l) − θ ≤ −Σ_l t_{k,l}   for every tangent t_k, as they are found
     (9)        0 ≤ θ ≤ 1
 
-One θ takes as many rounds, three to six, as one for each draw (K = 11, 41, 101, T = 5,000 and 20,000): few draws turn
-near the optimum.
+One θ needs as many rounds as one θ for each draw, three to six (K = 11, 41, 101, T = 5,000 and 20,000): few draws
+change sign near the optimum.
 """
 
 from collections.abc import Sequence
@@ -36,12 +35,12 @@ import numpy as np
 from lp_models.program import Array, LinearProgram
 from lp_models.row_generation import Oracle, Separation
 
-# a cut is added when it lifts the cost by more than this part of a fair coin's expected error
+# a cut is added if it raises the cost by more than this share of a fair coin's expected error
 _MIN_LIFT = 1e-14
 
 
 class Shape(Enum):
-    """Which noise functions are allowed: any, or those that do not fall away from the tie."""
+    """The allowed noise functions: any, or only those that do not fall away from the tie."""
 
     FREE = "free"
     MONOTONE = "monotone"
@@ -99,7 +98,7 @@ class SampledError:
         oriented = differences * np.where(np.sum(differences, axis=1) < 0.0, -1.0, 1.0)[:, None]
         is_mixed = np.any(oriented < 0.0, axis=1)
         self.linear = np.sum(oriented[~is_mixed], axis=0) / len(oriented)
-        self.weights = np.mean(oriented, axis=0)  # of F as long as γ turns no draw; nowhere above F
+        self.weights = np.mean(oriented, axis=0)  # of F while no draw changes sign; nowhere above F
         self.mixed = oriented[is_mixed]
         self.share = float(np.mean(is_mixed))
         self.mean_size = np.mean(np.abs(differences), axis=0)

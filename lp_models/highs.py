@@ -1,4 +1,4 @@
-"""Linear programs solved by HiGHS: once, or again and again while rows come and go.
+"""Linear programs solved by HiGHS: once, or repeatedly while rows are added and dropped.
 
 HiGHS stops at an absolute feasibility tolerance, 1e-10 at its strictest. Dense rows and their cost are therefore passed
 multiplied by `_SCALE`, with HiGHS's own scaling off: the tolerance in our units is 1e-14. At 1e-10 the row generation
@@ -31,22 +31,22 @@ from lp_models.program import (
 )
 
 _SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
-_MIN_COEFFICIENT = 1e-290  # of these coefficients: rows of smaller ones are scaled by finite numbers, too
-_TOLERANCE = 1e-10  # the strictest that HiGHS accepts
+_MIN_COEFFICIENT = 1e-290  # keeps the scale of rows with tiny coefficients finite
+_TOLERANCE = 1e-10  # the smallest that HiGHS accepts
 
-_MAX_RUN_SECONDS = 60.0  # seconds of one run of a dense program, which may go around; most take less than one
-# of a dense program: a warm start skips presolve anyway; perturbed costs, cleaned up at such tolerances, take three
-# times as long
+_MAX_RUN_SECONDS = 60.0  # of one run of a dense program, which may cycle; most take less than one second
+# for dense programs: a warm start skips presolve anyway, and perturbed costs take three times as long at such
+# tolerances
 _WARM_START_OPTIONS: dict[str, float | str] = {
     "presolve": "off",
     "simplex_scale_strategy": 0,
     "dual_simplex_cost_perturbation_multiplier": 0.0,
 }
-_PARTS_PER_INTERVAL = 2  # parts of each interval of knots at the next level
+_PARTS_PER_INTERVAL = 2  # when knots are refined
 
 
 class Knots(ABC):
-    """Where x may bend: the first places of its intervals, ascending."""
+    """The places where x may bend: the first places of its intervals, ascending."""
 
     def __init__(self, starts: NDArray[np.int64], n: int, *, keeps_rows: bool = False) -> None:
         self.starts, self.n, self.keeps_rows = starts, n, keeps_rows
@@ -80,7 +80,7 @@ class Knots(ABC):
 
 
 class Hats(Knots):
-    """x is linear between knots, where z are its values, and constant behind the last one."""
+    """x is linear between knots, constant behind the last one, and has the values z at knots."""
 
     def up(self, z: Array) -> Array:
         return z if self.is_full else np.interp(np.arange(self.n), self.starts, z)
@@ -96,7 +96,7 @@ class Hats(Knots):
 
 
 class Ramps(Knots):
-    """x are the steps of a function that never falls, even between knots, where z are its rises; row 0 is Σ x ≤ 1."""
+    """x are the steps of a non-decreasing function, equal between knots with the total z; row 0 is Σ x ≤ 1."""
 
     def up(self, z: Array) -> Array:
         return z if self.is_full else np.repeat(z / self.lengths, self.lengths)
@@ -111,10 +111,9 @@ class Ramps(Knots):
 
 
 class Master:
-    """HiGHS with one program between warm-started solves, while rows come and go; the cost is minimized."""
+    """HiGHS with one program for warm-started solves, while rows are added and dropped; the cost is minimized."""
 
-    # tried when degeneracy defeats the warm start: no change, perturbed costs, presolve, HiGHS's own scaling,
-    # interior point
+    # retries after a failed warm start: no change, perturbed costs, presolve, HiGHS's own scaling, interior point
     retries: tuple[tuple[str, float | str], ...] = (
         ("presolve", "off"),
         ("dual_simplex_cost_perturbation_multiplier", 1.0),
@@ -150,7 +149,7 @@ class Master:
         return float(self.cost @ point) + self.offset
 
     def restrict(self, knots: Knots | None) -> None:
-        """Let the solver have variables at knots only, or x itself for None; the rows stay."""
+        """Restrict the solver to variables at knots, or to x itself for None; the rows stay."""
         self.knots = knots
         cost = self._restrict_rows(self.cost + self._extra_cost) * self._cost_scale
         self.variables, empty = cost.size, np.empty(0, dtype=np.int32)
@@ -201,7 +200,7 @@ class Master:
         self._row_scales = np.concatenate([self._row_scales, scale])
 
     def drop_idle_rows(self, idle_rounds: int) -> None:
-        """Drop rows without a multiplier in the last rounds; sparse rows are cheap, and stay."""
+        """Drop rows without a multiplier in the last rounds; sparse rows are cheap and stay."""
         if isinstance(self.matrix, SparseRows):
             return
         is_kept = self.idle < idle_rounds
@@ -237,7 +236,7 @@ class Master:
         self._highs.clearSolver()
 
     def run(self, seconds: float) -> tuple[Array, Array, bool]:
-        """Solve from the last basis, else from nothing with `retries`; ``seconds`` limits all runs together.
+        """Solve from the last basis, then without a basis with `retries`; ``seconds`` limits all runs together.
 
         Returns variables, HiGHS's multipliers of rows, and whether they are optimal.
         """

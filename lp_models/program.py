@@ -38,11 +38,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-RowLabel = Any  # the name of a row that its oracle gives it
+RowLabel = Any  # the oracle's name for a row
 
 
 class Status(Enum):
-    """Why a solver stopped. Only a comment: every claim is recomputed."""
+    """The reason why a solver stopped, for reports only: every claim is recomputed."""
 
     OPTIMAL = "optimal"
     TIME_LIMIT = "time limit"
@@ -72,7 +72,7 @@ class LinearProgram:
             raise ValueError(f"a linear program needs cost (n,), matrix (r, n) and limits (r,), got {shapes}")
 
     def bound(self, matrix: Array, limits: Array, duals: Array) -> float:
-        """Compute a lower bound on the optimum with these rows from any multipliers, right or wrong.
+        """Compute a lower bound on the optimum with these rows from any multipliers.
 
         For y ≥ 0, min over 0 ≤ x ≤ 1 of cost·x + y·(matrix x − limits) is −y·limits + Σ min(0, cost + matrixᵀ y), and
         no feasible x costs less. The rounding error of every inner product is bounded by [H02, Section 3.1] and
@@ -91,7 +91,7 @@ class LinearProgram:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    point: Array  # (n,), within the bounds of the variables; it may break rows by the solver's tolerance
+    point: Array  # (n,), within the bounds of the variables; it may violate rows by the solver's tolerance
     duals: Array  # (r,), non-negative multipliers of the rows
     value: float  # cost · point + offset
     bound: float  # a lower bound on the optimum, computed from the duals

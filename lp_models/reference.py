@@ -1,4 +1,4 @@
-"""The γ-optimization with every row of the paper written down: a second opinion on the rows that are generated.
+"""The γ-optimization with all rows of the paper: an independent check of row generation.
 
 With α and α' the Poisson binomial laws of the number of ones under p and p', and γ(l) = γ(K − l),
 
@@ -8,8 +8,8 @@ With α and α' the Poisson binomial laws of the number of ones under p and p', 
           0 ≤ γ(l) ≤ 1
 
 Lemma 5.1: the left side is linear in each pair (p_i, p'_i), so only corners of the region that (ε, Δ)-privacy allows
-can be worst, and only how many voters are at each corner counts: O(K³) rows for Δ = 0, O(K⁷) for Δ > 0. If a person
-reaches t voters, rows with more than t pairs p_i ≠ p'_i are left out.
+can be worst, and only how many voters are at each corner counts: O(K³) rows for Δ = 0, O(K⁷) for Δ > 0. For overlap t,
+rows with more than t pairs p_i ≠ p'_i are omitted.
 
 >>> from darrm import PrivacyParams, Problem, Voters
 >>> program = gamma_program(Problem.from_allowance(Voters(3, PrivacyParams("0.1")), 1))
@@ -61,7 +61,7 @@ class GammaProgram:
         return tuple("row_" + "_".join(map(str, counts)) for counts in self.counts.tolist())
 
     def probabilities(self) -> tuple[Array, Array]:
-        """Write all rows out as (p, p'), two arrays of shape (rows, K)."""
+        """Return all rows as (p, p'), two arrays of shape (rows, K)."""
         voters = int(self.counts[0].sum())
         corner = np.tile(np.arange(len(self.pairs)), len(self.counts)).repeat(self.counts.ravel()).reshape(-1, voters)
         return self.pairs[corner, 0], self.pairs[corner, 1]

@@ -1,12 +1,12 @@
-"""Row generation: minimize a cost subject to more rows than can be written down, each known to an oracle.
+"""Row generation: minimize a cost subject to too many rows to list, which an oracle separates.
 
-The master program holds a few of the rows. Each round solves it (a lower bound, because rows are missing), asks the
-oracle for rows that its solution breaks and for a feasible point near it (an upper bound), and stops when the two meet.
-The oracle's rows should be deep and spread out: then up to K = 5,001 querying the master's own vertex needs fewer
-rounds and less time than in–out separation with any weight in 0.1 … 0.5.
+The master program holds some of the rows. Each round solves it for a lower bound. The oracle returns rows that the
+solution violates and a nearby feasible point, an upper bound. The loop stops when the two bounds meet. If the oracle's
+rows are deep and spread out, querying the master's vertex needs fewer rounds and less time up to K = 5,001 than in–out
+separation with any weight in 0.1 … 0.5.
 
-**Coarse to fine.** With many variables the master begins with a few (knots) and gets more when the gap comes from these
-and not from missing rows. *The result is optimal for any levels:* a point is judged by all rows, at its value in the
+**Coarse to fine.** With many variables the master starts with a few (knots) and gets more when the knots, and not
+missing rows, cause the gap. *The result is optimal for any levels:* a point is judged by all rows, at its value in the
 whole program, and the bound is the Lagrangian one over all variables, which holds for any multipliers.
 """
 
@@ -22,20 +22,20 @@ from lp_models.highs import Knots, Master
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import Array, BlockProgram, LinearProgram, RowLabel, Solution, Status
 
-# finer knots are due when rows that are still missing make at most this part of the gap
+# knots are refined when missing rows cause at most this share of the gap
 _MAX_MISSING_SHARE = 0.5
-_MAX_FEW_ROWS = 100  # are never too many
-_WIDE_RELATIVE_GAP = 1e-6  # a gap above this part of the value is no matter of the solver's precision
-_SHARE_OF_ROUNDS = 0.9  # of a time limit; the rest is for a look at all rows, without which the best point has no value
+_MAX_FEW_ROWS = 100  # are never dropped
+_WIDE_RELATIVE_GAP = 1e-6  # relative to the value: a larger gap does not come from the solver's precision
+_SHARE_OF_ROUNDS = 0.9  # of a time limit; the remainder is for the check of all rows that gives a value
 
 
 @dataclass(frozen=True, eq=False)
 class Separation:
-    # the rows that the point breaks, among those that were looked at: (r, n), or `lp_models.program.SparseRows`
+    # the examined rows that the point violates: (r, n), or `lp_models.program.SparseRows`
     matrix: Any
     limits: Array  # their limits, (r,)
-    feasible: Array  # a point near the query, (n,), that satisfies every row that was looked at
-    thorough: bool  # whether every row of the feasible set was looked at
+    feasible: Array  # a point near the query, (n,), that satisfies every examined row
+    thorough: bool  # whether every row of the feasible set was examined
     labels: Sequence[RowLabel] = ()  # the oracle's names of the rows, r of them or none
 
 
@@ -45,13 +45,13 @@ def beginning_at(feasible: Array) -> Separation:
 
 class Oracle(Protocol):
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
-        """Look for broken rows, all if ``thorough``; `TimeoutError` when `time.perf_counter` passes ``deadline``."""
+        """Find violated rows, all if ``thorough``; `TimeoutError` when `time.perf_counter` passes ``deadline``."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """``point`` satisfies every row up to rounding, unless a time limit was too short for a thorough look at one."""
+    """``point`` satisfies every row up to rounding, unless the time limit prevented every check of all rows."""
 
     point: Array
     value: float
@@ -59,7 +59,7 @@ class Result:
     status: Status
     rounds: int
     rows_generated: int
-    multipliers: tuple[tuple[float, RowLabel], ...]  # the positive ones that make ``bound``, with their rows
+    multipliers: tuple[tuple[float, RowLabel], ...]  # positive multipliers that prove ``bound``, with their rows
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -79,8 +79,8 @@ def minimize_with_rows(
     """Minimize ``program`` subject to its rows and all of the oracle's; a `BlockProgram` is maximized.
 
     ``tie_break`` is a small extra cost (n,) between points of equal cost; ``knots`` select the variables to begin with;
-    ``start`` has rows, and a point that no result is worse than if it is thorough. At a time limit, after Ctrl-C, and
-    when the solver fails the result is the best point and bound so far.
+    ``start`` has rows and, if it is thorough, a point: no result is worse. At a time limit, after Ctrl-C, and when the
+    solver fails the result is the best point and bound so far.
     """
     master = Master(program, knots)
     loop = _Loop(master, oracle, options, tie_break, report)
@@ -107,7 +107,7 @@ class _Loop:
     value: float = np.inf
     bound: float = -np.inf
     multipliers: tuple[tuple[float, RowLabel], ...] = ()  # of the bound
-    mark: tuple[int, float, float] = (0, np.inf, -np.inf)  # round, value and bound when something last moved
+    mark: tuple[int, float, float] = (0, np.inf, -np.inf)  # round, value and bound at the last progress
     candidate_value: float = np.inf
     rounds: int = 0
     num_generated: int = 0
@@ -119,9 +119,9 @@ class _Loop:
         self.candidate = np.zeros(self.master.cost.size)
 
     def run(self) -> Status:
-        """Repeat rounds with the tie-break, then without it if it is in the way.
+        """Repeat rounds with the tie-break, then without it if the solve stalls.
 
-        Without it the master chooses again in every round between points of equal cost, and wastes rows.
+        Without a tie-break the master jumps between points of equal cost in every round and wastes rows.
         """
         if self.tie_break is None:
             return self.run_rounds()
@@ -183,7 +183,7 @@ class _Loop:
         is_restricted = self.master.knots is not None and not self.master.knots.is_full
         if solution.status is Status.FAILED and not is_restricted:
             return Status.TIME_LIMIT if time.perf_counter() >= self.deadline else Status.FAILED
-        # the caller makes it feasible, should there be no time to do so here
+        # without time for a check here, `build_result` makes it feasible
         self.candidate = self.candidate if np.isfinite(self.candidate_value) else solution.point
         cuts = self.oracle.separate(solution.point, thorough=False, deadline=self.deadline)
         cut_value = self.master.value(cuts.feasible)
@@ -201,7 +201,7 @@ class _Loop:
             return Status.OPTIMAL
         if cuts.limits.size == 0:
             return None if was_refined else Status.STALLED
-        knots = self.master.knots  # where looks cost more than solves, coarse masters keep more rows
+        knots = self.master.knots  # if separation costs more than solving, coarse masters keep more rows
         variables = self.master.cost.size if knots is not None and knots.keeps_rows else self.master.variables
         if self.master.limits.size > max(_MAX_FEW_ROWS, self.options.rows_per_variable * variables):
             self.master.drop_idle_rows(self.options.idle_rounds)
@@ -224,7 +224,7 @@ class _Loop:
         self.num_generated += cuts.limits.size
 
     def refine(self, value: float, solution: Solution, cuts: Separation) -> bool:
-        """Add knots if the gap comes from there being few and not from missing rows; return whether it does."""
+        """Add knots if few knots, and not missing rows, cause the gap; return whether they do."""
         knots, missing_gap = self.master.knots, value - solution.value
         if knots is None or knots.is_full or self.is_closed(value):
             return False
@@ -239,9 +239,9 @@ class _Loop:
         return self.candidate_value - self.bound > _WIDE_RELATIVE_GAP * abs(self.candidate_value)
 
     def has_moved(self) -> bool:
-        """Return whether value or bound has moved by a part of the gap since the mark; if so, set a new one."""
+        """Return whether value or bound has moved by a share of the gap since the mark; if so, reset the mark."""
         _, value, bound = self.mark
-        # rounding may put the value below the bound; a negative step would count standing still as moving
+        # rounding may put the value below the bound; a negative step would always count as progress
         step = (0.01 if self.is_wide() else 0.1) * max(0.0, self.candidate_value - self.bound)
         is_moved = not np.isfinite(value) or self.candidate_value < value - step or self.bound > bound + step
         if is_moved:

@@ -20,19 +20,19 @@ from darrm.numerics import Array
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.subsampling import Subsampling
 
-_ROUNDING_FACTOR = 1.0 + 1e-12  # of a few rounded operations, relative
+_ROUNDING_FACTOR = 1.0 + 1e-12  # relative, for a few rounded operations
 _MAX_RATE = Fraction(999, 1000)
-_MAX_LOG_RATIO = 30.0  # of the logarithm of a ratio: beyond, sums use logarithms
-_SIGNIFICANT_DIGITS = 12  # of a stored ε, rounded up, so that machines agree
+_MAX_LOG_RATIO = 30.0  # above it sums use logarithms
+_SIGNIFICANT_DIGITS = 12  # of a stored ε, rounded up, so that all machines agree
 
 
 def rate_of(sampling: Subsampling) -> float:
-    """Return q, rounded up to 1 from 0.999 on: 1 − q keeps its digits."""
+    """Return q, rounded up to 1 from 0.999 on, so that 1 − q keeps its digits."""
     return float(sampling.rate) if sampling.rate <= _MAX_RATE else 1.0
 
 
 def amplified_profile(profile: PrivacyProfile, sampling: Subsampling) -> PrivacyProfile:
-    """Return the profile of a query, from that for a person who certainly takes part.
+    """Return the profile of a query from the profile for a person who certainly takes part.
 
     Randomized response with ε = log 3 and q = 1/10: the distance is q/2, the largest ratios 1.2 and
     3/(q + (1 − q)3) = 1.07.
@@ -57,9 +57,9 @@ def amplified_profile(profile: PrivacyProfile, sampling: Subsampling) -> Privacy
 
 
 def amplified(cost: PrivacyCost, sampling: Subsampling, curve: RenyiCurve | None) -> PrivacyCost:
-    """Return the cost for a person who takes part with probability q, from that for one who certainly does.
+    """Return the cost for a person who takes part with probability q, from the cost of certain participation.
 
-    ``curve`` is its Rényi curve under Poisson sampling; None derives that of (ε, 0)-private labels.
+    ``curve`` is its Rényi curve under Poisson sampling; None derives the curve of (ε, 0)-private labels.
     """
     guarantee, profile = cost.guarantee, cost.profile
     if profile is None and guarantee is not None and guarantee.epsilon <= LARGEST_EXPONENT:
@@ -127,7 +127,7 @@ def subsampled_curve(present: Array, absent: Array, rate: float) -> RenyiCurve:
         for place, order in enumerate(orders):
             with np.errstate(over="ignore", invalid="ignore"):
                 forward, reverse = (outcomes * part for part in _compute_penalties(t, log_growth, order))
-                # (1 + t)^α and (α − 1)·t·A; an outcome that is impossible without the person costs ∞
+                # (1 + t)^α and (α − 1)·t·A; outcomes that are impossible without the person cost ∞
                 logs = np.where(np.isposinf(large_ratios), np.inf, absent[is_large] + order * large_growth)
                 forward[is_large] = np.exp(logs)
                 reverse[is_large] = (order - 1.0) * rate * np.exp(present[is_large])
@@ -138,7 +138,7 @@ def subsampled_curve(present: Array, absent: Array, rate: float) -> RenyiCurve:
 
 
 def _build_profile(grid: Array, deltas: Array, reverse: Array | None = None) -> PrivacyProfile:
-    """Return the profile of computed points; the first of equal points bounds all."""
+    """Build the profile of computed points; the first of equal points bounds all."""
     grid, indices = np.unique(grid, return_index=True)
     parts = [deltas] if reverse is None else [deltas, np.minimum(reverse, deltas)]
     bounds = [np.minimum(1.0, np.maximum.accumulate((part[indices] * _ROUNDING_FACTOR)[::-1])[::-1]) for part in parts]

@@ -1,7 +1,7 @@
 """Composition of (ε, δ) guarantees over k queries: simple, general and optimal.
 
-Floating-point results are rounded up by a bound on the error. Queries may depend on earlier answers, but the pair
-(ε, δ) of each query may not.
+Floating-point results are rounded up by a bound on the error. Queries may depend on earlier answers; their pairs (ε, δ)
+may not.
 
 =================  ==========================  ===============================================================
 here               source                      statement
@@ -11,9 +11,9 @@ compose_general    [D, Theorem 2.3]            [KOV15, Theorem 3.4], closed form
 compose_optimal    [KOV15, Theorem 3.3]        the smallest ε at a given δ for all (ε, δ) mechanisms
 =================  ==========================  ===============================================================
 
-The optimal one follows from the privacy loss of randomized responses, `LossDistribution`: for k queries with ε each
-ε(2l − k) with l ~ Binomial(k, e^ε/(1 + e^ε)); losses of several kinds add up independently. The hockey-stick divergence
-at ε is Σ weight · max(0, 1 − e^{ε − loss}). Weights are logarithms, and every sum includes a bound on its rounding.
+The optimal ε follows from the privacy loss of randomized responses, `LossDistribution`: k queries with ε each lose ε(2l
+− k) with l ~ Binomial(k, e^ε/(1 + e^ε)); losses of several kinds add up independently. The hockey-stick divergence at ε
+is Σ weight · max(0, 1 − e^{ε − loss}). Weights are logarithms, and every sum includes a bound on its rounding.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from darrm.util import checks
 
 _UNIT = 2.0**-53  # relative error of one rounding
 _MAX_ATOMS = 2**21  # 2 million atoms take 30 MB and about a second a bound
-_NEGLIGIBLE_SHARE = 1e-12  # share of δ for atoms that are dropped
+_NEGLIGIBLE_SHARE = 1e-12  # the share of δ for dropped atoms
 _BISECTION_STEPS = 60  # the interval shrinks below the last place of its upper end
-_ROUNDING = 100 * 2.0**-52  # relative, of a closed form with fewer than 100 rounded operations, each below 2^-52
+_ROUNDING = 100 * 2.0**-52  # relative, for a closed form with fewer than 100 operations of 2^-52 each
 Group = tuple[PrivacyParams, int]  # a guarantee and how many queries have it
 
 
 class TooManyKindsError(ValueError):
-    """The exact loss distribution of the queries has too many different values for the memory."""
+    """The exact loss distribution of the queries has too many values for the memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class LossDistribution:
 
     def log_divergence(self, epsilon: float) -> float:
         """Bound log Σ weight · max(0, 1 − e^{ε − loss}) from above."""
-        # an atom may be above ε if its rounded loss is less than this below it
+        # an atom may be above ε if its rounded loss is at most this much below ε
         slack = self.loss_rounding + 4.0 * _UNIT * epsilon
         first = int(np.searchsorted(self.losses, epsilon - slack, side="left"))
         if first == self.losses.size:
@@ -185,8 +185,8 @@ def general_epsilon(groups: Sequence[Group], delta_prime: float) -> float:
 def optimal_epsilon(groups: Sequence[Group], delta: float, *, to_beat: float = math.inf) -> float:
     """Find the optimal ε for queries of several kinds, rounded up; ∞ if there is none [MV16, Theorem 1.5].
 
-    An ε above ``to_beat`` is returned as any number above it. The worst mechanism is randomized response that reveals
-    everything with probability δ_i: the total loss has at most Π(k_i + 1) values.
+    If ε exceeds ``to_beat``, the result is any number above ``to_beat``. The worst mechanism is randomized response
+    that reveals everything with probability δ_i: the total loss has at most Π(k_i + 1) values.
     """
     simple = sum((count * params.exact_epsilon for params, count in groups), Fraction(0))
     simple_delta = sum((count * params.exact_delta for params, count in groups), Fraction(0))

@@ -1,4 +1,4 @@
-"""The noise that a target (ε, δ) needs: three calibrations of Gaussian noise, and the result type of calibrations.
+"""Three calibrations of Gaussian noise to a target (ε, δ), and the result type of calibrations.
 
 ====================  ==================  =============================================================================
 here                  source              noise
@@ -8,7 +8,7 @@ here                  source              noise
 `concentrated_sigma`  [CKS20]             the least by concentrated differential privacy, discrete noise included
 ====================  ==================  =============================================================================
 
-GNMax's noisy histogram has sensitivity √2, and its argmax costs at most as much.
+GNMax's noisy histogram has sensitivity √2; its argmax costs at most as much.
 
 >>> target = PrivacyParams("0.2676", "0.0003")
 >>> print(renyi_sigma(target))
@@ -30,7 +30,7 @@ from darrm.util import checks
 
 SENSITIVITY = math.sqrt(2.0)
 _LARGEST_ORDER, _ORDER_STEP = 500.0, 0.5  # the grid of [D, Section D.2.1]
-# ndtr errs by a few units in the last place; the search aims at a δ that much smaller
+# ndtr errs by a few units in the last place, so the search reduces δ by this share
 _ROUNDING = 1e-12
 _ORDERS_LESS_ONE = np.geomspace(1e-3, 1e9, 20_001)
 _LOG_MARGIN = 1e-9  # far above the rounding errors of the formula, whose relevant terms are below 1e4
@@ -44,7 +44,7 @@ class Calibration:
     value: float
     target: PrivacyParams  # satisfied by the value
     bound: str  # the proof in words
-    settings: Mapping[str, float] = field(default_factory=dict, hash=False)  # other results of the search, by name
+    settings: Mapping[str, float] = field(default_factory=dict, hash=False)  # further results of the search, by name
 
     def __str__(self) -> str:
         settings = ", ".join(f"{name} {value:.6g}" for name, value in self.settings.items())
@@ -118,8 +118,8 @@ def concentrated_sigma(target: PrivacyPair) -> Calibration:
 
         δ = exp((α − 1)(α ρ − ε)) / (α − 1) · (1 − 1/α)^α                                  [CKS20].
 
-    (Corollary 12 of [S], σ² > 2 Δ² log(1.25/δ)/ε², is wrong for ε > 1.) The settings contain ρ, rounded down, from
-    which exact draws start. `ValueError` if ε or δ is 0, or δ too small for ε.
+    (Corollary 12 of [S], σ² > 2 Δ² log(1.25/δ)/ε², is wrong for ε > 1.) The settings contain ρ, rounded down, for exact
+    draws. `ValueError` if ε or δ is 0, or δ too small for ε.
 
     >>> calibrated = concentrated_sigma(PrivacyParams(1, 1e-5))
     >>> round(calibrated.value, 4), round(math.sqrt(2 * math.log(1.25e5)), 4)    # σ/Δ here and in Corollary 12
@@ -137,7 +137,7 @@ def concentrated_sigma(target: PrivacyPair) -> Calibration:
     def is_sufficient(rho: float) -> bool:
         return float(np.min(orders_less_one * (alpha * rho - epsilon) + log_share)) <= log_delta
 
-    # ρ-concentrated DP with ρ ≥ ε does not give ε at any δ of use
+    # ρ-concentrated DP with ρ ≥ ε gives ε at no useful δ
     rho = bisect_safe(is_sufficient, 0.0, epsilon, steps=60)
     if rho == 0.0:
         checks.fail("delta", target.delta, "larger for this epsilon", "no Gaussian noise of practical size reaches it")

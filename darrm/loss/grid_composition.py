@@ -5,16 +5,16 @@ probability i_g. The losses of k_g queries of each kind add up to the convolutio
 
     δ(ε) = 1 − Π (1 − i_g)^{k_g} + Σ_{ch > ε} v(c)·(1 − e^{ε − ch}).
 
-The error of a transform is relative to the largest value, but the relevant values are small. So it is applied to the
-tilted masses w_g(c) = m_g(c)·e^{λch}/M_g, whose convolution is largest near the relevant ε, and v(c) = e^{K − λch}·(w_1
-* w_2 * …)(c) with K = Σ k_g·log M_g. With M_g(λ) = Σ m_g(c)·e^{λch} the right side never exceeds e^{K − λch}, the
-Chernoff bound, and ε_δ(λ) = (K − log δ)/λ is safe for every λ > 0.
+The error of a transform is relative to the largest value, but the relevant values are small. So the transform is
+applied to the tilted masses w_g(c) = m_g(c)·e^{λch}/M_g, whose convolution is largest near the relevant ε, and
+v(c) = e^{K − λch}·(w_1 * w_2 * …)(c) with K = Σ k_g·log M_g. With M_g(λ) = Σ m_g(c)·e^{λch} the right side never
+exceeds e^{K − λch}, the Chernoff bound, and ε_δ(λ) = (K − log δ)/λ is safe for every λ > 0.
 
 **Why the result is a bound.** All terms of δ(ε) are non-negative, so larger terms are safe.
 
-* *Window.* The transform has n cells, fewer than the sum's support. Losses outside wrap around to another cell, where
-  they only add mass; if that may matter, a longer window is used. A loss is missing only above the window. The Chernoff
-  bound at another λ limits that mass, which is added as an infinite loss.
+* *Window.* The transform has n cells, fewer than the sum's support. Losses outside wrap around to another cell and only
+  add mass there; if that may matter, a longer window is used. Mass is missing only above the window. The Chernoff bound
+  at another λ limits that mass, which is added as an infinite loss.
 * *Transform.* n is a power of two. Every output sums n inputs, each multiplied by twiddle factors on log₂ n levels; a
   level's complex product (3u [H02, Lemma 3.5]), sum (u) and twiddle factor (u) change a partial sum by less than 8u of
   the sum of its inputs' moduli. So no output errs by more than e = 8u·log₂ n·Σ|w| (1 + 0.01).
@@ -40,19 +40,19 @@ from darrm.numerics import Array
 from darrm.numerics.bisection import last_allowed_integer
 
 _UNIT = 2.0**-53  # relative error of one rounding
-_LEVEL_ERROR = 8.0 * _UNIT  # of one of the log₂ n levels of a transform
-_NEGLIGIBLE_SHARE = 1e-12  # part of δ that may lie above the window
-_LEFT_SHARE = 1e-14  # part of the tilted distribution that may lie below it
-_MAX_EXPONENT = 600.0  # of a tilt: e^600 is a float
+_LEVEL_ERROR = 8.0 * _UNIT  # on one of the log₂ n levels of a transform
+_NEGLIGIBLE_SHARE = 1e-12  # the share of δ that may lie above the window
+_LEFT_SHARE = 1e-14  # the share of the tilted distribution that may lie below the window
+_MAX_EXPONENT = 600.0  # of tilted masses: e^600 is a float
 _TILTS = 2.0 ** (np.arange(-60, 61) / 4.0)  # λ: a finer grid would only change the rounding
-# if Chernoff's bound exceeds the result by this many 1/λ, a smaller tilt keeps more digits (few queries)
+# if Chernoff's bound exceeds the result by this many 1/λ, a smaller tilt is more accurate (few queries)
 _MIN_CHERNOFF_GAP, _MAX_TILTS = 6.0, 6
-_TILT_PARTS = 2.0 ** (np.arange(-12, 7) / 2.0)  # of a tilt: other tilts, for bounds on the left tail
+_TILT_PARTS = 2.0 ** (np.arange(-12, 7) / 2.0)  # relative changes of a tilt that bound both tails
 _MAX_LEVELS = 21  # log₂ of the cells of a transform: a tenth of a second and 100 MB
-_MAX_ROUNDING = 1e-3  # relative; with more there is no answer
+_MAX_ROUNDING = 1e-3  # relative; above it a window has no result
 _MIN_IMPROVEMENT = 1e-9  # relative
 _SEARCH_CELLS = 4  # cells around the estimated crossing
-_UNDERFLOW_BOUND = 1e-300  # more than all underflow
+_UNDERFLOW_BOUND = 1e-300  # exceeds all underflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ class GridComposition:
         return min(1.0, -math.expm1(log_finite) * (1.0 + 32.0 * _UNIT))
 
     def smallest_epsilon(self, delta: float) -> float:
-        """Find nearly the smallest ε ≥ 0 with δ(ε) ≤ ``delta``; ∞ if rounding uses up δ."""
+        """Find nearly the smallest ε ≥ 0 with δ(ε) ≤ ``delta``; ∞ if rounding exceeds δ."""
         limit = delta - self.infinite
         if limit <= 0.0:
             return math.inf
@@ -114,7 +114,7 @@ class GridComposition:
             return 0.0
         max_tilt = _MAX_EXPONENT / (self.step * max(max(abs(kind.first), abs(kind.last)) for kind in self.kinds))
         tilts = _TILTS[: max(1, int(np.searchsorted(_TILTS, max_tilt)))]
-        # the probability of a larger loss is at most `_NEGLIGIBLE_SHARE` of the room
+        # the probability of a larger loss is at most `_NEGLIGIBLE_SHARE` of the limit
         safe_tilt = self._find_best_tilt(tilts, _NEGLIGIBLE_SHARE * limit)
         top = self._find_cell(self._bound_by_chernoff(safe_tilt, _NEGLIGIBLE_SHARE * limit))
         tilt, best = self._find_best_tilt(tilts, limit), math.inf
@@ -129,7 +129,7 @@ class GridComposition:
                         epsilon, _find_crossing(losses, masses, limit * (1.0 - 4.0 * _NEGLIGIBLE_SHARE - rounding))
                     )
                     has_result = True
-                # losses that wrap around from above end below ε and do not count
+                # losses that wrap around from above end below ε and have no effect
                 if self.step * (last - 2**levels) <= min(best, epsilon) < math.inf:
                     break
             is_worse, best = epsilon > best * (1.0 + _MIN_IMPROVEMENT), min(best, epsilon)
@@ -160,8 +160,8 @@ class GridComposition:
         return float(tilts[last_allowed_integer(is_falling, inside=tilts.size, outside=0) - 1])
 
     def _choose_lengths(self, tilt: float, top: int) -> tuple[int, int, list[int]]:
-        """Return the first cell of windows, the last of the sum, and log₂ of two lengths."""
-        # losses above a window wrap around to its bottom and may count too much; a longer one rounds more
+        """Return the first cell of windows, the last cell of the sum, and log₂ of two lengths."""
+        # losses above a window wrap around and may add too much mass; a longer window rounds more
         log_moments, lowest = self._sum_log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
         left_end = max(
             (math.log(_LEFT_SHARE) + log_moments - self._sum_log_moments(tilt * (1.0 - part))) / (tilt * part)
@@ -177,8 +177,8 @@ class GridComposition:
         return bottom, ends[1], [levels for levels in sorted(lengths) if levels <= _MAX_LEVELS]
 
     def _bound_window(self, tilt: float, bottom: int, levels: int) -> tuple[Array, Array, float] | None:
-        """Bound v(c) for the c ≥ 0 of a window; None if it rounds too much."""
-        # Returns losses, masses and their remaining relative rounding.
+        """Bound v(c) for c ≥ 0 in a window; None if the rounding is too large."""
+        # Returns losses, masses and the remaining relative rounding of the masses.
         log_moments, lowest = self._sum_log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
         n = 2**levels
         transform = np.ones(n // 2 + 1, dtype=np.complex128)
@@ -226,7 +226,7 @@ def _find_crossing(losses: Array, masses: Array, limit: float) -> float:
     def is_allowed(place: int) -> bool:
         return float(masses[place:] @ -np.expm1(losses[place] - losses[place:])) <= limit
 
-    # a less accurate sum gives the crossing up to a few cells
+    # a less accurate sum locates the crossing within a few cells
     damping = np.exp(np.maximum(losses[0] - losses, -_MAX_EXPONENT))
     tails = np.cumsum((masses * damping)[::-1])[::-1]
     with np.errstate(over="ignore", invalid="ignore"):

@@ -11,17 +11,17 @@ voters.
     H_{e^x}(P ‖ P') ≤ R·h(y),   e^y = 1 + (e^x − 1)/R,
 
 and any upper bound of R may replace R. *Proof.* Put c = e^x and let r₊ − r₋ be the Hahn decomposition of W − c·W': the
-masses are R and R + c − 1. So P(S) − c·P'(S) = ∫κ_w(S) (r₊ − r₋)(dw) = R·(A(S) − e^y·B(S)) with mixtures A and B of
-the laws κ_w, and H is jointly convex: at most R·h(y). Written as sup R·(A(S) − B(S)) − (c − 1)·B(S), where a positive
-value has A(S) > B(S), it does not fall as R grows. Averaging over the condition keeps it, by convexity. ∎
+masses are R and R + c − 1. So P(S) − c·P'(S) = ∫κ_w(S) (r₊ − r₋)(dw) = R·(A(S) − e^y·B(S)) with mixtures A and B of the
+laws κ_w, and H is jointly convex: at most R·h(y). Written as sup R·(A(S) − B(S)) − (c − 1)·B(S), where a positive value
+has A(S) > B(S), it does not fall as R grows. By convexity the bound survives averaging over the condition. ∎
 (`tests/loss/test_joint_bound.py`)
 
 R is at most the divergence of t randomized responses that reveal everything with probability Δ [KOV15, Theorem 3.3], of
-the t largest ε and the t largest Δ if models differ. As h ≤ 1 and R ≤ 1, the joint bound never exceeds that of the
-models alone (R) or of the release alone (h(x)).
+the t largest ε and the t largest Δ if models differ. As h ≤ 1 and R ≤ 1, the joint bound never exceeds the bound of the
+models (R) or of the release (h(x)).
 
-**One model after another.** If the release is known only for a person who influences one voter, exchange the t models
-one at a time: each step is the theorem with t = 1, and t steps of (x, d) are (t·x, d·(1 + e^x + … + e^{(t−1)x})).
+**One model after another.** If the release has a bound only for overlap 1, exchange the t models one at a time: each
+step is the theorem with t = 1, and t steps of (x, d) are (t·x, d·(1 + e^x + … + e^{(t−1)x})).
 
 All rounding is safe: R up, y and the release's share of δ down.
 """
@@ -36,8 +36,8 @@ from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.problem import Voters
 from darrm.util import checks
 
-_ROUNDING = 1e-12  # relative: fewer than a hundred operations of 2^-53 each, and ε and Δ as floats
-_MAX_ROUNDS = 40  # a dozen are enough if the release's ε' depends smoothly on δ'; otherwise bisection
+_ROUNDING = 1e-12  # relative: fewer than a hundred operations with 2^-53 each, and the rounding of ε and Δ
+_MAX_ROUNDS = 40  # a dozen suffice if the release's ε' depends smoothly on δ'; otherwise bisection
 _TOLERANCE = 1e-12  # relative, of the resulting ε
 
 
@@ -48,7 +48,7 @@ def models_delta(voters: Voters, count: int, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class _Models:
-    total_epsilon: float  # the ε of all of them together; ∞ for non-private models
+    total_epsilon: float  # the ε of all models together; ∞ for non-private models
     log_no_failure: float  # Σ log(1 − Δ_i)
     losses: LossDistribution | None  # None for non-private models
 
@@ -59,7 +59,7 @@ class _Models:
         groups = voters.largest(count)
         try:
             losses = LossDistribution.of_groups([(guarantee.epsilon, n) for guarantee, n in groups])
-        except TooManyKindsError:  # replace all by the least private one
+        except TooManyKindsError:  # replace all models by the least private one
             groups = [(voters.each, count)]
             losses = LossDistribution.of_groups([(voters.each.epsilon, count)])
         total_epsilon = math.fsum(n * guarantee.epsilon for guarantee, n in groups)
@@ -75,10 +75,10 @@ class _Models:
 
 
 def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = False) -> PrivacyParams | None:
-    """Find the largest (ε', δ') of a release for non-private voters such that all labels are ``whole``-private.
+    """Find the largest (ε', δ') of a release for non-private voters that makes all labels ``whole``-private.
 
-    (ε', δ') is for a person who influences as many voters as models, or one voter if ``one_by_one``. None if the models
-    that a person influences satisfy ``whole`` themselves.
+    (ε', δ') is for a person who influences as many voters as models, or one voter if ``one_by_one``. None if the
+    influenced models satisfy ``whole`` without noise.
 
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
     >>> release = release_within(models, PrivacyParams("0.434"))
@@ -110,8 +110,8 @@ def smallest_whole(
     checks.probability_below_one(delta=delta)
     steps = voters.reached if one_by_one else 1
     models = _Models.of(voters, voters.reached // steps)
-    lower, upper, x = 0.0, math.inf, 0.0  # of one step; the result was tried
-    max_width = math.inf  # the interval has to be this small, else it is bisected
+    lower, upper, x = 0.0, math.inf, 0.0  # x of one step: the result is an accepted one
+    max_width = math.inf  # a wider interval is bisected
     for _ in range(_MAX_ROUNDS):
         release_delta = _bound_release_delta(models, steps, x, delta)
         # every release has δ' < 1
@@ -123,10 +123,10 @@ def smallest_whole(
         width = upper - lower
         if math.isfinite(upper) and width <= _TOLERANCE * upper:
             break
-        # the solution is between x and the fixed point for this ε', near the latter: a step beyond it closes the
-        # interval on the other side
+        # the solution lies between x and the fixed point for this ε', close to the fixed point; a step just beyond it
+        # bounds the solution from the other side
         x = _find_smallest_step(models, epsilon) * (1.0 + shift * _TOLERANCE)
-        # beyond that R is constant: no x leaves more δ'
+        # above it R is constant: no larger x leaves more δ'
         if lower < models.total_epsilon < x:
             x = models.total_epsilon
         elif math.isinf(upper) and 0.0 < lower < x:  # slow progress from below: extrapolate

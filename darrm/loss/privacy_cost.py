@@ -1,9 +1,9 @@
-"""The privacy cost of a query: every known bound on it, for whom it holds, and the number of queries.
+"""The privacy cost of a query: all known bounds, the voters they hold for, and the number of queries.
 
-A cost for private voters holds if they use fresh randomness for every query. For private *models* it holds for one
-query only, because answers share the randomness of training. Several queries start from the cost of the same release
-for non-private voters: given the models that a person does not influence, the person moves at most t votes of each
-query, whose coins are independent, so these costs compose.
+A cost for private voters requires fresh randomness for every query. For private *models* it covers one query only,
+because answers share the randomness of training. Several queries use the cost of the same release for non-private
+voters. Given the models that a person does not influence, the person moves at most t votes of each query. The coins of
+queries are independent, so these costs compose.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Sample:
     """A label of a random sample of the voters, drawn independently of the votes."""
 
     voters: int  # the size of the sample
-    distance: float  # total variation from the label of a sample of this size, whatever the votes
+    distance: float  # total variation from the label of a sample of this size, for all votes
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, voters=self.voters)
@@ -39,12 +39,12 @@ ESTIMATED_TOTAL = "the total is an estimate about the data at hand"
 
 @dataclass(frozen=True)
 class PrivacyCost:
-    """The privacy cost of ``count`` queries of one kind; all descriptions hold at once.
+    """The privacy cost of ``count`` queries of one kind; all given bounds hold at once.
 
     Parameters
     ----------
     what
-        The mechanism, for reports; it does not distinguish kinds.
+        The mechanism, for reports; costs of one kind may differ in it.
     guarantee, renyi, profile
         (ε, δ), Rényi curve, and δ as a function of ε, of one query; at least one.
     count
@@ -57,21 +57,21 @@ class PrivacyCost:
     voters, reached
         The voters of the proof, and how many of them a person may influence; None if unknown.
     for_plain_voters
-        The same query for non-private voters, for each overlap: the basis of several answers of private models.
+        The same query for non-private voters at each overlap: the basis for several answers of private models.
     sample
-        The voters that each label samples: another bound on several answers of private models.
+        The sample of voters behind each label: another bound for several answers of private models.
     non_composable
         Whether the proof covers one query only: always for private models.
     labels
-        The largest number of labels that one query pays for.
+        The largest number of labels of one query.
     table
         The digest of the proven table or of a mechanism's file, or empty.
     sampling
         The subsampling of a person's examples, as in ``voters``: other neighbors, never added to other costs.
         ``Subsampling.of(1)`` is for adding or removing a person, None for changed answers.
     vanishing
-        A bound on the probability of a string that only one of two neighboring data sets contains, taken from δ
-        (`darrm.noisy_max.noisy_maximum`); the other descriptions cover the rest.
+        A bound on the probability of strings that only one of two neighboring data sets contains, taken from δ
+        (`darrm.noisy_max.noisy_maximum`); the other bounds cover the remaining outcomes.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class PrivacyCost:
     table: str = field(default="", compare=False)
     sampling: Subsampling | None = None
     vanishing: float = 0.0
-    # costs of one kind are about the same models, and known for the same overlaps
+    # costs of one kind have the same models and the same overlaps
     models: Voters | None = field(default=None, init=False)
     overlaps: tuple[int | None, ...] = field(default=(), init=False, repr=False)
 
@@ -147,7 +147,7 @@ class PrivacyCost:
 
     @property
     def neighbors(self) -> str:
-        """The difference between neighboring data sets; costs with different ones never add up."""
+        """The difference between neighboring data sets; costs for different neighbors never add up."""
         return neighbors_of(self.sampling)
 
     @property

@@ -24,9 +24,9 @@ class PrivacyProfile:
     epsilons
         Strictly increasing from 0.
     deltas
-        As many, non-increasing, in [0, 1].
+        One for each ε, non-increasing, in [0, 1].
     reverse
-        As many, non-increasing, at most ``deltas``: bounds for exchanged data sets; None if ``deltas`` covers both.
+        Non-increasing, at most ``deltas``: bounds for exchanged data sets; None if ``deltas`` covers both.
 
     Raises
     ------

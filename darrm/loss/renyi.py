@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from darrm.numerics import Array
 from darrm.util import checks
 
-# dense around the usual optimum (δ between 1e-10 and 1e-2), then eight to a doubling: long accounts need orders near 1,
-# short ones large orders
+# dense around the usual optimum (δ between 1e-10 and 1e-2), then eight per doubling: many queries need orders near 1,
+# few queries large orders
 DEFAULT_ORDERS = np.concatenate(
     [
         1.0 + 2.0 ** np.arange(-8.0, -3.0),
@@ -29,11 +29,11 @@ DEFAULT_ORDERS = np.concatenate(
 )
 DEFAULT_ORDERS.setflags(write=False)
 _RELATIVE_ROUNDING = 1e-12  # of a curve, relative
-_TERMS_PER_BLOCK = 1 << 17  # of sums over outcomes: they fit into the processor's cache
+_TERMS_PER_BLOCK = 1 << 17  # of sums over outcomes, which fit the processor's cache
 
 
 class RenyiGridWarning(UserWarning):
-    """The best order is the first or the last: another grid may give a smaller ε."""
+    """The best order is at the edge of the grid: a wider grid may give a smaller ε."""
 
 
 def _convert_classic(orders: Array, values: Array, delta: float) -> Array:
@@ -190,7 +190,7 @@ class RenyiCurve:
     def convert(self, delta: float, *, conversion: str = "tight") -> RenyiConversion:
         """Convert to (ε, δ) at the order with the smallest ε, for δ in (0, 1).
 
-        ``conversion`` is ``"tight"`` [CKS20, Proposition 12] or ``"classic"`` [M17, Proposition 3], that of [P].
+        ``conversion`` is ``"tight"`` [CKS20, Proposition 12] or ``"classic"`` [M17, Proposition 3], as in [P].
         `RenyiGridWarning` if the best order is at the edge of the grid.
         """
         best = self.best(delta, conversion=conversion)

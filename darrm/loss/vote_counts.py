@@ -1,4 +1,4 @@
-"""The cost of a label that depends on the number of votes for it only, for non-private voters.
+"""The cost of a label that depends only on the number of its votes, for non-private voters.
 
 **Theorem.** Let h(l) = Pr[1 | l] with Pr[1 | l] = Pr[0 | K − l], and let a person influence t voters. The worst pair of
 neighbors is one of K + 1 pairs of vote counts: each l with the l' within t that has the largest h. *Proof.* The person
@@ -23,7 +23,7 @@ from darrm.numerics import Array
 from darrm.privacy import LARGEST_EXPONENT
 
 _ROUNDING = 1e-12  # of a profile, absolute
-_MIN_DISTANCE = 1e-4  # closer corners, relative to the last, differ by rounding or add little
+_MIN_DISTANCE = 1e-4  # between corners, relative to the last: closer ones add little or differ by rounding
 
 
 def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> RenyiCurve:
@@ -44,7 +44,7 @@ def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> Re
 
 
 def profile_of_votes(log_lies: Array, K: int, moved: int) -> PrivacyProfile | None:
-    """Compute the privacy profile of such a bit at all its corners, rounded up; None if δ = 1.
+    """Compute the privacy profile of the bit of `curve_of_votes` at all its corners, rounded up; None if δ = 1.
 
     Randomized response with ε = log 3 has total variation distance 1/2:
 
@@ -73,7 +73,7 @@ def profile_of_lines(p: Array, q: Array, *, largest: float, certain: float) -> P
     grid = np.array(_thin_out([0.0, *(math.log(x) for x in corners if 1.0 < x < math.exp(top)), top]))
     intercepts, slopes = np.array(hull).T
     deltas = np.maximum(0.0, np.max(intercepts - np.exp(grid)[:, None] * slopes, axis=1)) + _ROUNDING
-    deltas[-1] = certain + _ROUNDING if certain else 0.0  # here the loss was rounded up
+    deltas[-1] = certain + _ROUNDING if certain else 0.0  # the last loss is rounded up
     bounds = np.minimum(1.0, np.maximum.accumulate(deltas[::-1])[::-1])
     return PrivacyProfile(tuple(grid.tolist()), tuple(bounds.tolist()))
 
@@ -115,7 +115,7 @@ def _thin_out(points: list[float]) -> list[float]:
 def _compute_hull(p: Array, q: Array) -> list[tuple[float, float]]:
     """Return the lines among p − x·q and 0 that are the largest somewhere, in the order of x."""
     hull: list[tuple[float, float]] = []
-    # from the steepest: to the right the flatter line wins, and of equal slopes the highest
+    # from the steepest line on: flatter lines win to the right, and of equal slopes the highest
     for slope, height in sorted({*zip((-q).tolist(), p.tolist(), strict=True), (0.0, 0.0)}):
         line = height, -slope
         if hull and hull[-1][1] == line[1]:
