@@ -1,4 +1,4 @@
-"""Laws of the number of ones, whole-number noise and its exact draws, and the one bisection."""
+"""Laws of the number of ones, integer noise and its exact draws, and bisection."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,14 +1,14 @@
 """Numbers of ones: binomial and hypergeometric laws, and sums of independent Bernoulli variables.
 
-Binomial and hypergeometric probabilities are products of ratios of neighbors, from the mode on: the relative error of a
-value d steps from the mode is about 4·d·2⁻⁵³. Differences of log-gamma functions would lose 1e-11 at n = 20,000.
+Binomial and hypergeometric probabilities are products of ratios of neighbors, starting at the mode: d steps from the
+mode the relative error is about 4·d·2⁻⁵³. Differences of log-gamma functions would lose 1e-11 at n = 20,000.
 
 `smooth` is the step of every expectation: if T(s) = E[g(s + X)], then (1 − p)·T(s) + p·T(s + 1) =
 E[g(s + X + Bernoulli(p))]. From T_0 = g, j steps give T_j(s) = E[g(s + Bin(j, p))] for all s: a Pascal triangle.
 
 Rounding: with numbers of absolute value at most M, two products and one sum of relative error 2⁻⁵³ have an absolute
 error of at most 2.01·2⁻⁵³·M. A float p̂ with |p − p̂| ≤ 2⁻⁵³, and the float nearest to 1 − p̂, add at most 2·2⁻⁵³·M. A
-step averages the errors of its inputs, so j steps are off by at most j·`STEP_ERROR`·M.
+step averages the errors of its inputs, so j steps err by at most j·`STEP_ERROR`·M.
 """
 
 import numpy as np
@@ -72,7 +72,7 @@ def tail_bound(n: int, p: float, most: int) -> float:
     bound = 1.0
     for k in range(most + 1):
         bound *= (n - k) * p / (k + 1)
-    # the few roundings above are each below one part in 2^52
+    # each of the few roundings above is below 2^-52
     return float(min(1.0, bound * (1.0 + 4.0 * (most + 2) * np.finfo(np.float64).eps)))
 
 
@@ -82,7 +82,7 @@ def _normalize_ratios(upward: Array, downward: Array) -> Array:
 
 
 STEP_ERROR = 4.1 * 2.0**-53
-_MAX_SEQUENTIAL = 128  # variables; for more, the laws of halves are convolved, which is faster
+_MAX_SEQUENTIAL = 128  # variables; for more, convolving the laws of two halves is faster
 
 
 def smooth(values: Array, p: float) -> Array:

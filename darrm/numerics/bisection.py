@@ -1,7 +1,7 @@
 """Bisection from an allowed number towards a forbidden one.
 
-The result is ``inside`` itself or a number that was tried and allowed, never one in between. So a bound that is
-searched from its safe side is a bound after any number of steps, even if ``allowed`` is not monotone.
+The result is ``inside`` or a number that passed ``allowed``, never an untested one. So a search from the safe side
+returns a valid bound after any number of steps, even if ``allowed`` is not monotone.
 """
 
 import math
@@ -23,9 +23,9 @@ def bisect_safe(
 ) -> Number:
     """Bisect for the allowed number that is nearest to ``outside``, upwards or downwards.
 
-    Neither end is tried: ``inside`` is known to be allowed, ``outside`` is never returned. It stops when no number is
-    between the ends, after ``steps`` steps, or when the ends are at most the share ``tolerance`` of the larger one
-    apart. ``geometric`` halves the ratio of positive ends as long as it is above 2, for unknown orders of magnitude.
+    Neither end is tested: ``inside`` must be allowed, and ``outside`` is never returned. The search stops when no
+    number lies between the ends, after ``steps`` steps, or at the relative distance ``tolerance``. While the ratio of
+    positive ends is above 2, ``geometric`` takes their geometric mean, for unknown orders of magnitude.
 
     >>> bisect_safe(lambda x: x * x <= 2.0, 1.0, 2.0)
     1.414213562373095
@@ -46,7 +46,7 @@ def bisect_safe(
 
 
 def last_allowed_integer(allowed: Callable[[int], bool], inside: int, outside: int) -> int:
-    """Bisect for the allowed integer that is nearest to ``outside``; neither end is tried.
+    """Bisect for the allowed integer that is nearest to ``outside``; neither end is tested.
 
     >>> last_allowed_integer(lambda n: n * n <= 2000, 0, 2000)
     44

@@ -1,15 +1,15 @@
-"""Exact draws: discrete Laplace and Gaussian integers [CKS20, Algorithms 1 to 3], and coins, without rounding.
+"""Exact draws without rounding: discrete Laplace and Gaussian integers [CKS20, Algorithms 1 to 3], and coins.
 
-Floating-point noise leaks: the set of values of ``count + scale * normal()`` depends on the count. These draws use
-whole numbers only, in 64 bits where every intermediate fits, and one random step: "uniform below n", by rejection.
+Floating-point noise leaks: the possible values of ``count + scale * normal()`` depend on the count. These draws use
+integers only, in 64 bits where every intermediate fits, and one random step: "uniform below n", by rejection.
 
 **Coins.** A coin of probability p = 0.b₁b₂b₃… (binary) shows heads if and only if a uniform U = 0.u₁u₂u₃… is below p.
-The first byte decides all coins but one in 256; after a tie words of 64 bits are compared. *Proof that Pr[heads] = p.*
+The first byte decides all but one in 256 coins; after a tie words of 64 bits are compared. *Proof that Pr[heads] = p.*
 The first byte or word that differs decides U < p, and later words change nothing. If all digits of p agree with those
 of U, then U ≥ p: tails. Hence Pr[heads] = Pr[U < p] = p for every p with finitely many digits, so for every float. ∎
 
-**Timing.** The pair (label, tie) reveals more about p than the label. So words are drawn for a fixed number of coins:
-n coins have n/256 + t or more ties with probability at most exp(−t²/(2·(n/256 + t/3))) (*Bernstein's inequality*), here
+**Timing.** The pair (label, tie) reveals more about p than the label. So the number of coins with words is fixed: n
+coins have n/256 + t or more ties with probability at most exp(−t²/(2·(n/256 + t/3))) (*Bernstein's inequality*), here
 2⁻⁶⁴. The number of bytes and of calls then depends only on n and the longest p, except with probability 2⁻⁶⁴ for a
 block of coins and 2⁻⁷² for each coin.
 """
@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 
 from darrm.util import checks
 
-# numerators and denominators up to here may be multiplied by the trial number (below 2^8) and stay in 64 bits
+# numerators and denominators up to this limit stay in 64 bits after multiplication by the trial number (below 2^8)
 _MAX_INT64_FACTOR = 2**54
 _MAX_NUMERATOR = 2**62
-Integers = NDArray[Any]  # of 64 bits, or Python's own where these would not do
+Integers = NDArray[Any]  # of 64 bits, or Python's integers for larger numbers
 UniformBelow = Callable[[Integers], Integers]  # for each n of an array, a whole number uniform on 0 … n − 1
-_MAX_NUM_SCALES = 64  # scales; draws beyond them go through unbounded whole numbers
+_MAX_NUM_SCALES = 64  # larger draws use unbounded integers
 _MAX_SCALE = 2**50
 
 
@@ -47,7 +47,7 @@ def _draw_system_words(size: int) -> NDArray[np.uint64]:
 
 
 def require_generator(rng: object) -> None:
-    """Refuse a seed, or anything else that draws no bytes."""
+    """Raise `ValueError` for seeds and other objects that draw no bytes."""
     if not hasattr(rng, "bytes"):
         checks.fail("rng", rng, "a generator", "say np.random.default_rng(seed), or leave rng out to release")
 
@@ -110,7 +110,7 @@ def discrete_laplace(scale: Fraction, size: int, below: UniformBelow = system_un
         magnitude = (draws[accepted] + top * _geometric_exp_one(accepted.size, dtype, below)) // bottom
         is_negative = below(np.full(accepted.size, 2, dtype=dtype)) == 1
         value = np.where(is_negative, -magnitude, magnitude)
-        is_accepted = ~(is_negative & (magnitude == 0))  # zero would be drawn twice, as +0 and as −0
+        is_accepted = ~(is_negative & (magnitude == 0))  # otherwise 0 would count twice, as +0 and as −0
         return value, is_accepted
 
     return _repeat_attempts(attempt, size)
@@ -175,7 +175,7 @@ def _geometric_exp_one(size: int, dtype: type, below: UniformBelow) -> Integers:
 
 
 def _uniform_below_64(limits: NDArray[np.int64], draw_words: Callable[[int], NDArray[np.uint64]]) -> NDArray[np.int64]:
-    """Reduce 64-bit words modulo n, rejecting the words of the last, incomplete block of n."""
+    """Reduce 64-bit words modulo n; reject the words of the incomplete block of n."""
     n = limits.astype(np.uint64)
     draws = draw_words(n.size)
     # 2^64 mod n, as (−n) mod n in 64-bit arithmetic; words below it belong to the incomplete block
@@ -198,13 +198,13 @@ def _draw_unbounded_below(limit: int, rng: np.random.Generator) -> int:
 
 
 def _check_scale(scale: int) -> None:
-    """Refuse scales whose draws might not fit into 64 bits (a draw beyond 2^12 scales has probability e^-4096)."""
+    """Raise `ValueError` if draws might not fit into 64 bits (a draw beyond 2^12 scales has probability e^-4096)."""
     if scale > _MAX_SCALE:
         checks.fail("scale", scale, f"at most {_MAX_SCALE}", "noise of this size leaves nothing of the data")
 
 
-_BLOCK_SIZE = 2**18  # coins decided at a time: 256 kB of random bytes
-_LOG_RARITY = 64 * math.log(2.0)  # −log of the probability that the number of bytes drawn is another one
+_BLOCK_SIZE = 2**18  # coins per block: 256 kB of random bytes
+_LOG_RARITY = 64 * math.log(2.0)  # −log of the probability of an unusual number of bytes
 
 
 class ExactCoins:
@@ -227,7 +227,7 @@ class ExactCoins:
         longest = max(p.denominator.bit_length() - 1 for p in self.probabilities)
         levels = max(0, -(-(longest - 8) // 64))
         scaled = [int(p * 2 ** (8 + 64 * levels)) for p in self.probabilities]
-        # the binary digits of probability i: the byte _first[i], then the words _rest[0][i], _rest[1][i], …
+        # binary digits of probability i: the byte _first_bytes[i], then the words _words[0][i], _words[1][i], …
         self._first_bytes = np.array([number >> (64 * levels) for number in scaled], dtype=np.uint8)
         self._words = [
             np.array([number >> (64 * level) & (2**64 - 1) for number in scaled], dtype="<u8")
@@ -235,7 +235,7 @@ class ExactCoins:
         ]
 
     def flip(self, which: NDArray[np.int64], *, source: Callable[[int], bytes] = os.urandom) -> NDArray[np.bool_]:
-        """Flip coin ``which[q]`` for every q, independently; ``source`` gives that many uniform bytes."""
+        """Flip coin ``which[q]`` for every q, independently; ``source`` returns a number of uniform bytes."""
         heads = np.empty(which.size, dtype=np.bool_)
         for start in range(0, which.size, _BLOCK_SIZE):
             block = slice(start, start + _BLOCK_SIZE)
@@ -254,12 +254,12 @@ class ExactCoins:
             heads[undecided] = uniform < digits
             undecided = undecided[uniform == digits]
             num_words = undecided.size
-        # where all digits agree U >= p: tails, which is what `heads` holds there
+        # if all digits agree, U >= p means tails, as in `heads`
         return heads
 
 
 def _bound_ties(coins: int) -> int:
-    """Return a number that the ties of the first byte exceed with probability 2⁻⁶⁴ at most, and no more than all."""
+    """Bound the ties of the first byte, except with probability 2⁻⁶⁴; at most ``coins``."""
     mean = coins / 256
     return min(coins, math.ceil(mean + _LOG_RARITY / 3 + math.sqrt(_LOG_RARITY**2 / 9 + 2 * _LOG_RARITY * mean)))
 

@@ -1,12 +1,12 @@
-"""Log-concave noise on whole numbers of votes, and exact draws of it by inversion.
+"""Log-concave integer noise for votes, and exact draws by inversion.
 
 The bounds on labels need log-concavity, w(x)² ≥ w(x − 1)·w(x + 1).
 
-**Inversion.** The draw is the x with F(x − 1) ≤ U < F(x), U = 0.u₁u₂… uniform. The first 16 bits of U are drawn, the
-next 48 if these do not decide between two x, and words of 64 bits if a boundary F(x) is too near. A boundary is known
-as an interval of words, from ball arithmetic on a table of w(x) and what lies beyond: ratios of log-concave w fall, so
-Σ_{y ≥ x} w(y) ≤ w(x)/(1 − w(x)/w(x − 1)) to the right of the table, and likewise to the left. Every refinement takes a
-longer table and more precise balls, so each draw ends with probability 1, and none is rounded.
+**Inversion.** The draw is the x with F(x − 1) ≤ U < F(x), U = 0.u₁u₂… uniform. U starts with 16 bits, then 48 bits if
+these do not decide between two x, and words of 64 bits if a boundary F(x) is too close. Ball arithmetic on a table of
+w(x) and a tail bound encloses each boundary in an interval of words: ratios of log-concave w fall, so Σ_{y ≥ x} w(y) ≤
+w(x)/(1 − w(x)/w(x − 1)) to the right of the table, and likewise to the left. Every refinement uses a longer table and
+more precise balls, so each draw ends with probability 1 without rounding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from darrm.numerics.exact_sampling import require_generator
 from darrm.util import checks
 
 SMALLEST_SCALE, LARGEST_SCALE = 0.5, 4096.0  # votes, of shaped noise
-# exact as floats; with larger ones, or with others, the rounding of log-weights would exceed the stated error
+# exact as floats; with other powers the rounding of log-weights would exceed the stated error
 POWERS = tuple(quarters / 4.0 for quarters in range(4, 13))
 
 
@@ -38,7 +38,7 @@ class IntegerNoise(Protocol):
 
     @property
     def deviation(self) -> float:
-        """About its standard deviation, in votes: the scale of bounds and draws."""
+        """Its approximate standard deviation, in votes: the scale of bounds and draws."""
         ...
 
     def log_weights(self, points: NDArray[np.int64]) -> Array:
@@ -46,11 +46,11 @@ class IntegerNoise(Protocol):
         ...
 
     def enclosed_log_weights(self, points: Iterable[int]) -> Iterator[arb]:
-        """Enclose log w(x) of one point after the other in balls, for the decimals that the parameters show."""
+        """Enclose log w(x) of each point in balls, for the decimal values of the parameters."""
         ...
 
     def __hash__(self) -> int:
-        """Costs are kept by the noise."""
+        """Hash the noise: caches of costs use it as key."""
         ...
 
 
@@ -107,11 +107,11 @@ class DiscreteLaplace:
 
 @dataclass(frozen=True)
 class AsymmetricNoise:
-    """Pr[x] ∝ e^{−(x/s)^q} for x ≥ 0 and e^{−(|x|/ℓ)^p} for x < 0: with ℓ > s short on the right and long on the left.
+    """Pr[x] ∝ e^{−(x/s)^q} for x ≥ 0 and e^{−(|x|/ℓ)^p} for x < 0: with ℓ > s a shorter right tail.
 
-    Of many classes the largest noise makes errors, so a short right tail makes fewer. Scales s = ``right`` and
-    ℓ = ``left`` are in [½, 4096] votes; powers q = ``right_power`` and p = ``left_power`` are multiples of ¼ in [1, 3],
-    so that the law is log-concave. Else `ValueError`.
+    With many classes the largest noise causes errors, so a short right tail reduces them. Scales s = ``right`` and ℓ =
+    ``left`` are in [½, 4096] votes; powers q = ``right_power`` and p = ``left_power`` are multiples of ¼ in [1, 3], so
+    that the law is log-concave. Else `ValueError`.
 
     >>> AsymmetricNoise(right=4.0, left=8.0, right_power=3.0, left_power=2.0).log_weights(np.array([-8, 0, 4, 8]))
     array([-1., -0., -1., -8.])
@@ -162,17 +162,17 @@ class AsymmetricNoise:
 
 
 def ball(parameter: float) -> arb:
-    """Enclose the number that the shortest decimal of a float means."""
+    """Enclose the shortest decimal of a float."""
     top, bottom = Fraction(repr(float(parameter))).as_integer_ratio()
     return arb(top) / bottom
 
 
-WIDEST = 1024.0  # votes of deviation: a table of at most 2^18 points, made within a second
-_GUARD_BITS = 64  # of the balls beyond the words; only the tables' length and speed depend on it
+WIDEST = 1024.0  # the largest deviation in votes: a table of at most 2^18 points, built within a second
+_GUARD_BITS = 64  # of balls, in addition to words; affects only the length and speed of tables
 _TAIL_BITS = 8  # the tail beyond the table is below 2^-8 of the last bit of a word
 _PREFIXES = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
 
-Source = Callable[[int], bytes]  # a number of uniform bytes
+Source = Callable[[int], bytes]  # returns a number of uniform bytes
 
 
 def bytes_from(rng: np.random.Generator | None) -> Source:
@@ -214,7 +214,7 @@ class ExactInversion:
         return values
 
     def _count_boundaries(self, words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Count the boundaries that may lie below U, and those that do, for the first words of U."""
+        """Count the boundaries that may lie below U, and those that certainly do, for the first words of U."""
         upper, lower = np.searchsorted(self._low, words, side="right"), np.searchsorted(self._high, words, side="left")
         return np.asarray(upper), np.asarray(lower)
 
@@ -229,8 +229,8 @@ class ExactInversion:
 
 
 def _enclose_boundaries(noise: IntegerNoise, bits: int) -> tuple[int, list[int], list[int]]:
-    """Enclose F(x)·2^bits, rounded down, of the points of a table and of the one before: that one, and two lists."""
-    # With i boundaries below U the draw is that point plus i. What lies beyond both ends is never decided.
+    """Enclose F(x)·2^bits, rounded down, from the point before a table on: return this point and two lists."""
+    # With i boundaries below U the draw is this point plus i. Values beyond both ends stay undecided.
     with ctx.workprec(bits + _GUARD_BITS):
         right, right_tail = _enclose_weights(noise, 1, bits)
         left, left_tail = _enclose_weights(noise, -1, bits)
@@ -244,7 +244,7 @@ def _enclose_boundaries(noise: IntegerNoise, bits: int) -> tuple[int, list[int],
 
 
 def _enclose_weights(noise: IntegerNoise, step: int, bits: int) -> tuple[list[arb], arb]:
-    """Enclose w(0), w(step), … up to a point beyond which nearly nothing lies, and the sum of what does."""
+    """Enclose w(0), w(step), … up to a point with a negligible tail beyond, and the sum of this tail."""
     log_weights = noise.enclosed_log_weights(count(0, step))
     weights = [next(log_weights).exp()]
     threshold = weights[0] * arb(2) ** -(bits + _TAIL_BITS)

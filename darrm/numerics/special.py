@@ -1,4 +1,4 @@
-"""SciPy's special functions, loaded when one of them is first called: that takes longer than to load this package."""
+"""SciPy's special functions, loaded at the first call, because loading them takes longer than loading this package."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,1 +1,1 @@
-"""Open-set answers: laws, rows, the optimum, and lines of counts."""
+"""Open-set answers: laws, rows and the optimum."""

@@ -1,9 +1,9 @@
 """Laws of open-set answers for many voters: the probability of a string by its votes and the largest other count.
 
 A law on all partitions of K votes has too many numbers beyond 24 voters. Here a string with n votes is the answer with
-probability x(n, m), m the largest other count: K²/2 numbers, with a slightly smaller accuracy (0.91072 for 0.91109 at K
-= 13). Else there is no answer. Weights are whole numbers over 2^53; the largest sum over a histogram, at most 2^53, is
-found in whole numbers by `largest_sums`. An answer is drawn exactly, by one 53-bit number.
+probability x(n, m), m the largest other count: K²/2 numbers, and slightly less accuracy (0.91072 instead of 0.91109 at
+K = 13). Otherwise there is no answer. Weights are whole numbers over 2^53. `largest_sums` finds the largest sum over a
+histogram, at most 2^53, in whole numbers. One 53-bit number draws an answer exactly.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from darrm.util import checks
 from darrm.util.files import Json
 from darrm.votes import ABSTAIN, Votes
 
-MOST_OPEN_VOTERS = 200  # proofs look at four counts: half a minute
+MOST_OPEN_VOTERS = 200  # proofs over four counts take half a minute
 Numbers = NDArray[Any]  # whole numbers or floats
-_PLACES_PER_BLOCK = 2**22  # of lines of counts: they take some hundred megabytes
+_PLACES_PER_BLOCK = 2**22  # of lines of counts: some hundred megabytes
 _IMPOSSIBLE = -(2**62)  # below every sum of whole numbers here
 
 
@@ -35,8 +35,8 @@ class OpenLaw:
     """The probability of every string by its votes and the most votes of another.
 
     ``weights`` are (K + 1, K + 1) whole numbers, 2^53·x(n, m); 0 where n = 0 or n + m > K. `ValueError` if they are
-    not, or those of some histogram add up to more than 2^53. Of two votes: a string with both is the answer with
-    probability 1/2, one with one of them never:
+    not, or those of some histogram add up to more than 2^53. With K = 2, a string with both votes is the answer with
+    probability 1/2, a string with one vote never:
 
     >>> law = OpenLaw.of_probabilities(2, [[0, 0, 0], [0, 0, 0], [0.5, 0, 0]])
     >>> law.probabilities([[1, 1], [2, 0]]).tolist()
@@ -61,7 +61,7 @@ class OpenLaw:
 
     @classmethod
     def of_probabilities(cls, K: int, probabilities: ArrayLike) -> OpenLaw:
-        """Round x(n, m), (K + 1, K + 1), down to weights; a little more where some histogram has more than 1."""
+        """Round x(n, m), (K + 1, K + 1), down to weights, and further if a histogram has a sum above 1."""
         x = np.where(places(K), np.clip(np.asarray(probabilities, dtype=np.float64), 0.0, 1.0), 0.0)
         excess = max(0, int(largest_total((x * ONE).astype(np.int64), impossible=_IMPOSSIBLE)) - ONE)
         return cls(K, (x * (1.0 - 2.0 * excess / ONE) * ONE).astype(np.int64))
@@ -137,7 +137,7 @@ def largest_others(votes: NDArray[np.int64]) -> NDArray[np.int64]:
 def largest_sums(gains: Numbers, impossible: float) -> Numbers:
     """Compute the largest sums of gains: (…, K + 1) gains of strings by their votes → (…, K + 1, K + 1).
 
-    Entry (cap, L) is that of strings of at most ``cap`` votes that have L together; about ``impossible`` if there are
+    Entry (cap, L) is for strings of at most ``cap`` votes each and L votes in total; about ``impossible`` if there are
     none.
 
     >>> largest_sums(np.array([0, 1, 3, 2]), -99)[:, 3].tolist()  # three votes: 1 + 1 + 1, or 1 + 3 of at most two
@@ -160,7 +160,7 @@ def largest_total(x: Numbers, impossible: float) -> float | int:
 
 
 def totals(x: Numbers, rest: Numbers) -> Iterator[tuple[int, int, np.int64 | np.float64]]:
-    """List the two largest counts of histograms, and the largest sum of x(n, m) over the strings of those with them.
+    """Yield the two largest counts of histograms with the largest sum of x(n, m) over their strings.
 
     ``rest`` holds `largest_sums` of x(·, m).
     """
@@ -172,9 +172,9 @@ def totals(x: Numbers, rest: Numbers) -> Iterator[tuple[int, int, np.int64 | np.
 
 
 def of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
-    """Return votes about that number of classes; `ValueError` for others.
+    """Return votes with this number of classes; `ValueError` for others.
 
-    An array has a row a query and a column a voter: labels 0 … C − 1, or strings where answers are open.
+    An array has a row for each query and a column for each voter: labels 0 … C − 1, or strings for open answers.
 
     >>> of_classes([[9, 0, 9]], 10)
     Votes(1 queries to 3 voters, classes 0, 1, 2, 3, 4, …; from labels)
@@ -198,9 +198,9 @@ def of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
 def columns_of(
     votes: Votes, draw: Callable[[NDArray[np.int64], UniformBelow], NDArray[np.int64]], below: UniformBelow
 ) -> NDArray[np.int64]:
-    """Draw the column of a string, or `ABSTAIN`, for every query, some at a time.
+    """Draw the column of a string, or `ABSTAIN`, for every query, in blocks.
 
-    ``draw`` chooses a place in each line of counts; the last one is no answer's.
+    ``draw`` chooses a place in each line of counts; the last place means no answer.
     """
     sparse, answers = votes.sparse, [np.empty(0, dtype=np.int64)]
     block_size = max(1, _PLACES_PER_BLOCK // (int(np.diff(sparse.indptr).max(initial=0)) + 1))

@@ -1,4 +1,4 @@
-"""Privacy of the laws of `darrm.open_set.open_law`: rows of four counts, with the worst rest.
+"""Privacy of the laws of `darrm.open_set.open_law`: rows of four counts, with the worst remaining strings.
 
 Let one vote move from string a to string b, n_a falling to n_a − 1 and n_b growing to n_b + 1. With c = e^ε the law is
 (ε, δ)-private if for all such pairs, x before and x' after, u and u' the probabilities of no answer,
@@ -42,8 +42,8 @@ from darrm.util import checks
 
 METHOD = "floating point with an a-priori error bound, over four counts and the dearest rest"
 ROUNDING = 2.0**-51
-_MIN_DELTA_RATIO = 100.0  # the least ratio of δ to the rounding error
-_RATIO_LIMITS = (16.0, 2.0**16)  # e^ε that is used despite rounding, and the largest one for a solver
+_MIN_DELTA_RATIO = 100.0  # the smallest ratio of δ to the rounding error
+_RATIO_LIMITS = (16.0, 2.0**16)  # an e^ε that is always used despite rounding, and the largest one for a solver
 _MAX_ATTEMPTS = 6
 
 Indices = NDArray[np.int64]
@@ -60,7 +60,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """All (M, S) for one n_a and n_b, with the sums of (2) and of (3) without 1 − c."""
+    """All (M, S) for one pair n_a, n_b, with the sums of (2), and of (3) without 1 − c."""
 
     giver: int
     taker: int
@@ -96,7 +96,7 @@ class OpenRows:
 
     @cached_property
     def _rest_sums(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Gains of strings that keep their votes, and their largest sums, of (2) and (3): by m' − m + 1, m, n (, L)."""
+        """Gains of strings that keep their votes, and the largest sums, for (2) and (3): by m' − m + 1, m, n (, L)."""
         n, m, step = np.meshgrid(np.arange(self.K + 1), np.arange(self.K + 1), np.arange(3), indexing="ij")
         gains = self._compute_gains(n, m, np.maximum(m + step - 1, 0), n)
         first, second = (gain.transpose(2, 1, 0) for gain in gains)
@@ -175,7 +175,7 @@ def fill_votes(best: Array, cap: int, remaining: int) -> list[int]:
 
 
 def ratio_below(problem: Problem) -> float:
-    """Return e^ε of the target, rounded down, or less if rounding errors would exceed δ: a smaller ε implies ε."""
+    """Return e^ε of the target, rounded down, or less if rounding would exceed δ: a smaller ε is stronger."""
     ratio = problem.target.delta / (_MIN_DELTA_RATIO * rounding_of(problem.voters.K, 0.0))
     return min(
         max(_RATIO_LIMITS[0], min(_RATIO_LIMITS[1], ratio)),
@@ -189,7 +189,7 @@ def rounding_of(K: int, ratio: float) -> float:
 
 
 def prove(problem: Problem, law: OpenLaw, scale: float = 1.0) -> Certificate:
-    """Prove that a law is private as it stands; `CertificationError` if it is not.
+    """Prove that a law is private; `CertificationError` if it is not.
 
     ``worst_cost`` of the certificate bounds the left side of (1), ``budget`` is δ and ``rows`` counts (n_a, n_b, M, S).
     """
@@ -200,7 +200,7 @@ def prove(problem: Problem, law: OpenLaw, scale: float = 1.0) -> Certificate:
 def _build_certificate(problem: Problem, K: int, sums: tuple[float, float], scale: float) -> Certificate:
     excess, deficit = sums
     ratio = ratio_below(problem)
-    margin = rounding_of(K, ratio) if excess > 0.0 or deficit > 0.0 else 0.0  # no answers: no rounding
+    margin = rounding_of(K, ratio) if excess > 0.0 or deficit > 0.0 else 0.0  # without answers nothing is rounded
     worst = max(0.0, excess, deficit + 1.0 - ratio) + margin
     budget = float(np.nextafter(problem.target.delta, 0.0))
     if worst > budget:
@@ -212,7 +212,7 @@ def _build_certificate(problem: Problem, K: int, sums: tuple[float, float], scal
 
 
 def number_of_rows(K: int) -> int:
-    """Count (n_a, n_b, M, S): s pairs with n_a + n_b = s, and of the others' K − s votes M and S, or none."""
+    """Count (n_a, n_b, M, S): s pairs with n_a + n_b = s, and M and S, if any, of the other K − s votes."""
     others = [1] + [1 + sum(left - 2 * second + 1 for second in range(1, left // 2 + 1)) for left in range(1, K)]
     return sum(moved * others[K - moved] for moved in range(1, K + 1))
 
@@ -237,7 +237,7 @@ def scale_and_prove(problem: Problem, law: OpenLaw) -> tuple[OpenLaw, Certificat
 
 
 def share_allowed(excess: float, deficit: float, problem: Problem, margin: float = 0.0) -> float:
-    """Compute how much of a law the sums of (2) and (3) allow."""
+    """Compute the share of a law that the sums of (2) and (3) allow."""
     delta, ratio = problem.target.delta - margin, ratio_below(problem)
     return max(0.0, min(1.0, delta / max(excess, 1e-300), (delta + ratio - 1.0) / max(deficit, 1e-300)))
 

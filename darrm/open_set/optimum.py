@@ -1,12 +1,12 @@
 """The optimal law of open-set answers for many voters (`darrm.open_set.open_law`), by row generation.
 
-A proposal's broken rows (`darrm.open_set.open_rows`) are added: for each move of a vote the worst histogram, and a row
-for each histogram whose probabilities add up to more than 1. On one core K = 30 takes a second or two, K = 50 ten, K =
-80 three minutes.
+Each round adds the violated rows of a proposal (`darrm.open_set.open_rows`): the worst histogram of each move of a
+vote, and each histogram with probabilities of more than 1 in total. On one core K = 30 takes two seconds, K = 50 ten
+seconds, K = 80 three minutes.
 
 π(n) bounds the optimality gap (`darrm.plurality.accuracy_bound.most_of_one_string`). *It is attained* while π grows by
-its first branch: the law that answers each string with probability π(its votes) is private, if u ≤ c·u' for all moves,
-because a move takes exactly δ from one string and the other gains. Then it is optimal for every prior.
+its first branch: the law with probability π(n) for each string with n votes is private if u ≤ c·u' for all moves,
+because a move costs exactly δ at one string and the other string gains. Then it is optimal for every prior.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from lp_models.options import Progress, SolveOptions
 from lp_models.program import BlockProgram, SparseRows
 from lp_models.row_generation import Result, Separation, beginning_at, minimize_with_rows
 
-MOST_PLANNED = 80  # voters, of a program that is solved in minutes; more are proved
+MOST_PLANNED = 80  # voters of a program that takes minutes; proofs allow more
 _MIN_DELTA = 1e-10
 _TOLERANCE, _TIE_BREAK = 1e-11, 1e-8
 
@@ -57,7 +57,7 @@ def best_open_law(
     check_size(problem)
     K = problem.voters.K
     mask, (n, m) = places(K), np.indices((K + 1, K + 1))
-    # strings without weight under the prior get a small one
+    # strings without weight under the prior get a small weight
     expected, default = strings_of(prior, K), strings_of(default_of(problem.classes), K)
     gains = np.where(m <= n, np.maximum(expected, _TIE_BREAK * np.max(expected) / np.max(default) * default), 0.0)[mask]
     # each x(n, m) and its rest to 1 are a block of shares
@@ -76,7 +76,7 @@ class _OpenOracle:
     problem: Problem
 
     def separate(self, point: Array, **_: object) -> Separation:
-        """Return the broken row with the largest sum of each pair of moving counts, and broken totals."""
+        """Return the most violated row of each pair of moving counts, and violated totals."""
         K, delta, ratio = self.problem.voters.K, self.problem.target.delta, ratio_below(self.problem)
         mask, x = places(K), np.zeros((K + 1, K + 1))
         x[mask] = point[::2]
@@ -97,7 +97,7 @@ class _OpenOracle:
 
 
 def _build_sparse_rows(rows: list[tuple[Coefficients, float]], mask: NDArray[np.bool_]) -> SparseRows:
-    """Write rows about x(n, m) as rows of the program, where every second variable is a rest."""
+    """Write rows about x(n, m) as rows of the program, in which every second variable is a complement."""
     numbers = 2 * (np.cumsum(mask.ravel()).reshape(mask.shape) - 1)
     entries = [(r, numbers[place], factor) for r, (row, _) in enumerate(rows) for place, factor in row.items()]
     number, column, factors = np.array(entries, dtype=np.float64).reshape(-1, 3).T
@@ -106,7 +106,7 @@ def _build_sparse_rows(rows: list[tuple[Coefficients, float]], mask: NDArray[np.
 
 
 def _find_broken_totals(x: Array) -> tuple[list[Coefficients], float]:
-    """Return histograms, by their two largest counts, with probabilities of more than 1, and the largest total."""
+    """Return histograms with a total above 1, the worst for each two largest counts, and the largest total."""
     rest_sums, broken, largest = largest_sums(x.T, -np.inf), list[Coefficients](), 0.0
     for top, second, total in totals(x, rest_sums):
         largest = max(largest, float(total))
