@@ -23,12 +23,12 @@ class DarrmError(Exception):
     """Base class of the project's own errors."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Cross into processes and copies as it is: `Exception` would call the class with the message alone."""
+        """Pickle and copy all attributes: `Exception` would call the class with the message alone."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class TableError(DarrmError):
-    """A stored table cannot be trusted; ``field`` of the file is wrong, such as ``"gamma"`` or ``"version"``."""
+    """A stored table is invalid; ``field`` is the wrong field of the file, such as ``"gamma"`` or ``"version"``."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message[:1000]}")  # values of a file may be long
@@ -44,7 +44,7 @@ class CheckpointError(DarrmError, ValueError):
 
 
 class CertificationError(DarrmError):
-    """A noise function does not satisfy the privacy condition and was not to be scaled.
+    """A noise function does not satisfy the privacy condition, and scaling was not requested.
 
     ``worst_cost`` bounds the largest privacy cost over all corners from above, ``budget`` the allowed cost from below.
     """
@@ -56,7 +56,7 @@ class CertificationError(DarrmError):
 
 
 class SolveError(DarrmError):
-    """A linear program could not be solved; ``status`` is the solver's word for it."""
+    """A linear program could not be solved; ``status`` is the solver's reason."""
 
     def __init__(self, message: str, *, status: str) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class PlanError(DarrmError):
 
 
 class SamplingError(DarrmError):
-    """A black box failed on sampled data: draw ``index`` of a run with ``seed``, which can be replayed."""
+    """A black box failed on sampled data, draw ``index`` of a run with ``seed``; the draw can be replayed."""
 
     def __init__(self, reason: str, *, seed: int, index: int) -> None:
         super().__init__(
@@ -80,9 +80,9 @@ class SamplingError(DarrmError):
 
 
 class BudgetExceededError(DarrmError):
-    """A charge would pass the budget; nothing was debited.
+    """A cost would exceed the budget; nothing was debited.
 
-    ``requested`` and ``remaining`` are words; ``queries_that_fit`` is how many of the requested queries still fit.
+    ``requested`` and ``remaining`` are texts; ``queries_that_fit`` is the number of requested queries that still fit.
     """
 
     def __init__(self, message: str, *, requested: str, remaining: str, queries_that_fit: int) -> None:
@@ -104,7 +104,7 @@ class DeliveryError(DarrmError):
     """An error or interrupt after the debit: the budget is spent, and the message names the place of the labels.
 
     It also replaces `KeyboardInterrupt`, which would hide the spent budget. ``path`` is the ledger's file, ``entry``
-    the number of the entry whose labels wait in it, or None.
+    the number of the ledger's entry that keeps the labels, or None.
     """
 
     def __init__(self, path: str, message: str, *, entry: int | None = None) -> None:
@@ -114,7 +114,7 @@ class DeliveryError(DarrmError):
 
 
 class PrivateFigureError(DarrmError):
-    """A data-dependent cost, which is itself private, was about to enter a published total; ``what`` is the charge."""
+    """A data-dependent cost, itself private, would have entered a published total; ``what`` names the cost."""
 
     def __init__(self, what: str, message: str) -> None:
         super().__init__(f"{what}: {message}")

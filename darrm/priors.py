@@ -40,11 +40,11 @@ Counts = NDArray[np.int64]
 
 _TWO, _LISTED, _OPEN_SET, _ANY = "two classes", "listed classes", "open-set answers", "any answers"
 
-_DIGEST_DRAWS = 100  # draws from a fixed seed, for the digest of a prior without coefficients
-_STORED_KIND = "other"  # the kind of a prior with name and digest in a file
+_DIGEST_DRAWS = 100  # from a fixed seed, for the digest of a prior without coefficients
+_STORED_KIND = "other"  # the kind of a prior stored as name and digest
 _VOTES_KIND, _LIKE_KIND = "votes", "like"  # kinds of texts that name a file: recorded votes, votes to fit `Led`
 _LOG_RANGE = (-12.0, 12.0)  # logarithms of the fitted numbers
-_COMMON_KIND = "common"  # how the paper's readers call `Dirichlet()` of two classes
+_COMMON_KIND = "common"  # the paper's name for `Dirichlet()` of two classes
 
 
 class Prior:
@@ -99,9 +99,9 @@ class Prior:
 
 @dataclass(frozen=True)
 class _BuiltIn(Prior):
-    kind: ClassVar[str]  # what its text begins with
-    classes: ClassVar[str] = _TWO  # which classes it is about
-    positive: ClassVar[bool] = False  # whether its fields are positive numbers, or else probabilities
+    kind: ClassVar[str]  # the first word of its text
+    classes: ClassVar[str] = _TWO  # the classes that it covers
+    positive: ClassVar[bool] = False  # whether its fields are positive numbers; otherwise they are probabilities
 
     def __post_init__(self) -> None:
         for name in self._write_decimals():
@@ -141,8 +141,8 @@ class _BuiltIn(Prior):
 class Dirichlet(_BuiltIn):
     """Voters choose independently with common probabilities from a symmetric Dirichlet law.
 
-    With concentration 1 every histogram is equally likely, for two classes a common p ~ U[0, 1]. A smaller one makes
-    clear majorities likely.
+    With concentration 1 every histogram is equally likely; for two classes this is a common p ~ U[0, 1]. A smaller
+    concentration makes clear majorities likely.
 
     >>> np.exp(Dirichlet().log_probabilities(np.array([[2, 0, 0], [0, 1, 1]]))).round(6)  # one of six each
     array([0.166667, 0.166667])
@@ -161,7 +161,7 @@ class Dirichlet(_BuiltIn):
     def log_probabilities(self, counts: Counts) -> Array:
         """Compute the Dirichlet-multinomial law K!/Π n_c!·Π (a)_{n_c}/(Ca)_K, (a)_n = a⋯(a + n − 1)."""
         K = counts.sum(axis=1)
-        # factors relative to a large concentration, in which a difference of two log Γ would lose the votes
+        # factors are relative to a large concentration: a difference of two log Γ would lose all digits
         scale = max(1.0, self.concentration)
         start, steps = self.concentration / scale, np.arange(K.max(initial=0)) / scale
         rising, total = (np.append(0.0, np.cumsum(np.log(times * start + steps))) for times in (1, counts.shape[1]))
@@ -198,7 +198,7 @@ def _check_public(votes: Votes) -> None:
 
 @dataclass(frozen=True)
 class Led(_BuiltIn):
-    """One class leads: voters choose with probabilities from a Dirichlet law with ``leader`` more for a random class.
+    """One class leads: voters choose with probabilities from a Dirichlet law, with ``leader`` added for a random class.
 
     The law is the mean over the leading class c of the Dirichlet-multinomial law with the parameter ``others`` +
     ``leader`` at c and ``others`` elsewhere.
@@ -227,7 +227,7 @@ class Led(_BuiltIn):
             leader, others = np.exp(np.clip(logs, *_LOG_RANGE)).tolist()
             return float(times @ cls(leader, others).log_probabilities(counts))
 
-        # climb by steps that halve when none of the eight directions ascends
+        # ascend in one of eight directions; halve the step if none ascends
         directions = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)])
         step, point = 1.0, np.array([1.5, -1.0])  # log leader, log others
         best_likelihood = compute_likelihood(point)
@@ -259,7 +259,7 @@ class Led(_BuiltIn):
 
 @dataclass(frozen=True)
 class Ewens(_BuiltIn):
-    """Open-set answers: voter i + 1 gives a new answer with probability θ/(θ + i), else that of a random earlier voter.
+    """Open-set answers: voter i + 1 gives a new answer with probability θ/(θ + i), else a random earlier voter's.
 
     The law of the partition is [Ewens 1972] K!/(θ ⋯ (θ + K − 1))·Π_j (θ/j)^{m_j}/m_j!, m_j strings having j votes.
 
@@ -309,7 +309,7 @@ class Ewens(_BuiltIn):
         return expected
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
-        """Draw the counts of partitions, zeros last: Feller's gaps between heads of coins θ/(θ + i)."""
+        """Draw the counts of partitions, zeros last, as gaps between heads of coins θ/(θ + i) (Feller)."""
         if not is_open(classes):
             checks.fail("the prior", self.text, "about open answers", "say Dirichlet() for listed classes")
         checks.integer_at_least(1, K=K, count=count)
@@ -332,7 +332,7 @@ def reference_priors(classes: int) -> Mapping[str, _BuiltIn]:
 
 @dataclass(frozen=True)
 class Spread(_BuiltIn):
-    """The mean of the three `reference_priors`. A sample is from each of them in turn."""
+    """The mean of the three `reference_priors`. Samples alternate between them."""
 
     kind: ClassVar[str] = "spread"
     classes: ClassVar[str] = _ANY
@@ -370,7 +370,7 @@ class Spread(_BuiltIn):
 class RecordedVotes(Prior):
     """A random question of recorded public votes, with classes renamed at random.
 
-    For another number of voters than recorded, each copies a random voter of the question, independently.
+    For another number of voters, each voter independently copies a random recorded voter of the question.
 
     >>> seen = RecordedVotes("two.csv", Votes.of_counts([[3, 0, 1], [2, 2, 0]]))
     >>> seen.text, seen.digest[:8], np.exp(seen.log_probabilities(np.array([[0, 2, 2], [4, 0, 0]]))).round(6).tolist()
@@ -396,7 +396,7 @@ class RecordedVotes(Prior):
         return f"the {votes.queries:,} questions that {votes.voters:,} voters were asked (SHA-256 {self.digest[:16]}…)"
 
     def log_probabilities(self, counts: Counts) -> Array:
-        """Compute the log of the share of a histogram's partition, over as many histograms as it has."""
+        """Compute the log of the share of a histogram's partition, divided by its number of histograms."""
         self.check_classes(counts.shape[1])
         if np.any(counts.sum(axis=1) != self.votes.voters):
             advice = "for another number of voters such a prior only samples: record as many, or say dirichlet:A"
@@ -417,7 +417,7 @@ class RecordedVotes(Prior):
         return np.asarray(rng.permuted(counts, axis=1))
 
     def check_classes(self, classes: int) -> None:
-        """Raise `ValueError` for another number of classes than the recorded one."""
+        """Raise `ValueError` unless the number of classes is the recorded one."""
         if classes != self.votes.counts.shape[1]:
             checks.fail("classes", classes, f"the {self.votes.counts.shape[1]} of the recorded votes")
 
@@ -539,11 +539,11 @@ class Point(_IndependentVoters):
 
 @dataclass(frozen=True)
 class StoredPrior(Prior):
-    """The name and the digest of a prior that a file could not keep: its methods raise `ValueError`."""
+    """The name and the digest of a prior that no file can store; its methods raise `ValueError`."""
 
     name: str  # the `text` that the prior had
     digest: str  # its `digest_of`
-    has_closed_form: ClassVar[bool] = False  # nothing is known of it
+    has_closed_form: ClassVar[bool] = False  # unknown
 
     @property
     def text(self) -> str:
@@ -570,8 +570,8 @@ _KINDS: dict[str, type[_BuiltIn]] = {
 def parse(text: str, classes: int = 2) -> Prior:
     """Read a prior for a number of classes, as ``--prior`` does.
 
-    The texts are the `text` of a prior of this module; ``common`` for ``dirichlet`` of two classes; ``votes:FILE`` for
-    recorded public votes, and ``like:FILE`` for the `Led` fitted to them. `ValueError` for other texts, numbers and
+    Valid texts are the `text` of a prior of this module; ``common`` for ``dirichlet`` of two classes; ``votes:FILE``
+    for recorded public votes, and ``like:FILE`` for the `Led` fitted to them. `ValueError` for other texts, numbers and
     files; `OSError` if a file cannot be read.
 
     >>> parse("uniform:0.7,1"), parse("dirichlet:0.5", classes=10)
@@ -580,7 +580,7 @@ def parse(text: str, classes: int = 2) -> Prior:
     checks.instance(str, text=text, advice="a prior itself needs no parsing")
     kind, colon, arguments = text.partition(":")
     if kind in {_VOTES_KIND, _LIKE_KIND} and arguments and not is_open(classes):
-        try:  # counts, a column a class, or else labels: public votes may be of any number of voters
+        try:  # counts with a column for each class, else labels: public votes may have any number of voters
             votes = Votes.read(arguments, classes=classes, layout="counts")
         except ValueError:
             votes = Votes.read(arguments, classes=classes, layout="labels")
@@ -608,7 +608,7 @@ def parse(text: str, classes: int = 2) -> Prior:
 
 
 def checked(prior: Prior | str, classes: int = 2) -> Prior:
-    """Return a prior, or that of a text; `ValueError` if it is not about this number of classes."""
+    """Return a prior, or the prior of a text; `ValueError` if it does not cover this number of classes."""
     if isinstance(prior, str):
         return parse(prior, classes)
     if not isinstance(prior, Prior):
@@ -651,7 +651,7 @@ def default_of(classes: int) -> Prior:
 
 
 def is_built_in(prior: object) -> bool:
-    """Whether its text determines a prior; not so for subclasses, which may have other weights."""
+    """Whether the text determines the prior; False for subclasses, which may have other weights."""
     return type(prior) in {*_KINDS.values(), RecordedVotes}
 
 
@@ -661,14 +661,14 @@ def in_words(prior: Prior) -> str:
 
 
 def to_json(prior: Prior, K: int, classes: int = 2) -> dict[str, str]:
-    """Write a prior of this module as it is, any other by its name and its digest for K voters."""
+    """Write a prior of this module with its numbers, any other by its name and digest for K voters."""
     if isinstance(prior, _BuiltIn | StoredPrior) and type(prior) in {*_KINDS.values(), StoredPrior}:
         return prior.to_json()
     return StoredPrior(str(prior.text), digest_of(prior, K, classes)).to_json()
 
 
 def from_json(data: Json) -> Prior:
-    """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if malformed."""
+    """Read the output of `to_json`; `KeyError`, `TypeError` or `ValueError` if malformed."""
     values = dict(data)
     for name, value in values.items():
         if not isinstance(value, str):
@@ -686,7 +686,7 @@ def from_json(data: Json) -> Prior:
 
 
 def digest_of(prior: Prior, K: int, classes: int = 2) -> str:
-    """Compute the SHA-256 of a prior's coefficients for K voters, or else of a few draws."""
+    """Compute the SHA-256 of a prior's coefficients for K voters, or of some draws without coefficients."""
     numbers: Array | Counts
     if not is_law_a_gamma(classes):
         numbers = prior.sample(K, classes, _DIGEST_DRAWS, rng=np.random.default_rng(0))
@@ -707,7 +707,7 @@ def weights_of(prior: Prior | str, K: int) -> Array:
 
 
 def strings_of(prior: Prior, K: int) -> Array:
-    """Compute ``prior.strings(K)``; `ValueError` if they are not numbers of strings with K votes together."""
+    """Compute ``prior.strings(K)``; `ValueError` unless these numbers of strings have K votes in total."""
     expected = np.asarray(prior.strings(K), dtype=np.float64)
     votes = float(np.sum(np.arange(K + 1)[:, None] * expected)) if expected.shape == (K + 1, K + 1) else math.nan
     if not (abs(votes - K) <= 1e-6 * K and np.all(expected >= 0.0)):
@@ -729,7 +729,7 @@ def law_of_ones(prior: Prior, K: int) -> Array | None:
 
 
 def log_arrangements(counts: Counts) -> Array:
-    """Compute the log of the number of histograms that equal each up to the names of classes, (n, C) → (n,)."""
+    """Compute the log of the number of permutations of each histogram, (n, C) → (n,)."""
     ordered = np.sort(counts, axis=1)
     run, log_ways = np.ones(len(ordered)), np.zeros(len(ordered))
     for place in range(1, ordered.shape[1]):

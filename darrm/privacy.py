@@ -1,4 +1,4 @@
-"""An (ε, δ) pair, kept as the exact fractions that the user typed.
+"""An (ε, δ) pair, stored as the exact fractions of the user's decimals.
 
 A certificate is about 1/10, and ``float(0.1)`` is not 1/10; formulas read the nearest floats.
 """
@@ -17,20 +17,20 @@ from typing import SupportsFloat
 
 from darrm.util import checks
 
-Number = int | float | str | Fraction | Decimal | SupportsFloat  # the last are numpy's scalars
+Number = int | float | str | Fraction | Decimal | SupportsFloat  # SupportsFloat covers numpy's scalars
 
 # e^700 is about 1e304: e^{mε} overflows a float beyond it, and ε and δ underflow below 1e-323
 LARGEST_EXPONENT, SMALLEST_NUMBER = 700, Fraction(1, 10**323)
 
-# text is bounded before it is read: ten characters can ask for a number of a billion digits. A fraction within these
-# bits is written with fewer characters, so each saved number can be loaded
+# text is bounded before it is read: ten characters can denote a number of a billion digits. A fraction within these
+# bits needs fewer characters, so each saved number can be loaded
 _MAX_CHARACTERS, _MAX_BITS, _MAX_PLACES = 8000, 13_000, 1000
 _MAX_NUMBER = 10**308  # no float overflows
 _ALLOWED_NUMBERS = f"a finite number of at most {_MAX_CHARACTERS} characters and of a size up to 1e308"
 
 
 def exact_number(name: str, value: Number) -> Fraction:
-    """Read a number as the fraction that its decimal writing means; a float counts as its shortest decimal.
+    """Read a number as an exact fraction; a float counts as its shortest decimal.
 
     `ValueError` if it is no number, not finite, beyond all floats, or has thousands of digits.
 
@@ -57,7 +57,7 @@ def _advise(value: object) -> str:
 
 
 def _to_fraction(value: object) -> Fraction | None:
-    """Read a number; None if it is longer than any sensible one."""
+    """Read a number; None if it is too long."""
     if isinstance(value, bool):
         raise TypeError
     if isinstance(value, Rational):  # ints, fractions, and numpy's whole numbers, whose arithmetic would overflow
@@ -93,9 +93,9 @@ def decimal_text(value: Fraction) -> str:
 
 
 def at_most(bound: float | Fraction, digits: int = 5) -> str:
-    """Write an upper bound with that number of significant digits, rounded up.
+    """Write an upper bound with ``digits`` significant digits, rounded up.
 
-    A float counts as the decimal of the float below it, because sums of floats are rounded up already.
+    A float counts as the decimal of the next smaller float, because sums of floats are already rounded up.
 
     >>> at_most(2.31252), at_most(0.1 + 0.2), at_most(Fraction(1, 3), 2), at_most(0.00004)
     ('2.3126', '0.3', '0.34', '4e-05')
@@ -104,7 +104,7 @@ def at_most(bound: float | Fraction, digits: int = 5) -> str:
 
 
 def at_least(bound: float | Fraction, digits: int = 5) -> str:
-    """Write a lower bound with that number of significant digits, rounded down.
+    """Write a lower bound with ``digits`` significant digits, rounded down.
 
     >>> at_least(2.31258), at_least(0.3)
     ('2.3125', '0.3')
@@ -113,7 +113,7 @@ def at_least(bound: float | Fraction, digits: int = 5) -> str:
 
 
 def pair_at_most(epsilon: float | Fraction, delta: float | Fraction, digits: int = 6) -> str:
-    """Write a guaranteed pair, ε with that number of digits and δ with six, both rounded up.
+    """Write a guaranteed pair, ε with ``digits`` digits and δ with six, both rounded up.
 
     >>> pair_at_most(0.30000049, 1e-5)
     '(0.300001, 1e-05)'
@@ -132,7 +132,7 @@ def _round_bound(bound: float | Fraction, digits: int, direction: float) -> str:
 
 
 def _seem_swapped(epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether ε has the size of a δ and δ that of an ε, both with at most three digits."""
+    """Whether ε is as small as a δ and δ as large as an ε, both with at most three digits."""
     return epsilon < Fraction(1, 1000) and delta >= Fraction(1, 100) and max(epsilon.numerator, delta.numerator) < 1000
 
 
@@ -143,15 +143,15 @@ class PrivacyParams:
     Parameters
     ----------
     epsilon
-        ε ≥ 0. A float counts as its shortest decimal; text and fractions are exact. Infinity, with delta = 0, is no
-        guarantee; only non-private voters have it.
+        ε ≥ 0. A float counts as its shortest decimal; text and fractions are exact. Infinity, with delta = 0, means no
+        guarantee and is for non-private voters only.
     delta
         δ in [0, 1).
 
     Warns
     -----
     UserWarning
-        If they are probably swapped: ε below 0.001 and δ of at least 0.01, both with few digits.
+        If ε and δ are probably swapped: ε below 0.001 and δ of at least 0.01, both with few digits.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class PrivacyParams:
                 hint = ", and 1e-323 or more if it is not 0" if 0 < exact < SMALLEST_NUMBER else ""
                 is_swapped = name == "delta" and exact >= 1 and exact_epsilon is not None and 0 <= exact_epsilon < 1
                 checks.fail(name, value, f"{allowed}{hint}", "are epsilon and delta swapped?" if is_swapped else "")
-        # a pair of fractions is computed, not typed
+        # pairs of fractions come from computations
         is_typed = not (isinstance(epsilon, Fraction) and isinstance(delta, Fraction))
         if is_typed and exact_epsilon and _seem_swapped(exact_epsilon, exact_delta):
             pair = f"epsilon = {decimal_text(exact_epsilon)} beside delta = {decimal_text(exact_delta)}"

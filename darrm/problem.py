@@ -28,12 +28,12 @@ from darrm.subsampling import Subsampling
 from darrm.util import checks
 from darrm.util.files import Json
 
-# a proof looks at γ(l) for all l: a million voters take minutes and a table of 10 MB. Numbers of queries are multiplied
+# a proof covers γ(l) for all l: a million voters take minutes and a table of 10 MB. Numbers of queries are multiplied
 # as floats, which are exact for integers up to 2^53
 MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 10**6
 _LARGE_EPSILON = 1e6  # ε of non-private voters in sums
-_ROUNDING = Fraction(1, 2**50)  # tolerance for floats of a caller: m·ε, and 1 − (1 − Δ)^m
-_MAX_CUTS = 200  # candidate cuts in `Voters.rounded`, whose work is quadratic in them
+_ROUNDING = Fraction(1, 2**50)  # tolerance for a caller's floats: m·ε, and 1 − (1 − Δ)^m
+_MAX_CUTS = 200  # candidate cuts in `Voters.rounded`, whose work is quadratic in their number
 _M_EPSILON = "the release is m*epsilon-private, at least as one voter is and at most as all are"
 _NO_ALLOWANCE = "voters that are not private have no allowance m: state the target, Problem(voters, target)"
 
@@ -54,7 +54,7 @@ OPEN = Open()
 
 @dataclass(frozen=True)
 class Voters:
-    """K voters, the guarantee of each, and how many of them one person's data can influence.
+    """K voters, the guarantee of each, and the number of voters that one person's data can influence.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Voters:
     each
         The guarantee (ε, Δ) of every voter, ε > 0; see `Voters.non_private` for voters without one.
     overlap
-        How many voters one person's data can influence, 1 … K; None is K, as in the paper.
+        The largest number of voters that one person's data can influence, 1 … K; None is K, as in the paper.
     models
         True: voters are trained once and answer all queries, so their guarantees per query do not add up. Equal
         `Voters` are the same models: give retrained ones another account and ledger. False: voters draw fresh
@@ -134,7 +134,7 @@ class Voters:
         object.__setattr__(self, "K", int(self.K))
         if self.sampled is not None:
             self._check_sampled(self.sampled)
-        # all K voters, the paper's analysis, is written one way only
+        # overlap K, the paper's analysis, is always stored as None
         object.__setattr__(self, "overlap", None if self.overlap in {None, self.K} else int(self.overlap))
         if self.per_voter is not None:
             self._check_per_voter(self.per_voter)
@@ -184,7 +184,7 @@ class Voters:
 
     @property
     def private_groups(self) -> list[tuple[int, PrivacyParams]]:
-        """The groups with a guarantee."""
+        """The groups with a guarantee, each as a number of voters and their (ε, δ)."""
         return [(n, each) for n, each in self.groups if each.is_private]
 
     @property
@@ -204,7 +204,7 @@ class Voters:
 
     @property
     def are_private_models(self) -> bool:
-        """Whether costs of answers do not add up."""
+        """Whether the voters are private models, whose costs per answer do not add up."""
         return self.models and not self.are_non_private
 
     @property
@@ -214,11 +214,11 @@ class Voters:
 
     @property
     def num_upper_levels(self) -> int:
-        """The number of free values of γ."""
+        """K − floor(K/2), the number of free values of γ."""
         return self.K - self.K // 2
 
     def rounded(self, groups: int) -> Voters:
-        """Round ε and Δ up to at most that number of groups, so that the sum of all ε grows least."""
+        """Round ε and Δ up to at most ``groups`` groups, with the smallest growth of the sum of all ε."""
         checks.integer_at_least(1, groups=groups)
         if len(self.groups) <= groups:
             return self
@@ -228,7 +228,7 @@ class Voters:
         ends = sorted({*ends[:: -(-len(ends) // _MAX_CUTS)], non_private, self.K})
         sizes = [min(each.epsilon, _LARGE_EPSILON) if each.is_private else _LARGE_EPSILON for each in per_voter]
         sums = [0.0, *accumulate(sizes)]
-        # grown[i] is the growth of the first i groups, and cuts[i] lists the starts of its parts
+        # growths[i] is the growth of the first i groups, and cuts[i] lists the starts of their parts
         growths, cuts = [0.0] + [math.inf] * (len(ends) - 1), [list[int]() for _ in ends]
         for _ in range(groups):
             previous, previous_cuts = growths, cuts
@@ -243,7 +243,7 @@ class Voters:
         return Voters.of([each for n, each in pairs for _ in range(n)], self.overlap, models=self.models)
 
     def cover(self, others: Voters) -> bool:
-        """Whether a proof for these voters holds for others: equal K, guarantees and overlap no larger."""
+        """Whether a proof for these voters holds for others: equal K, and no larger guarantees or overlap."""
         if self.K != others.K or self.reached < others.reached:
             return False
         if self.sampled is not None or others.sampled is not None:
@@ -298,7 +298,7 @@ class Problem:
         Who votes.
     target
         The required (ε, δ) of the release, ε finite. Private voters with equal guarantees need m = target.epsilon /
-        each.epsilon in [1, K] and target.delta ≥ each.delta; others any ε > 0 and any δ.
+        each.epsilon in [1, K] and target.delta ≥ each.delta; other voters allow any ε > 0 and any δ.
     classes
         The number C ≥ 2 of classes; or ``"open"``, stored as `OPEN`, for non-private voters: they answer with any
         string, and the release is one of these strings or no answer.
@@ -331,10 +331,10 @@ class Problem:
             if self.target.exact_epsilon == 0:  # noise can make the release more private than the weakest voter
                 checks.fail("target.epsilon", 0, "positive")
             return
-        if not 1 - _ROUNDING <= self.exact_m <= self.voters.K * (1 + _ROUNDING):  # m·ε of floats is a rounding off
+        if not 1 - _ROUNDING <= self.exact_m <= self.voters.K * (1 + _ROUNDING):  # m·ε of floats is rounded
             allowed = f"in [1, K] = [1, {self.voters.K}]"
             checks.fail("m", float(self.exact_m), allowed, f"m = target.epsilon / each.epsilon; {_M_EPSILON}")
-        # 1 − (1 − Δ)^m of floats may be below Δ by a rounding; the proof uses the exact target
+        # rounding may put 1 − (1 − Δ)^m below Δ; the proof uses the exact target
         if self.voters.each.exact_delta - self.target.exact_delta > _ROUNDING:
             advice = "a majority cannot fail less often than one voter"
             checks.fail("target.delta", self.target.delta, f"at least each.delta = {self.voters.each.delta}", advice)
@@ -346,7 +346,7 @@ class Problem:
 
     @property
     def conditional_on_inclusion(self) -> Problem:
-        """The problem for a person among the examples; proofs are about it."""
+        """The problem for a person among the examples, which proofs cover."""
         voters = self.voters
         if voters.sampled is None:
             return self
@@ -428,7 +428,7 @@ class Workload:
     classes
         As for `Problem`. Plans for more than two classes need non-private voters or private models.
     missing
-        How many of the K votes are usually missing, 0 … K − 1: the majority is then that of the others.
+        The usual number of missing votes, 0 … K − 1: the majority is then taken over the others.
     """
 
     voters: Voters
@@ -540,6 +540,6 @@ def _default_delta(m: Fraction, each_delta: Fraction) -> Fraction:
     with localcontext(Context(prec=60 + magnitude)):
         base = Decimal((1 - each_delta).numerator) / each_delta.denominator
         power = base ** (Decimal(m.numerator) / m.denominator)
-        # at 60 digits the rounding errors so far are below 1e-50 relative; the margin covers them
+        # at 60 digits the relative rounding error is below 1e-50; the margin covers it
         value_below = (1 - power) * (1 - Decimal("1e-40"))
     return max(each_delta, Fraction(fifteen_digits.plus(value_below)))

@@ -7,7 +7,7 @@ probability q, independently for each query.
 * **poisson**: each person is included independently. Neighbors add or remove a person: the label's law is A without
   them and (1 − q)A + qB with them, for any data of the others.
 * **fixed**: a fixed number of people is drawn without replacement. Neighbors replace a person: the laws are
-  (1 − q)A + qB and (1 − q)A + qB', and any two of A, B and B' differ by the votes of one person.
+  (1 − q)A + qB and (1 − q)A + qB', and any two of A, B and B' differ by one person's votes.
 
 Let h(x) bound the divergence H_{e^x} of any two laws that differ by the votes of one person, in both directions, and
 let e^y = 1 + (e^x − 1)/q. Then, for x ≥ 0 [BBG18, Section 4],
@@ -33,8 +33,8 @@ from darrm.util import checks
 from darrm.util.files import Json
 
 SCHEMES = {"poisson": "add or remove one person", "fixed": "replace one person"}
-_MIN_RATE = Fraction(1, 10**15)  # one record among more than the people alive
-_MAX_RECORDS = 100  # of one person: 1 − (1 − q)^r is an exact fraction
+_MIN_RATE = Fraction(1, 10**15)  # one record among more than the world population
+_MAX_RECORDS = 100  # of one person, because 1 − (1 − q)^r is an exact fraction
 _PRECISION, _DIGITS = 60, 27  # decimal digits of a logarithm, and those of the result
 _MAX_DELTA = 1 - Fraction(1, 2**53)
 
@@ -49,10 +49,10 @@ class Subsampling:
         The probability in [1e-15, 1] that one record is among the examples of a query.
     scheme
         ``"poisson"``: records are included independently, and neighbors add or remove one person; ``"fixed"``: a fixed
-        number without replacement, ``record_rate`` of all, and neighbors replace one person. Costs under different
-        schemes are never added up.
+        number without replacement, the share ``record_rate`` of all, and neighbors replace one person. Costs under
+        different schemes never add up.
     records
-        The largest number of records of one person; they can influence as many voters.
+        The largest number of records of one person, who can influence as many voters.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Subsampling:
 
     @classmethod
     def of(cls, rate: Number | Subsampling) -> Subsampling:
-        """Return a number as Poisson sampling of one record a person."""
+        """Return a number as Poisson sampling with one record for each person."""
         return rate if isinstance(rate, Subsampling) else cls(exact_number("the sampling rate", rate))
 
     @property
@@ -94,11 +94,11 @@ class Subsampling:
         return SCHEMES[self.scheme]
 
     def covers(self, other: Subsampling) -> bool:
-        """Whether a proof for this sampling holds for another: the same neighbors, and no larger rate."""
+        """Whether a proof for this sampling holds for another: equal neighbors and no larger rate."""
         return self.scheme == other.scheme and self.rate >= other.rate
 
     def conditional_on_inclusion(self, target: PrivacyParams) -> PrivacyParams:
-        """Return the guarantee that a label needs for a person among the examples to be ``target``-private.
+        """Return the guarantee for a person among the examples that makes a label ``target``-private.
 
         (ln(1 + (e^ε − 1)/q), δ/q), rounded down.
 
@@ -112,7 +112,7 @@ class Subsampling:
         with localcontext(Context(prec=_PRECISION + 2 * magnitude)):
             exponent = Decimal(epsilon.numerator) / epsilon.denominator
             rate = Decimal(self.rate.numerator) / self.rate.denominator
-            # the rounding errors so far, at 60 digits after cancellation, are far below the margin
+            # rounding errors at 60 digits after cancellation are far below the margin
             conditional_epsilon = (1 + (exponent.exp() - 1) / rate).ln() * (1 - Decimal("1e-40"))
         return PrivacyParams(Fraction(Context(prec=_DIGITS, rounding=ROUND_FLOOR).plus(conditional_epsilon)), delta)
 
