@@ -258,10 +258,10 @@ class Voters:
         if self.per_voter is not None:
             each = f"each as private as it says, from {self.per_voter[-1]} to {self.per_voter[0]}"
         models = ", models trained once" if self.models else ""
-        reach = "all" if self.overlap is None else f"at most {self.overlap}"
+        overlap = "all" if self.overlap is None else f"at most {self.overlap}"
         resampling = "" if self.sampled is None else f"; {self.sampled}"
         noun = "voter" if self.K == 1 else "voters"
-        return f"{self.K:,} {noun}, {each}{models}; one person's data reach {reach} of them{resampling}"
+        return f"{self.K:,} {noun}, {each}{models}; one person's data reach {overlap} of them{resampling}"
 
     def to_json(self) -> dict[str, Json]:
         """Write ε and Δ as exact decimals; defaults are omitted."""

@@ -62,11 +62,11 @@ class Knots(ABC):
         return self.starts.size == self.n
 
     @abstractmethod
-    def up(self, z: Array) -> Array:
+    def prolong(self, z: Array) -> Array:
         """Compute U z: shape (k,) → (n,)."""
 
     @abstractmethod
-    def down(self, rows: Array) -> Array:
+    def restrict(self, rows: Array) -> Array:
         """Compute a U for each row a: shape (…, n) → (…, k)."""
 
     def repaired(self, duals: Array, reduced: Array) -> Array:
@@ -82,10 +82,10 @@ class Knots(ABC):
 class Hats(Knots):
     """x is linear between knots, constant behind the last one, and has the values z at knots."""
 
-    def up(self, z: Array) -> Array:
+    def prolong(self, z: Array) -> Array:
         return z if self.is_full else np.interp(np.arange(self.n), self.starts, z)
 
-    def down(self, rows: Array) -> Array:
+    def restrict(self, rows: Array) -> Array:
         if self.is_full:
             return rows
         share = (np.arange(self.n) - np.repeat(self.starts, self.lengths)) / np.repeat(self.lengths, self.lengths)
@@ -98,10 +98,10 @@ class Hats(Knots):
 class Ramps(Knots):
     """x are the steps of a non-decreasing function, equal between knots with the total z; row 0 is Σ x ≤ 1."""
 
-    def up(self, z: Array) -> Array:
+    def prolong(self, z: Array) -> Array:
         return z if self.is_full else np.repeat(z / self.lengths, self.lengths)
 
-    def down(self, rows: Array) -> Array:
+    def restrict(self, rows: Array) -> Array:
         return rows if self.is_full else np.asarray(np.add.reduceat(rows, self.starts, axis=-1) / self.lengths)
 
     def repaired(self, duals: Array, reduced: Array) -> Array:
@@ -167,7 +167,7 @@ class Master:
             self._pass_rows(self.matrix, self.limits)
 
     def _restrict_rows(self, rows: Array) -> Array:
-        return rows if self.knots is None else self.knots.down(rows)
+        return rows if self.knots is None else self.knots.restrict(rows)
 
     def add_cost(self, extra: Array) -> None:
         """Add to the cost that the solver minimizes; values and bounds ignore it."""
@@ -219,7 +219,7 @@ class Master:
         is_complete = (variables.size, row_duals.size) == expected  # HiGHS may return nothing
         if is_complete and np.all(np.isfinite(variables)) and np.all(np.isfinite(row_duals)):
             variables = np.clip(variables, self.lower[: variables.size], self.upper[: variables.size])
-            point = variables if self.knots is None else self.knots.up(variables)
+            point = variables if self.knots is None else self.knots.prolong(variables)
             # HiGHS's duals of <= rows are non-positive; undo both scalings
             duals = np.maximum(-row_duals[self._equations :], 0.0) * self._row_scales / self._cost_scale
         else:

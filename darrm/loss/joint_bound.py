@@ -74,11 +74,11 @@ class _Models:
         return min(1.0, -math.expm1(self.log_no_failure + math.log1p(-math.exp(log_divergence))) * (1.0 + _ROUNDING))
 
 
-def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = False) -> PrivacyParams | None:
-    """Find the largest (ε', δ') of a release for non-private voters that makes all labels ``whole``-private.
+def release_within(voters: Voters, target: PrivacyParams, *, one_by_one: bool = False) -> PrivacyParams | None:
+    """Find the largest (ε', δ') of a release for non-private voters that makes all labels ``target``-private.
 
     (ε', δ') is for a person who influences as many voters as models, or one voter if ``one_by_one``. None if the
-    influenced models satisfy ``whole`` without noise.
+    influenced models satisfy ``target`` without noise.
 
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
     >>> release = release_within(models, PrivacyParams("0.434"))
@@ -87,10 +87,10 @@ def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = F
     """
     steps = voters.reached if one_by_one else 1
     models = _Models.of(voters, voters.reached // steps)
-    x = whole.epsilon / steps
-    if models_delta(voters, voters.reached, whole.epsilon) <= whole.delta:
+    x = target.epsilon / steps
+    if models_delta(voters, voters.reached, target.epsilon) <= target.delta:
         return None
-    release_delta = min(_bound_release_delta(models, steps, x, whole.delta), math.nextafter(1.0, 0.0))
+    release_delta = min(_bound_release_delta(models, steps, x, target.delta), math.nextafter(1.0, 0.0))
     epsilon = min(_bound_release_epsilon(models, x), float(LARGEST_EXPONENT))
     return PrivacyParams(epsilon, release_delta if release_delta > math.ulp(0.0) * 2**60 else 0)
 

@@ -26,8 +26,8 @@ _ROUNDING = 1e-12  # of a profile, absolute
 _MIN_DISTANCE = 1e-4  # between corners, relative to the last: closer ones add little or differ by rounding
 
 
-def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> RenyiCurve:
-    """Compute the Rényi curve of a bit that depends on the number of ones, if a person moves up to ``moved`` votes.
+def curve_of_votes(log_lies: Array, K: int, overlap: int, rate: float = 1.0) -> RenyiCurve:
+    """Compute the Rényi curve of a bit that depends on the number of ones, if a person moves up to ``overlap`` votes.
 
     ``log_lies`` is log Pr[the answer is not the majority] for l = floor(K/2) + 1 … K; a tie is a fair coin. With a
     ``rate`` below 1 the votes move with that probability, independently for each query. Randomized response with ε = 1:
@@ -36,14 +36,14 @@ def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> Re
     >>> bool(np.allclose(curve_of_votes(lie, 1, 1).values, RenyiCurve.of_pure(1.0).values))
     True
     """
-    (p_one, q_one), (p_zero, q_zero) = _list_neighbors(log_lies, K, moved)
+    (p_one, q_one), (p_zero, q_zero) = _list_neighbors(log_lies, K, overlap)
     log_p, log_q = np.stack([p_one, p_zero], axis=1), np.stack([q_one, q_zero], axis=1)
     if rate < 1.0:
         return subsampled_curve(log_p, log_q, rate)
     return curve_of_pairs(log_p, log_q)
 
 
-def profile_of_votes(log_lies: Array, K: int, moved: int) -> PrivacyProfile | None:
+def profile_of_votes(log_lies: Array, K: int, overlap: int) -> PrivacyProfile | None:
     """Compute the privacy profile of the bit of `curve_of_votes` at all its corners, rounded up; None if δ = 1.
 
     Randomized response with ε = log 3 has total variation distance 1/2:
@@ -52,7 +52,7 @@ def profile_of_votes(log_lies: Array, K: int, moved: int) -> PrivacyProfile | No
     >>> round(profile.deltas[0], 9), round(profile.epsilons[-1] - math.log(3.0), 9)
     (0.5, 0.0)
     """
-    (log_p, log_q), _ = _list_neighbors(log_lies, K, moved)
+    (log_p, log_q), _ = _list_neighbors(log_lies, K, overlap)
     p, q = np.exp(log_p), np.exp(log_q)
     with np.errstate(invalid="ignore"):
         losses = np.where(q > 0.0, log_p - log_q, 0.0)
@@ -89,14 +89,14 @@ def undominated(p: Array, q: Array) -> NDArray[np.int64]:
     return np.asarray(order[np.concatenate([[True], p[order][1:] > highest[:-1]])])
 
 
-def _list_neighbors(log_lies: Array, K: int, moved: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+def _list_neighbors(log_lies: Array, K: int, overlap: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """List log (Pr[answer | l'], Pr[answer | l]) of the answers 1 and 0 for all l and the worst l'."""
     log_zero = np.full(K + 1, math.log(0.5))
     log_zero[K // 2 + 1 :] = log_lies
     with np.errstate(divide="ignore"):
         log_zero[: log_lies.size] = np.log1p(-np.exp(log_lies))[::-1]
     log_one = log_zero[::-1]
-    radius = min(moved, K)
+    radius = min(overlap, K)
     # padding with −inf never gives the maximum, because every window contains its center
     windows = sliding_window_view(np.pad(log_one, radius, constant_values=-np.inf), 2 * radius + 1)
     worst = np.argmax(windows, axis=1) + np.arange(K + 1) - radius

@@ -104,14 +104,14 @@ def _bound_blocks(level: Array, down: int, up: int, tops: Array) -> None:
 
 def _find_largest(values: Array) -> float:
     lanes = np.full(8, -np.inf)
-    whole = values.size - values.size % 8
-    for s in range(_U(0), _U(whole), _U(8)):
+    num_full = values.size - values.size % 8
+    for s in range(_U(0), _U(num_full), _U(8)):
         for k in range(_U(8)):
             lanes[k] = max(lanes[k], values[s + k])
     top = -np.inf
     for k in range(8):
         top = max(top, lanes[k])
-    for s in range(whole, values.size):
+    for s in range(num_full, values.size):
         top = max(top, values[s])
     return top
 
@@ -190,13 +190,13 @@ def _find_best_vertices(
     """Compute the best vertices of one T, shape (N + 1,), at the places from ``first`` on."""
     weights = params.delta_weights
     N, count, window = level.size - 1, values.size, level[first:]
-    up = weights[:, N + 1 - first - count : N + 1 - first][:, ::-1].copy()
-    zeros, reflected, both, curvatures = np.empty(count), np.empty(count), np.empty(count), np.zeros(count)
-    _average_up(window, up, 0, zeros)
+    up_weights = weights[:, N + 1 - first - count : N + 1 - first][:, ::-1].copy()
+    zeros, reflected, both_moved, curvatures = np.empty(count), np.empty(count), np.empty(count), np.zeros(count)
+    _average_up(window, up_weights, 0, zeros)
     last = N + 1 - first - count
     _average_up(level[::-1][last:].copy(), weights[:, first : first + count][:, ::-1].copy(), 0, reflected)
     ones = reflected[::-1]
-    _average_both(level, up, weights[:, first : first + count], first, both)
+    _average_both(level, up_weights, weights[:, first : first + count], first, both_moved)
     _bound_curvature(level, weights.shape[0] - 1, first, curvatures)
     for b in range(_U(count)):
         best, best_choice = window[b], 0
@@ -204,8 +204,8 @@ def _find_best_vertices(
             best, best_choice = zeros[b], 1
         if ones[b] > best:
             best, best_choice = ones[b], 2
-        if both[b] > best:
-            best, best_choice = both[b], 3
+        if both_moved[b] > best:
+            best, best_choice = both_moved[b], 3
         values[b], choice[b] = best, best_choice
         n_1 = float(_U(first) + b)
         lever = params.delta_squared * ((N - n_1) * (N - n_1) + n_1 * n_1) / 8.0
@@ -246,13 +246,13 @@ def _bound_curvature(level: Array, J: int, first: int, result: Array) -> None:
                 target[b] = max(target[b], window[b])
 
 
-def outer_costs(level: Array, params: KernelParams, least: float, first: int, costs: Array, bounds: Array) -> int:
+def outer_costs(level: Array, params: KernelParams, threshold: float, first: int, costs: Array, bounds: Array) -> int:
     params = KernelParams(*params)
     J, count = params.delta_weights.shape[0] - 1, -(-level.size // _BLOCK_SIZE)
     tops, values, uppers = np.empty((2, 2, count)), np.empty((2, _BLOCK_SIZE)), np.empty((2, _BLOCK_SIZE))
     for index in range(costs.size):
         size = level.size - index
-        current, best = level[:size], least
+        current, best = level[:size], threshold
         if index % LEVELS_A_TOP == 0:
             _bound_blocks(current, J, J, tops[0])
             _bound_blocks(-current[::-1], J, J, tops[1])
@@ -262,7 +262,7 @@ def outer_costs(level: Array, params: KernelParams, least: float, first: int, co
                 if tops[low, 0, number] + params.exp_epsilon * tops[low, 1, number] + params.slack > best:
                     cost, bound = _bound_block(chain, number * _BLOCK_SIZE, params, values, uppers, best)
                     best, bounds[index] = max(best, cost), max(bounds[index], bound)
-        if best > least:
+        if best > threshold:
             costs[index] = best
         if not _has_fall(current, params.error_of_falls * (first + index)):
             return -1 - index

@@ -193,7 +193,7 @@ class FullSet:
         moves = 0.0 if fall is None else self._bound_cost_of_moves(last, fall + self.params.error_of_falls * last)
         return _OuterMaxima(cost, max(bound, cost), tuple(broken), last + 1, moves)
 
-    def _bound_outer(self, start: Array, least: float, deadline: float) -> tuple[Array, Array, int, float | None]:
+    def _bound_outer(self, start: Array, threshold: float, deadline: float) -> tuple[Array, Array, int, float | None]:
         """Compute costs and bounds of all levels, as `kernels.outer_costs`, up to the first that does not fall.
 
         Returns also the number of that level and its fall, which may be rounding; None for the last level of a window.
@@ -210,7 +210,7 @@ class FullSet:
             stop_after(deadline)
             kernels = KERNEL.choose(level.size * _NANOSECONDS_PER_SCREEN)
             step = slice(j, j + max(1, _PLACES_A_CALL // level.size))
-            num_passed = kernels.outer_costs(level, self.params, least, j, costs[step], bounds[step])
+            num_passed = kernels.outer_costs(level, self.params, threshold, j, costs[step], bounds[step])
             j, level = j + abs(num_passed), level[: level.size - abs(num_passed) + (num_passed < 0)]
             if num_passed < 0:
                 return costs, bounds, j - 1, fall_of(level)
@@ -303,16 +303,16 @@ class FullSet:
         return CornerCounts(window.j - low, low, self.voters.K - window.j - all_ones, all_ones, *moves)
 
     def _search_row(
-        self, window: _Window, vertices: tuple[Vertices, Vertices], chain: int, ones: int, least: float
+        self, window: _Window, vertices: tuple[Vertices, Vertices], chain: int, ones: int, threshold: float
     ) -> tuple[float, float, CornerCounts]:
-        """Search the (a, a_1) of one n_1: a cost, a bound on all above ``least``, and the row."""
+        """Search the (a, a_1) of one n_1: a cost, a bound on all above ``threshold``, and the row."""
         zeros, exp_epsilon = window.direct.shape[1] - 1 - ones, self.exp_epsilon.value
         direct, reflected = vertices
-        least *= _ROUNDING_FACTOR  # then no rounding of the sum exceeds the limit
+        threshold *= _ROUNDING_FACTOR  # then no rounding of the sum exceeds the limit
         # the costlier term first: its bound tightens the limit of the other
-        mirror_limit = (least - float(direct.bounds[chain, ones])) / exp_epsilon
+        mirror_limit = (threshold - float(direct.bounds[chain, ones])) / exp_epsilon
         second = self.search(window.reflected, reflected, chain, zeros, mirror_limit)
-        first = self.search(window.direct, direct, chain, ones, least - exp_epsilon * second[1])
+        first = self.search(window.direct, direct, chain, ones, threshold - exp_epsilon * second[1])
         cost, bound = (x + exp_epsilon * y for x, y in zip(first[:2], second[:2], strict=True))
         return cost, bound, self._build_row(window, chain, ones, (*first[2:], second[3], second[2]))
 

@@ -61,16 +61,16 @@ def number_of_rows(voters: Voters) -> int:
     return placements(voters, [3 if each.exact_delta > 0 else 1 for _, each in voters.groups])
 
 
-def _yield_states(n: int, reached: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
-    """Yield the placements of n voters of one group with few touched; if ``free``, all near 0 and 1 are moved."""
+def _yield_states(n: int, reached: int, moves: bool, *, is_full: bool) -> Iterator[CornerCounts]:
+    """Yield the placements of n voters of one group with few touched; if ``is_full``, all near 0 and 1 are moved."""
     for high in range(min(n, reached) + 1):
         for ones in range(n - high + 1):
             zeros = n - high - ones
             if not moves:
                 yield CornerCounts(high, 0, zeros, ones)
                 continue
-            for a in [zeros] if free else range(min(zeros, reached - high) + 1):
-                for b in [ones] if free else range(min(ones, reached - high - a) + 1):
+            for a in [zeros] if is_full else range(min(zeros, reached - high) + 1):
+                for b in [ones] if is_full else range(min(ones, reached - high - a) + 1):
                     yield CornerCounts(high, 0, zeros, ones, moved_zeros=a, moved_ones_prime=b)
 
 
@@ -94,8 +94,10 @@ class GroupSet:
 
     @cached_property
     def states(self) -> list[list[CornerCounts]]:
-        voters, free = self.voters, self.voters.overlap is None
-        return [list(_yield_states(n, voters.reached, each.exact_delta > 0, free=free)) for n, each in voters.groups]
+        voters, is_full = self.voters, self.voters.overlap is None
+        return [
+            list(_yield_states(n, voters.reached, each.exact_delta > 0, is_full=is_full)) for n, each in voters.groups
+        ]
 
     @cached_property
     def _row_choices(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:

@@ -141,23 +141,23 @@ def curvature(block: Array, J: int) -> Array:
     return np.asarray(windows.max(axis=-1), dtype=np.float64)
 
 
-def outer_costs(level: Array, params: KernelParams, least: float, first: int, costs: Array, bounds: Array) -> int:
+def outer_costs(level: Array, params: KernelParams, threshold: float, first: int, costs: Array, bounds: Array) -> int:
     """Write the largest cost with moves at vertices over both chains, and a bound on the costs with any moves.
 
-    Only costs above ``least`` and bounds above both are exact; other entries stay as they are. ``level`` is T of the
-    level ``first`` and is overwritten. Returns the number of levels passed with ``level`` one further, or minus this
-    number with ``level`` the last of them if T does not fall there.
+    Only costs above ``threshold`` and bounds above both are exact; other entries stay unchanged. ``level`` is T of the
+    level ``first`` and is overwritten. Returns the number of passed levels, with ``level`` one further, or minus this
+    number if T does not fall at the last of them, with ``level`` that level.
     """
     chain = level.copy()
     for index in range(costs.size):
         block = np.stack([chain, -chain[::-1]])[: 2 if first + index else 1]
         screened = screen(block, params.tails)
-        block = block[np.max(screened + params.exp_epsilon * screened[:, ::-1], axis=1) > least]
+        block = block[np.max(screened + params.exp_epsilon * screened[:, ::-1], axis=1) > threshold]
         if len(block):
             values, uppers, choice = np.empty(block.shape), np.empty(block.shape), np.empty(block.shape, dtype=np.int64)
             vertices(block, params, values, uppers, choice)
             cost = np.max(values + params.exp_epsilon * values[:, ::-1])
-            costs[index] = cost if cost > least else costs[index]
+            costs[index] = cost if cost > threshold else costs[index]
             bounds[index] = np.max(uppers + params.exp_epsilon * uppers[:, ::-1])
         level[: chain.size] = chain
         if fall_of(chain) <= params.error_of_falls * (first + index):

@@ -59,7 +59,7 @@ def hypergeometric_pmf(population: int, ones: int, draws: int) -> Array:
     return result
 
 
-def tail_bound(n: int, p: float, most: int) -> float:
+def tail_bound(n: int, p: float, limit: int) -> float:
     """Bound Pr[Bin(n, p) > most] from above by the union bound C(n, most+1)·p^{most+1}.
 
     >>> tail_bound(1000, 1e-5, 8) < 1e-20
@@ -67,13 +67,13 @@ def tail_bound(n: int, p: float, most: int) -> float:
     >>> tail_bound(5, 0.5, 5)
     0.0
     """
-    if most >= n or p == 0.0:
+    if limit >= n or p == 0.0:
         return 0.0
     bound = 1.0
-    for k in range(most + 1):
+    for k in range(limit + 1):
         bound *= (n - k) * p / (k + 1)
     # each of the few roundings above is below 2^-52
-    return float(min(1.0, bound * (1.0 + 4.0 * (most + 2) * np.finfo(np.float64).eps)))
+    return float(min(1.0, bound * (1.0 + 4.0 * (limit + 2) * np.finfo(np.float64).eps)))
 
 
 def _normalize_ratios(upward: Array, downward: Array) -> Array:

@@ -234,23 +234,23 @@ class ExactCoins:
             for level in reversed(range(levels))
         ]
 
-    def flip(self, which: NDArray[np.int64], *, source: Callable[[int], bytes] = os.urandom) -> NDArray[np.bool_]:
-        """Flip coin ``which[q]`` for every q, independently; ``source`` returns a number of uniform bytes."""
-        heads = np.empty(which.size, dtype=np.bool_)
-        for start in range(0, which.size, _BLOCK_SIZE):
+    def flip(self, coins: NDArray[np.int64], *, source: Callable[[int], bytes] = os.urandom) -> NDArray[np.bool_]:
+        """Flip coin ``coins[q]`` for every q, independently; ``source`` returns a number of uniform bytes."""
+        heads = np.empty(coins.size, dtype=np.bool_)
+        for start in range(0, coins.size, _BLOCK_SIZE):
             block = slice(start, start + _BLOCK_SIZE)
-            heads[block] = self._flip_block(which[block], source)
+            heads[block] = self._flip_block(coins[block], source)
         return heads
 
-    def _flip_block(self, which: NDArray[np.int64], source: Callable[[int], bytes]) -> NDArray[np.bool_]:
-        uniform, digits = _draw_digits(which.size, self._first_bytes.dtype, source), self._first_bytes[which]
+    def _flip_block(self, coins: NDArray[np.int64], source: Callable[[int], bytes]) -> NDArray[np.bool_]:
+        uniform, digits = _draw_digits(coins.size, self._first_bytes.dtype, source), self._first_bytes[coins]
         heads = uniform < digits
         undecided = np.flatnonzero(uniform == digits)
-        num_words = max(_bound_ties(which.size), undecided.size)
+        num_words = max(_bound_ties(coins.size), undecided.size)
         for words in self._words:
             if not num_words:
                 break
-            uniform, digits = _draw_digits(num_words, words.dtype, source)[: undecided.size], words[which[undecided]]
+            uniform, digits = _draw_digits(num_words, words.dtype, source)[: undecided.size], words[coins[undecided]]
             heads[undecided] = uniform < digits
             undecided = undecided[uniform == digits]
             num_words = undecided.size

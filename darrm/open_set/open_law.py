@@ -159,16 +159,16 @@ def largest_total(x: Numbers, impossible: float) -> float | int:
     return max(total for _, _, total in totals(x, largest_sums(x.T, impossible))).item()
 
 
-def totals(x: Numbers, rest: Numbers) -> Iterator[tuple[int, int, np.int64 | np.float64]]:
+def totals(x: Numbers, rest_sums: Numbers) -> Iterator[tuple[int, int, np.int64 | np.float64]]:
     """Yield the two largest counts of histograms with the largest sum of x(n, m) over their strings.
 
-    ``rest`` holds `largest_sums` of x(·, m).
+    ``rest_sums`` holds `largest_sums` of x(·, m).
     """
     K = len(x) - 1
     yield K, 0, x[K, 0]
     for top in range(1, K):
         for second in range(1, min(top, K - top) + 1):
-            yield top, second, x[top, second] + x[second, top] + rest[top, second, K - top - second]
+            yield top, second, x[top, second] + x[second, top] + rest_sums[top, second, K - top - second]
 
 
 def of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:

@@ -111,9 +111,9 @@ class OpenRows:
                 mask &= ((second > 0) | (largest == votes)) & ((largest > 0) | (votes == 0))
                 largest, second = largest[mask], second[mask]
                 m, step = self._find_largest_others(giver, taker, largest)
-                rest = votes - largest - second
+                rest_votes = votes - largest - second
                 total = np.stack(
-                    [gains[step, m, second] + best[step, m, second, rest] for gains, best in self._rest_sums]
+                    [gains[step, m, second] + best[step, m, second, rest_votes] for gains, best in self._rest_sums]
                 )
                 for place in self._list_movers(giver, taker, largest, second):
                     total += np.stack(self._compute_gains(*place))
@@ -213,8 +213,8 @@ def _build_certificate(problem: Problem, K: int, sums: tuple[float, float], scal
 
 def number_of_rows(K: int) -> int:
     """Count (n_a, n_b, M, S): s pairs with n_a + n_b = s, and M and S, if any, of the other K − s votes."""
-    others = [1] + [1 + sum(left - 2 * second + 1 for second in range(1, left // 2 + 1)) for left in range(1, K)]
-    return sum(moved * others[K - moved] for moved in range(1, K + 1))
+    others = [1] + [1 + sum(votes - 2 * second + 1 for second in range(1, votes // 2 + 1)) for votes in range(1, K)]
+    return sum(moving * others[K - moving] for moving in range(1, K + 1))
 
 
 def scale_and_prove(problem: Problem, law: OpenLaw) -> tuple[OpenLaw, Certificate]:

@@ -280,8 +280,8 @@ def number_of_partitions(K: int, classes: int) -> int:
     return counts[K]
 
 
-def falling_counts(K: int, classes: int, most: int) -> Iterator[Histogram]:
-    """Yield the partitions of K votes into C counts of at most ``most``, zeros allowed, the largest first.
+def falling_counts(K: int, classes: int, limit: int) -> Iterator[Histogram]:
+    """Yield the partitions of K votes into C counts of at most ``limit``, zeros allowed, the largest first.
 
     >>> list(falling_counts(4, 2, 3))
     [(3, 1), (2, 2)]
@@ -289,7 +289,7 @@ def falling_counts(K: int, classes: int, most: int) -> Iterator[Histogram]:
     if classes == 1 or K == 0:
         yield (K, *(0,) * (classes - 1))
         return
-    for largest in range(min(K, most), -(-K // classes) - 1, -1):
+    for largest in range(min(K, limit), -(-K // classes) - 1, -1):
         for other_counts in falling_counts(K - largest, classes - 1, largest):
             yield (largest, *other_counts)
 

@@ -149,13 +149,13 @@ def random_law(K: int, classes: int) -> PluralityLaw:
     return PluralityLaw(K, classes, _round_shares(partitions, partitions.random_shares))
 
 
-def true_plurality(K: int, classes: int, seen: int | None = None) -> PluralityLaw:
-    """Return the plurality of ``seen`` votes drawn without replacement, of all K if None, ties at random."""
+def true_plurality(K: int, classes: int, sample_size: int | None = None) -> PluralityLaw:
+    """Return the plurality of ``sample_size`` votes drawn without replacement, of all K if None, ties at random."""
     partitions = partitions_of(K, classes)
-    sample = histograms_of(K if seen is None else seen, classes).counts
+    sample = histograms_of(K if sample_size is None else sample_size, classes).counts
     is_leader = sample == sample.max(axis=1, keepdims=True)
     leader_shares = is_leader[:, 0] / is_leader.sum(axis=1)
-    total = math.comb(K, K if seen is None else seen)
+    total = math.comb(K, K if sample_size is None else sample_size)
     probabilities = []
     for part, votes in zip(np.array(partitions.parts)[partitions.blocks], partitions.votes.tolist(), strict=True):
         first = part.tolist().index(votes)

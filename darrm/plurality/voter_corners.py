@@ -104,7 +104,7 @@ class Level:
     after: Array
     parents: Level | None = None  # all multisets with one mover less, if needed
 
-    def part(self, rows: slice) -> Level:
+    def select(self, rows: slice) -> Level:
         return Level(self.moving, self.movers[rows], self.last[rows], self.before[rows], self.after[rows])
 
 
@@ -179,7 +179,7 @@ class CornerSet:
             block_size = len(level.movers)
         for start in range(0, len(level.movers), block_size):
             rows = slice(start, start + block_size)
-            children = self._add_mover(level.part(rows))
+            children = self._add_mover(level.select(rows))
             if len(children.movers):
                 yield from self._extend(children)
 
@@ -202,8 +202,8 @@ class CornerSet:
         movers, last, before, after = (np.concatenate(part) for part in zip(*parts, strict=True))
         return Level(level.moving + 1, movers, last, before, after, level if self.voters_fail else None)
 
-    def bounds(self, level: Level, most: float, least: float) -> tuple[Array, Array]:
-        """Bound E_p[h] from above and E_{p'}[h] from below, for h between ``least`` and ``most``.
+    def bounds(self, level: Level, upper: float, lower: float) -> tuple[Array, Array]:
+        """Bound E_p[h] from above and E_{p'}[h] from below, for h between ``lower`` and ``upper``.
 
         Whole numbers are then over one more factor of the unit.
         """
@@ -211,8 +211,8 @@ class CornerSet:
             return level.before * self.numbers.unit, level.after * self.numbers.unit
         scale = self.numbers.unit**level.moving * self.numbers.failures
         return (
-            level.before * self.numbers.no_failure + self._sum_one_failure(level, "before", np.maximum) + scale * most,
-            level.after * self.numbers.no_failure + self._sum_one_failure(level, "after", np.minimum) + scale * least,
+            level.before * self.numbers.no_failure + self._sum_one_failure(level, "before", np.maximum) + scale * upper,
+            level.after * self.numbers.no_failure + self._sum_one_failure(level, "after", np.minimum) + scale * lower,
         )
 
     def _sum_one_failure(self, level: Level, side: str, best: np.ufunc) -> Array:

@@ -35,24 +35,24 @@ def test_rows_over_the_knots_are_the_rows_at_what_the_knots_say(kind: type[Knots
     while True:
         z = rng.random(knots.starts.size)
         rows = rng.normal(size=(5, n))
-        x = knots.up(z)
+        x = knots.prolong(z)
         assert x.shape == (n,)
         assert np.min(x) >= 0.0
         assert np.max(x) <= 1.0
-        np.testing.assert_allclose(knots.down(rows) @ z, rows @ x, atol=1e-12)
-        np.testing.assert_allclose(knots.down(rows[0]), knots.down(rows)[0], rtol=0)
+        np.testing.assert_allclose(knots.restrict(rows) @ z, rows @ x, atol=1e-12)
+        np.testing.assert_allclose(knots.restrict(rows[0]), knots.restrict(rows)[0], rtol=0)
         if knots.is_full:
             break
         finer = knots.refined()
         assert set(knots.starts.tolist()) < set(finer.starts.tolist())
-        np.testing.assert_allclose(finer.up(_on_finer(knots, finer, z)), x, atol=1e-12)
+        np.testing.assert_allclose(finer.prolong(_on_finer(knots, finer, z)), x, atol=1e-12)
         knots = finer
-    assert np.array_equal(knots.up(z), z)
+    assert np.array_equal(knots.prolong(z), z)
 
 
 def _on_finer(knots: Knots, finer: Knots, z: np.ndarray) -> np.ndarray:
     """Say the same x on finer knots: what a coarse point can do, a finer one can."""
-    x = knots.up(z)
+    x = knots.prolong(z)
     return x[finer.starts] if isinstance(knots, Hats) else np.add.reduceat(x, finer.starts)
 
 
