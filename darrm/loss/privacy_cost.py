@@ -255,8 +255,11 @@ class PrivacyCost:
             for name, value in (("guarantee", self.guarantee), ("renyi", self.renyi), ("profile", self.profile))
             if value is not None
         ]
-        models = ", non_composable=True" if self.non_composable else ""
-        models = models if self.models is None else f", voters={self.models}"
+        models = ""
+        if self.models is not None:
+            models = f", voters={self.models}"
+        elif self.non_composable:
+            models = ", non_composable=True"
         return f"PrivacyCost(what={self.what!r}, {', '.join(descriptions)}, count={self.count}{models})"
 
 

@@ -186,10 +186,9 @@ class NoiseFunction:
         0.153364 ± 0.00025 (20,000 draws)
         """
         prior = checked(prior)
-        if rng is not None:
-            require_generator(rng)
-        count = number_of_draws(self.K, draws)
         generator = np.random.default_rng(ESTIMATE_SEED) if rng is None else rng
+        require_generator(generator)
+        count = number_of_draws(self.K, draws)
         return summarize(errors_of(self.half, differences(prior.probabilities(self.K, count, rng=generator))))
 
     def share_answered(self, prior: Prior | str) -> float:

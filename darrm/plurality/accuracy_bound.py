@@ -264,8 +264,7 @@ def _build_row(block: RowBlock, place: int, histogram: int) -> VoterRow:
     """Build a row from the movers of a multiset and the others at a histogram, with the worst u and v."""
     num_movers = block.level.movers[place]
     movers_at_corners = [_build_mover(block, place, histogram, type_) for type_ in np.flatnonzero(num_movers).tolist()]
-    nonmovers = _list_nonmovers(block, place, histogram)
-    return VoterRow(block.answers, (*movers_at_corners, *nonmovers))
+    return VoterRow(block.answers, (*movers_at_corners, *_list_nonmovers(block, place, histogram)))
 
 
 def _build_mover(block: RowBlock, place: int, histogram: int, type_: int) -> VotersAtCorner:

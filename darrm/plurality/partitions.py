@@ -161,7 +161,7 @@ class Partitions:
         """The probability of one class of each group under random guessing."""
         return np.asarray(np.array(self.random_shares, dtype=np.float64) / self.sizes)
 
-    def histograms(self, place: int) -> int:
+    def _count_histograms(self, place: int) -> int:
         """Count the histograms of a partition, C!/Π_g m_g!."""
         counts = Counter(self.parts[place]).values()
         return factorial(self.classes) // prod(map(factorial, counts))
@@ -174,7 +174,7 @@ class Partitions:
         if not hasattr(prior, "log_probabilities"):
             checks.fail("prior", prior, "a Prior", "say Dirichlet(concentration)")
         histogram_law = np.exp(prior.log_probabilities(np.array(self.parts, dtype=np.int64)))
-        arrangements = [self.histograms(place) for place in range(len(self.parts))]
+        arrangements = [self._count_histograms(place) for place in range(len(self.parts))]
         return checked_law(histogram_law * np.array(arrangements, dtype=np.float64))
 
     def pairs(self, reached: int) -> Pairs:
@@ -231,10 +231,6 @@ class OpenPartitions(Partitions):
         """As for listed classes; no answer last: (n, S) → (n, S + 1)."""
         places, votes = self.places_of(counts).tolist(), np.pad(counts, ((0, 0), (0, 1))).tolist()
         return np.array([[self.groups[place, v] for v in row] for place, row in zip(places, votes, strict=True)])
-
-    def histograms(self, place: int) -> int:
-        del place  # a prior on open answers is a law on partitions
-        return 1
 
     def probabilities(self, prior: Prior) -> Array:
         """Compute the probability of every partition under a prior; errors as for listed classes."""
