@@ -56,7 +56,7 @@ class Shape(Enum):
         return np.diff(gamma, prepend=0.0)
 
     def rows(self, coefficients: Array) -> Array:
-        """Turn coefficients of γ, shape (r, h) or (h,), into those of the variables."""
+        """Turn coefficients of γ, shape (r, h) or (h,), into coefficients of the variables."""
         if self is Shape.FREE:
             return coefficients
         return np.cumsum(coefficients[..., ::-1], axis=-1)[..., ::-1]

@@ -97,7 +97,7 @@ class GammaProgram:
 def gamma_program(problem: Any, weights: Array | None = None) -> GammaProgram:  # noqa: ANN401 (no import of darrm here)
     """State the whole program of a `darrm.Problem` with equal voters; `ValueError` above two million rows.
 
-    ``weights`` are w_l for l > K/2; by default those of p_i ~ U[0.5, 1].
+    ``weights`` are w_l for l > K/2; by default for p_i ~ U[0.5, 1].
     """
     voters, target = problem.voters, problem.target
     K, exp_epsilon = voters.K, exp(target.epsilon)

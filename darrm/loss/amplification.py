@@ -4,8 +4,8 @@
 affine in e^x: chords stay chords. In the other direction h at w = e^z becomes q·h/(q + (1 − q)w) at
 u = e^x = w/(q + (1 − q)w), and (1 − (1 − q)u)·(a − b·w) = a − (a(1 − q) + b·q)·u is affine in u: chords again.
 
-For a divergence Σ q_o·f(p_o/q_o) with convex f and f(1) = 0, such as exp((α − 1)·D_α) − 1, the divergence of
-(1 − q)A + qB and A is that of B and A with f(1 − q + q·r) for f(r): convex as well, and at most q·f(r).
+For a divergence Σ q_o·f(p_o/q_o) with convex f and f(1) = 0, such as exp((α − 1)·D_α) − 1, the divergence of (1 − q)A +
+qB and A is the divergence of B and A with f(1 − q + q·r) for f(r): also convex, and at most q·f(r).
 """
 
 from dataclasses import replace

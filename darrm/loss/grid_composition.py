@@ -216,7 +216,7 @@ def _raise_to_power(values: NDArray[np.complex128], exponent: int) -> NDArray[np
 
 
 def _find_crossing(losses: Array, masses: Array, limit: float) -> float:
-    """Find the smallest ε with Σ masses·max(0, 1 − e^{ε − loss}) ≤ room."""
+    """Find the smallest ε with Σ masses·max(0, 1 − e^{ε − loss}) ≤ limit."""
     if losses.size == 0:
         return 0.0
     tail_masses = np.cumsum(masses[::-1])[::-1]

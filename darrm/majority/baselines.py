@@ -13,8 +13,8 @@ q_i = min(1, e^ε q'_i), p_i ≤ Δ + (1 − Δ) q_i. A vote is decisive at exac
 
 If each p_i grows by a factor of at most c, (1) bounds the growth of P by c^m: P(q) ≤ e^{mε} P(q') ≤ e^{mε} (1 − Δ)^{−m}
 P(p'). If each 1 − p_i shrinks by 1 − Δ, (2) bounds the shrinking of 1 − P by (1 − Δ)^m: P(p) ≤ 1 − (1 − Δ)^m·(1 − P(q))
-≤ e^{mε} P(p') + 1 − (1 − Δ)^m. The other inequalities are this one for zeros or exchanged data. The majority of all
-K ≤ 2m − 1 voters is that of K, or for even K of K − 1 drawn ones, and the bound grows with m. ∎ For p' → 0 and Δ = 0,
+≤ e^{mε} P(p') + 1 − (1 − Δ)^m. The other inequalities are this one for zeros or exchanged data. The majority of all K ≤
+2m − 1 voters is the majority of K, for even K of K − 1 drawn ones, and the bound grows with m. ∎ For p' → 0 and Δ = 0,
 P/P' → e^{mε}: the factor m is the best one. `tests/majority/test_double_subsampling.py` guards theorem and constant.
 """
 

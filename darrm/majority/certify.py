@@ -101,7 +101,7 @@ def bound_worst_cost(problem: Problem, gamma: NoiseFunction) -> tuple[float, str
 
 
 def prove(problem: Problem, gamma: NoiseFunction, scale: float = 1.0) -> Certificate:
-    """Prove that γ is private as it stands.
+    """Prove that γ is private without scaling.
 
     `CertificationError` if the bound on its worst cost exceeds the budget.
 

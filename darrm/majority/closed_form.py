@@ -62,7 +62,7 @@ from lp_models.row_generation import Separation, minimize_with_rows
 SMALLEST_LIE = 2.0**-36
 COARSE = SolveOptions(gap=1e-4, time_limit=60.0)  # enough to compare orders
 FINE = SolveOptions(gap=1e-6, time_limit=300.0)  # of results: beyond the digits of reports
-_RELATIVE_TOLERANCE = 1e-9  # a row is broken when its divergence exceeds the budget by more than this part of it
+_RELATIVE_TOLERANCE = 1e-9  # a row is violated if its divergence exceeds the budget by more than this share
 _MAX_QUICK_LEVELS = 64  # levels of a quick separation: neighbors are violated together
 _BISECTION_STEPS = 60  # of a factor in [0, 1]: to the last digit
 
@@ -74,7 +74,7 @@ def has_closed_form(voters: Voters) -> bool:
 def best_for_non_private_voters(problem: Problem) -> NoiseFunction:
     """Compute γ(l) = 2h(l) − 1 of (1), in floats; `certify` proves it and scales away the rounding.
 
-    `ValueError` if the voters are private or one person reaches more than one of them.
+    `ValueError` if the voters are private or the overlap exceeds 1.
 
     >>> from darrm import Problem, PrivacyParams, Voters
     >>> problem = Problem(Voters(11, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2676", "0.0003"))

@@ -12,9 +12,9 @@ the region is a square, whose corners are the same four with hi = 1 and lo = 0.
 p' = Δ; the corners alone demand a + b ≤ their number. But (Δ, Δ) satisfies the privacy inequalities too, and a point of
 the region never costs more than the best corner. So a and b may be chosen independently, and likewise near 1.
 
-**Overlap.** If one person's data reach at most t voters, the other K − t are unaffected: p_j = p'_j. f is linear in
-that common value, so they sit at (0,0) or (1,1). The rows of overlap t are the rows of the full set in which at most t
-voters sit elsewhere.
+**Overlap.** If one person's data influence at most t voters, the other K − t are unaffected: p_j = p'_j. f is linear in
+this common value, so they are at (0,0) or (1,1). The rows of overlap t are the rows of the full set with at most t
+voters elsewhere.
 """
 
 from __future__ import annotations

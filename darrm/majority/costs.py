@@ -27,9 +27,9 @@ s·E(γ) for s in [0, 1]: scaling γ down never raises a divergence, and some sc
 rows on the front of large P and small Q matter. P and Q are known to within e, so E is taken at (P + e, Q − e). If Q −
 e is not positive, the bound is ∞.
 
-**Accuracy.** P and 1 − P are averaged apart, from h and 1 − h. Q and 1 − Q are 1 − P and P of the reflected row. All
-are sums of positive numbers, so errors are relative: a step multiplies by (1 ± 3u)(1 ± 2u/lo), u = 2⁻⁵³, because 1 − hi
-is known to u, and the short binomials take 4u a voter. The result is rounded up by all of it.
+**Accuracy.** P and 1 − P are averaged separately, from h and 1 − h. Q and 1 − Q are 1 − P and P of the reflected row.
+All are sums of positive numbers, so errors are relative: a step multiplies by (1 ± 3u)(1 ± 2u/lo), u = 2⁻⁵³, because 1
+− hi is known to u, and the short binomials add 4u for each voter. The result is rounded up by the total.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -30,7 +30,7 @@ then, at the two ends, in a_1: V(n_1) is at most the best vertex plus Δ²·(n_0
 **The last level with moves (theorem).** If T_j does not fall, no row with j or more voters at (hi, lo), and no row with
 more than j at (lo, hi), costs more than every row of the dominating family and of (lo, hi) up to level j. *Proof.* Both
 chains are monotone from level j on, because smoothing is an average. With all others fixed, f = A + p_i·D − c·p'_i·D'
-where D = E_p[g(L + 1) − g(L)] over the others, and D' likewise under p'. If j of the others sit at (hi, lo), or j at
+where D = E_p[g(L + 1) − g(L)] over the others, and D' likewise under p'. If j of the others are at (hi, lo), or j at
 (lo, hi), D and D' are at least 0, so f does not fall when p_i grows and p'_i shrinks. With j voters at (hi, lo) all
 voters near 0 and 1 may move to (Δ, 0) and (1, 1 − Δ). With more than j at (lo, hi) move one to (hi, lo): the theorem of
 pairs removes the pair, which leaves two fewer. Repeat while more than j remain. ∎ A monotone γ has a monotone level 0,
@@ -101,7 +101,7 @@ class Vertices:
 
 @dataclass(frozen=True, eq=False)
 class _Window:
-    """T of some chains at level j over the places that touched voters can reach, and of the reflected rows."""
+    """T of some chains at level j over the places of touched voters, and of the reflected rows."""
 
     direct: Array  # shape (chains, N + 1)
     reflected: Array

@@ -1,10 +1,10 @@
 """Voters that differ: the worst privacy cost of a monotone γ where voter i satisfies (ε_i, Δ_i).
 
 The cost f = E_p[g(L)] − c·E_{p'}[g(L)] is linear in each voter's pair (p_i, p'_i). With a γ that does not fall away
-from the tie it rises with p_i and falls with p'_i, whatever the others do. So [D, Lemma 5.1] and the reduction of
-`darrm.majority.dominating` hold voter by voter: a touched voter of group i sits at (hi_i, lo_i), (Δ_i, 0) or (1, 1 −
-Δ_i), an untouched one at (0, 0) or (1, 1). Rows are counted group by group: Π C(K_i + 2, 2) of them if a person reaches
-all voters, 3^K if all voters differ. With overlap t every choice of at most t touched voters is a row.
+from the tie it rises with p_i and falls with p'_i, for any others. So [D, Lemma 5.1] and the reduction of
+`darrm.majority.dominating` hold voter by voter: a touched voter of group i is at (hi_i, lo_i), (Δ_i, 0) or (1, 1 −
+Δ_i), an untouched one at (0, 0) or (1, 1). Rows are counted group by group: Π C(K_i + 2, 2) with overlap K, 3^K if all
+voters differ. With overlap t every choice of at most t touched voters is a row.
 
 **All rows at once.** Start with T = g. For one group after the other T(s) becomes E[g(s + ones of this group)] for
 every state of the group, until one value is left for each row: E_p[g], and with lo and the moves of p' E_{p'}[g].
@@ -79,7 +79,7 @@ def can_be_looked_at(voters: Voters) -> bool:
 
 
 def check_groups(voters: Voters) -> None:
-    """Raise `ValueError` if voters differ and have too many rows to look at."""
+    """Raise `ValueError` if voters differ and have too many rows."""
     if not can_be_looked_at(voters):
         advice = "round their ε and Δ up to fewer groups: voters.rounded(3)"
         checks.fail("rows of voters that differ", "more", f"at most {MOST_ROWS:,}", advice)

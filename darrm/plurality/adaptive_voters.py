@@ -32,7 +32,7 @@ from darrm.problem import Problem
 
 _STEP_ERROR = 2.0**-50  # relative: hi, lo and a few products and sums, each rounded once
 
-State = tuple[tuple[int, ...], tuple[int, ...]]  # the counts of the answers, and those of the other classes
+State = tuple[tuple[int, ...], tuple[int, ...]]  # the counts of the answers, and of the other classes
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 If classes are exchangeable, only the partition of a histogram of K votes matters: its counts in falling order. Classes
 of a partition with equal counts form a *group*.
 
-Two histograms are neighbors if at most t votes, those of the voters that one person influences, differ. Up to a common
-renaming of classes such a pair is a partition n with the histogram n' aligned to it; classes with equal (n_c, n'_c)
-form a *term*. The reverse of a pair is a pair, too.
+Two histograms are neighbors if at most t votes differ, for overlap t. Up to a common renaming of classes such a pair is
+a partition n with the histogram n' aligned to it; classes with equal (n_c, n'_c) form a *term*. The reverse of a pair
+is a pair, too.
 
 **Open-set answers.** A histogram is a partition of K into the votes for strings; the answer is one of these strings or
 none, because each of infinitely many strings without votes has probability 0. "No answer" replaces the classes without

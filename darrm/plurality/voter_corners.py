@@ -138,8 +138,8 @@ class Weights:
 class CornerSet:
     """The movers of voters who choose from C classes, as seen from the first ``answers`` classes.
 
-    Without ``every`` those of theorem 2 are left out; ``among`` names classes, and leaves movers between others out. In
-    floats, or in whole numbers over 2^bits to the number of movers.
+    Without ``every`` the movers of theorem 2 are omitted; ``among`` restricts movers to some classes. In floats, or in
+    whole numbers over 2^bits to the number of movers.
     """
 
     def __init__(
