@@ -53,12 +53,12 @@ def test_a_dirichlet_law_is_exact_for_every_concentration(concentration: float) 
     def rising(first: Fraction, count: int) -> Fraction:
         return math.prod((first + i for i in range(count)), start=Fraction(1))
 
-    a, found = Fraction(concentration), histograms(6, 3)
+    a, result = Fraction(concentration), histograms(6, 3)
     exact = [
         math.prod(rising(a, n) / math.factorial(n) for n in row) * math.factorial(6) / rising(3 * a, 6)
-        for row in found.tolist()
+        for row in result.tolist()
     ]
-    probabilities = np.exp(Dirichlet(concentration).log_probabilities(found))
+    probabilities = np.exp(Dirichlet(concentration).log_probabilities(result))
     assert probabilities == pytest.approx([float(each) for each in exact], rel=1e-12, abs=1e-15)
 
 

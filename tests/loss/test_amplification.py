@@ -566,8 +566,8 @@ def test_the_direction_that_costs_more_is_counted() -> None:
         forward = float(np.sum(mixture**order * without ** (1.0 - order)))
         reverse = float(np.sum(without**order * mixture ** (1.0 - order)))
         assert reverse > 1.5 * forward
-        found = float(np.exp((order - 1.0) * curve.bound_at(order)))
-        assert reverse <= found <= reverse * (1.0 + 1e-8)
+        result = float(np.exp((order - 1.0) * curve.bound_at(order)))
+        assert reverse <= result <= reverse * (1.0 + 1e-8)
 
 
 def test_the_direction_that_costs_more_is_the_one_that_counts() -> None:

@@ -20,15 +20,15 @@ def test_table_4_of_the_paper() -> None:
 
 
 def test_the_grid_is_that_of_the_paper() -> None:
-    found = renyi_sigma(MNIST)
-    order = found.settings["order"]
+    calibration = renyi_sigma(MNIST)
+    order = calibration.settings["order"]
     start = math.log(1 / 0.0003) / 0.2676 + 1
     assert (order - start) / 0.5 == pytest.approx(round((order - start) / 0.5), abs=1e-9)
     grid = np.arange(start + 0.5, 500.1, 0.5)
     variances = [order / (0.2676 - math.log(1 / 0.0003) / (order - 1)) for order in grid]
-    assert found.value**2 == pytest.approx(min(variances))
+    assert calibration.value**2 == pytest.approx(min(variances))
     # and the guarantee that it stands for
-    curve = GNMax(found.value).guarantee
+    curve = GNMax(calibration.value).guarantee
     assert curve.convert(0.0003, conversion="classic").epsilon <= 0.2676 * 1.001
 
 

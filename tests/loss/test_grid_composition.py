@@ -159,12 +159,12 @@ def test_transforms_that_are_as_far_off_as_assumed_are_made_up_for(
         return np.exp(-2j * np.pi * place * np.arange(n // 2 + 1) / n)
 
     def rfft(cells: np.ndarray) -> np.ndarray:
-        found, n = forward(cells), cells.size
+        result, n = forward(cells), cells.size
         error = level * math.log2(n) * float(np.sum(cells))
-        return np.asarray(found - error * turned(n) / (found / np.abs(found)) ** (count - 1))
+        return np.asarray(result - error * turned(n) / (result / np.abs(result)) ** (count - 1))
 
-    def irfft(found: np.ndarray, n: int) -> np.ndarray:
-        return np.asarray(inverse(found - part * level * math.log2(n) * np.abs(found) * turned(n), n))
+    def irfft(result: np.ndarray, n: int) -> np.ndarray:
+        return np.asarray(inverse(result - part * level * math.log2(n) * np.abs(result) * turned(n), n))
 
     monkeypatch.setattr(grid_composition, "_LEVEL_ERROR", level)
     monkeypatch.setattr(np.fft, "rfft", rfft)
@@ -193,9 +193,9 @@ def test_where_only_the_longer_window_rounds_too_much_the_short_one_answers(monk
     known: list[bool] = []
 
     def noted(self: GridComposition, tilt: float, bottom: int, levels: int) -> Any:
-        found = window(self, tilt, bottom, levels)
-        known.append(found is not None)
-        return found
+        result = window(self, tilt, bottom, levels)
+        known.append(result is not None)
+        return result
 
     def ended_far_above(self: GridComposition, tilt: float, top: int) -> tuple[int, int, list[int]]:
         bottom, _, levels = lengths(self, tilt, top)

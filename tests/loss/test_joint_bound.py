@@ -41,9 +41,9 @@ def test_several_models_have_the_divergence_of_their_composition() -> None:
     one = np.array([0.1, 0.9 * high, 0.9 * (1.0 - high), 0.0])
     both, other = np.multiply.outer(one, one).ravel(), np.multiply.outer(one[::-1], one[::-1]).ravel()
     for x in (0.0, 0.5, 1.0, 1.7, 2.5):
-        found = models_delta(Voters(2, PrivacyParams(1, "0.1"), models=True), 2, x)
-        assert found == pytest.approx(divergence(math.exp(x), both, other), abs=1e-9)
-        assert found >= divergence(math.exp(x), both, other) - 1e-15
+        result = models_delta(Voters(2, PrivacyParams(1, "0.1"), models=True), 2, x)
+        assert result == pytest.approx(divergence(math.exp(x), both, other), abs=1e-9)
+        assert result >= divergence(math.exp(x), both, other) - 1e-15
 
 
 def test_models_that_differ_count_as_the_least_private_of_those_that_one_person_reaches() -> None:
@@ -60,8 +60,8 @@ def test_models_that_differ_count_as_the_least_private_of_those_that_one_person_
             for (a, b), (c, d) in itertools.combinations(laws, 2)
         ]
         worst = max(divergence(math.exp(x), P, Q) for P, Q in pairs)
-        found = models_delta(models, 2, x)
-        assert worst - 1e-12 <= found  # Δ of another model than ε: no pair of models attains it
+        result = models_delta(models, 2, x)
+        assert worst - 1e-12 <= result  # Δ of another model than ε: no pair of models attains it
         alike = [PrivacyParams(each.epsilon) for each in own]
         attained = models_delta(Voters.of(alike, overlap=2, models=True), 2, x)
         two = [1.0 / (1.0 + math.exp(-epsilon)) for epsilon in (2.0, 0.7)]
@@ -116,14 +116,14 @@ def test_models_that_are_private_enough_leave_the_release_free() -> None:
 @pytest.mark.parametrize("slope", [0.0, 0.01, 0.05])
 def test_few_rounds_close_the_interval_from_both_sides(slope: float) -> None:
     """An ε' that falls smoothly with δ', as that of a release does; each round is an account of all queries."""
-    models, asked = Voters(11, PrivacyParams(1, "1e-6"), overlap=2, models=True), []
+    models, queried_deltas = Voters(11, PrivacyParams(1, "1e-6"), overlap=2, models=True), []
 
     def release_epsilon(delta: float) -> float:
-        asked.append(delta)
+        queried_deltas.append(delta)
         return 1.0 - slope * math.log(delta)
 
     whole = smallest_whole(models, 1e-5, release_epsilon)
-    assert len(asked) <= 12
+    assert len(queried_deltas) <= 12
     left = release_within(models, PrivacyParams(repr(whole * (1.0 - 1e-7)), "1e-5"))
     assert left is not None
     assert left.epsilon < release_epsilon(left.delta)  # hardly less is too little

@@ -43,9 +43,9 @@ def test_conversions_hold_for_the_gaussian(conversion: str, sigma: float, delta:
 def test_classic_has_a_closed_form() -> None:
     # min over orders of order/(2σ²) + log(1/δ)/(order − 1) is 1/(2σ²) + √(2 log(1/δ))/σ
     fine = RenyiCurve.of(lambda order: order / 18.0, orders=np.linspace(1.01, 60.0, 200_000))
-    found = fine.convert(1e-5, conversion="classic")
-    assert found.epsilon == pytest.approx(1.0 / 18.0 + math.sqrt(2.0 * math.log(1e5)) / 3.0, rel=1e-6)
-    assert found.order == pytest.approx(1.0 + 3.0 * math.sqrt(2.0 * math.log(1e5)), rel=1e-3)
+    conversion = fine.convert(1e-5, conversion="classic")
+    assert conversion.epsilon == pytest.approx(1.0 / 18.0 + math.sqrt(2.0 * math.log(1e5)) / 3.0, rel=1e-6)
+    assert conversion.order == pytest.approx(1.0 + 3.0 * math.sqrt(2.0 * math.log(1e5)), rel=1e-3)
 
 
 def test_curves_add_and_repeat() -> None:

@@ -28,8 +28,8 @@ def random_program(seed: int, rows: int = 30, n: int = 8) -> LinearProgram:
 
 
 def truth(program: LinearProgram) -> float:
-    found = linprog(program.cost, program.matrix, program.limits, bounds=(0.0, 1.0), method="highs-ds")
-    return float(found.fun) + program.offset
+    solution = linprog(program.cost, program.matrix, program.limits, bounds=(0.0, 1.0), method="highs-ds")
+    return float(solution.fun) + program.offset
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -299,9 +299,9 @@ LIMITS = np.array([0.1, 0.3, 0.2])
 
 
 def sparse(rows: list[int]) -> SparseRows:
-    chosen = DENSE[rows]
-    row, column = np.nonzero(chosen)
-    return SparseRows.summed(row, column, chosen[row, column], LIMITS[rows], SIZES.size)
+    selected = DENSE[rows]
+    row, column = np.nonzero(selected)
+    return SparseRows.summed(row, column, selected[row, column], LIMITS[rows], SIZES.size)
 
 
 class Dense:

@@ -62,7 +62,7 @@ def smallest_h(K: int, s: int, ratio: float, delta: float) -> float:
         zero[neighbor], zero[own] = -1.0, ratio  # Pr[0]: (1 − h(neighbor)) − c·(1 − h(own)) ≤ δ
         rows += [(one, delta), (zero, delta + ratio - 1.0)]
     symmetric = np.eye(K + 1) + np.eye(K + 1)[::-1]
-    found = linprog(
+    result = linprog(
         np.eye(K + 1)[s],
         A_ub=np.array([row for row, _ in rows]),
         b_ub=np.array([limit for _, limit in rows]),
@@ -72,7 +72,7 @@ def smallest_h(K: int, s: int, ratio: float, delta: float) -> float:
         method="highs",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
-    return float(found.fun)
+    return float(result.fun)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -120,8 +120,8 @@ def test_the_solver_finds_the_closed_form(K: int, target: tuple[str, str], shape
 def distance_of_the_solver(problem: Problem, shape: Shape) -> float:
     """Row generation alone, without the closed form, under a prior that has an opinion at every l."""
     program = expected_error_program(priors.Dirichlet().weights(problem.voters.K), shape)
-    found = minimize_with_rows(program, PrivacyOracle(problem, shape), SolveOptions())
-    gamma: NDArray[np.float64] = shape.variables_to_gamma(found.point)
+    result = minimize_with_rows(program, PrivacyOracle(problem, shape), SolveOptions())
+    gamma: NDArray[np.float64] = shape.variables_to_gamma(result.point)
     return float(np.max(np.abs(gamma - best_for_non_private_voters(problem).half)))
 
 
@@ -143,8 +143,8 @@ def test_every_overlap_against_exact_fractions(K: int, overlap: int) -> None:
     problem = plain(K, ("0.7", "0.01"), overlap)
     half = np.random.default_rng(K).random(problem.voters.num_upper_levels)
     exact = exact_worst_cost(problem, half.tolist())
-    found = FullSet(problem.voters, problem.target.exact_epsilon).maxima(half).worst
-    assert exact <= found <= exact + Fraction(1, 10**12)
+    result = FullSet(problem.voters, problem.target.exact_epsilon).maxima(half).worst
+    assert exact <= result <= exact + Fraction(1, 10**12)
     table = certify(problem, NoiseFunction(K, half))
     assert exact_worst_cost(problem, table.gamma.half.tolist()) <= exact_budget(problem)
 
@@ -296,10 +296,10 @@ def test_rows_find_the_closed_form(K: int, order: float, budget: float) -> None:
 
 def test_voters_that_differ_are_bounded_as_if_all_were_as_the_weakest() -> None:
     differing = Voters.of([("0.1", 0), ("0.3", 0), ("1", 0), ("1", 0), ("0.5", 0)])
-    found = optimize_under_renyi(differing, priors.Dirichlet(), 4.0, 0.2)
+    result = optimize_under_renyi(differing, priors.Dirichlet(), 4.0, 0.2)
     alike = optimize_under_renyi(Voters(5, differing.each), priors.Dirichlet(), 4.0, 0.2)
-    assert found.gamma.half == pytest.approx(alike.gamma.half, abs=1e-9)
-    assert renyi_divergences(differing, found.gamma, [4.0])[0] <= 0.2 * (1 + 1e-7)
+    assert result.gamma.half == pytest.approx(alike.gamma.half, abs=1e-9)
+    assert renyi_divergences(differing, result.gamma, [4.0])[0] <= 0.2 * (1 + 1e-7)
 
 
 @pytest.mark.slow

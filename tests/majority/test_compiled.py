@@ -31,19 +31,19 @@ def work(monkeypatch: pytest.MonkeyPatch) -> kernels.KernelChoice:
 
 
 def both_ways(work: kernels.KernelChoice, look: Any) -> tuple[Any, Any]:
-    found = []
+    results = []
     for nanoseconds in (-np.inf, np.inf):
         work.nanoseconds = nanoseconds
-        found.append(look())
-    return found[0], found[1]
+        results.append(look())
+    return results[0], results[1]
 
 
-def of_levels(found: LevelMaxima) -> tuple[Any, ...]:
-    return found.costs.tolist(), found.ones.tolist(), found.unaffected_ones.tolist(), found.rounding, found.low
+def of_levels(maxima: LevelMaxima) -> tuple[Any, ...]:
+    return (maxima.costs.tolist(), maxima.ones.tolist(), maxima.unaffected_ones.tolist(), maxima.rounding, maxima.low)
 
 
-def of_full_set(found: FullMaxima) -> tuple[Any, ...]:
-    return found.worst, found.broken, found.levels, found.slack
+def of_full_set(results: FullMaxima) -> tuple[Any, ...]:
+    return results.worst, results.broken, results.levels, results.slack
 
 
 @given(data=st.data(), problem=problems(most_voters=70), low=st.booleans())

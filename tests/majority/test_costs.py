@@ -97,8 +97,8 @@ def test_every_multiset_of_every_corner_for_every_overlap(K: int, each: PrivacyP
         problem = problem_of(K, each, overlap)
         gamma = monotone(K, rng, top=0.999)
         pairs = laws(gamma, *all_multisets(problem.voters))
-        found = renyi_divergences(problem.voters, gamma, ORDERS)
-        for order, bound in zip(ORDERS, found, strict=True):
+        result = renyi_divergences(problem.voters, gamma, ORDERS)
+        for order, bound in zip(ORDERS, result, strict=True):
             truth = worst_of(pairs, order)
             assert truth * (1 - 1e-9) <= bound <= truth * (1 + 1e-9) + 1e-11
 

@@ -23,8 +23,8 @@ def majority_of(p: list[Fraction]) -> Fraction:
 
 def of_a_sample(p: list[Fraction], size: int) -> Fraction:
     """The same of a random subset of voters."""
-    chosen = list(combinations(p, size))
-    return sum((majority_of(list(each)) for each in chosen), Fraction(0)) / len(chosen)
+    samples = list(combinations(p, size))
+    return sum((majority_of(list(each)) for each in samples), Fraction(0)) / len(samples)
 
 
 @pytest.mark.parametrize("seed", range(12))

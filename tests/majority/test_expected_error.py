@@ -113,10 +113,10 @@ def test_optimum_against_cvxpy(K: int, m: str, delta: str, shape: str) -> None:
     problem = problem_of(K, m, delta)
     table = optimize_table(problem, prior=UNIFORM, shape=shape, draws=300, rng=np.random.default_rng(K))
     drawn = differences(UNIFORM.probabilities(K, 300, rng=np.random.default_rng(K)))
-    expected, found = optimum_with_one_row_a_draw(problem, drawn, monotone=shape == "monotone"), optimality_of(table)
-    assert found.value == pytest.approx(expected, abs=1e-7)
-    assert found.bound <= expected + 1e-9
-    assert found.value == pytest.approx(float(np.mean(errors_of(table.gamma.half, drawn))), abs=1e-15)
+    expected, result = optimum_with_one_row_a_draw(problem, drawn, monotone=shape == "monotone"), optimality_of(table)
+    assert result.value == pytest.approx(expected, abs=1e-7)
+    assert result.bound <= expected + 1e-9
+    assert result.value == pytest.approx(float(np.mean(errors_of(table.gamma.half, drawn))), abs=1e-15)
     assert table.certificate.worst_cost <= table.certificate.budget
 
 
@@ -153,8 +153,8 @@ def test_reference_numbers_at_eleven_voters() -> None:
     assert abs(held_out.mean - optimality_of(exact).value) <= 6.0 * held_out.standard_error
     surrogate = optimize_table(problem_of(11, "3")).gamma
     sampled = [propose(problem_of(11, "3", "0")) for propose in (baselines.double_subsampling, baselines.subsampling)]
-    found = [gamma.expected_error(UNIFORM) for gamma in (surrogate, *sampled)]
-    assert found == pytest.approx([0.0376, 0.067, 0.095], abs=1.5e-3)
+    result = [gamma.expected_error(UNIFORM) for gamma in (surrogate, *sampled)]
+    assert result == pytest.approx([0.0376, 0.067, 0.095], abs=1.5e-3)
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_reference_numbers_at_eleven_voters() -> None:
     ],
 )
 def test_the_surrogate_moves_every_voter_to_the_side_of_the_majority(prior: str, surrogate: str) -> None:
-    found, linear = (
+    result, linear = (
         optimize_table(problem_of(7, "2"), prior=text, objective=objective)
         for text, objective in ((prior, "surrogate"), (surrogate, "expected-error"))
     )
-    assert found.gamma.half.tolist() == linear.gamma.half.tolist()
-    assert optimality_of(found).prior == priors.parse(surrogate)
-    assert optimality_of(found).held_out is None
+    assert result.gamma.half.tolist() == linear.gamma.half.tolist()
+    assert optimality_of(result).prior == priors.parse(surrogate)
+    assert optimality_of(result).held_out is None
     folded, plain = (priors.parse(text) for text in (prior, surrogate))
     if isinstance(plain, priors.Independent):
         drawn = folded.probabilities(1, 40_000, rng=np.random.default_rng(0))

@@ -53,10 +53,10 @@ def test_all_ways_to_the_worst_cost_agree(data: st.DataObject, problem: Problem)
 @given(data=st.data(), problem=problems(most_voters=6))
 def test_named_rows_cost_what_was_said(data: st.DataObject, problem: Problem) -> None:
     gamma = data.draw(gammas(problem.voters.K))
-    found = full_set(problem).maxima(gamma.half, limit=-np.inf)
+    maxima = full_set(problem).maxima(gamma.half, limit=-np.inf)
     family = DominatingFamily(problem.voters)
     level = family_maxima(problem, gamma.half)
-    rows = [*found.broken, *((cost, family.row(level, j)) for j, cost in enumerate(level.costs))]
+    rows = [*maxima.broken, *((cost, family.row(level, j)) for j, cost in enumerate(level.costs))]
     for cost, row in rows:
         p, p_prime = row.probabilities(problem.voters)
         assert p.shape == p_prime.shape == (problem.voters.K,)
@@ -288,10 +288,10 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
                 p = np.array([d] * a + [0.0] * (N - ones - a) + [1.0 - d] * a_1 + [1.0] * (ones - a_1))
                 values[a, a_1] = float(poisson_binomial_pmf(p) @ block[state])
         best = max(values.values())
-        found, upper, a, a_1 = full.search(block, vertices, state, ones, -np.inf)
-        assert found == pytest.approx(values[a, a_1], abs=1e-13)
-        assert found - 1e-13 <= best <= upper + 1e-13
-        assert upper <= found + 1e-14
+        maxima, upper, a, a_1 = full.search(block, vertices, state, ones, -np.inf)
+        assert maxima == pytest.approx(values[a, a_1], abs=1e-13)
+        assert maxima - 1e-13 <= best <= upper + 1e-13
+        assert upper <= maxima + 1e-14
         for enough in (best - 0.01, best + 1e-9):
             some, above, a, a_1 = full.search(block, vertices, state, ones, enough)
             assert some == pytest.approx(values[a, a_1], abs=1e-13)
@@ -316,9 +316,9 @@ def test_a_cell_is_cut_where_its_bound_is_attained(monkeypatch: pytest.MonkeyPat
     middle = float(poisson_binomial_pmf(np.full(N // 2, delta)) @ level[: N // 2 + 1])
     vertices = full.vertices(level[None, :])
     enough = 0.5 * (middle + float(vertices.values[0, 0]))
-    found, upper, a, a_1 = full.search(level[None, :], vertices, 0, 0, enough)
+    maxima, upper, a, a_1 = full.search(level[None, :], vertices, 0, 0, enough)
     assert (a, a_1) == (N // 2, 0)
-    assert found == pytest.approx(middle, abs=1e-15)
+    assert maxima == pytest.approx(middle, abs=1e-15)
     assert upper >= middle - 1e-15
 
 
@@ -343,14 +343,14 @@ def test_many_moves_are_searched_as_if_all_were_tried(
         window = padded[n_1 + J + steps[:, None] - steps[None, :]]
         values = weights[:, : N - n_1 + 1].T @ window @ weights[:, : n_1 + 1]
         vertices = full.vertices(level[None, :])
-        found, upper, a, a_1 = full.search(level[None, :], vertices, 0, n_1, -np.inf)
-        assert found == pytest.approx(values[a, a_1], abs=1e-13)
-        assert found == pytest.approx(np.max(values), abs=1e-13)
-        assert found <= upper <= found + 1e-13
-        some, above, _, _ = full.search(level[None, :], vertices, 0, n_1, found + 1e-6)
-        assert some <= found + 1e-13
-        assert found - 1e-13 <= above <= found + 1e-6
-        beaten = max(beaten, found - float(vertices.values[0, n_1]))
+        maxima, upper, a, a_1 = full.search(level[None, :], vertices, 0, n_1, -np.inf)
+        assert maxima == pytest.approx(values[a, a_1], abs=1e-13)
+        assert maxima == pytest.approx(np.max(values), abs=1e-13)
+        assert maxima <= upper <= maxima + 1e-13
+        some, above, _, _ = full.search(level[None, :], vertices, 0, n_1, maxima + 1e-6)
+        assert some <= maxima + 1e-13
+        assert maxima - 1e-13 <= above <= maxima + 1e-6
+        beaten = max(beaten, maxima - float(vertices.values[0, n_1]))
     assert beaten > 1e-4  # the vertices alone would not do
 
 

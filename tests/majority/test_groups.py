@@ -100,8 +100,8 @@ def test_the_worst_renyi_divergence_is_that_of_all_eight_corners(
     sides = zip(*(pair for pair in corner_choices(voters)), strict=True)
     P, Q = (poisson_binomial_pmf(np.array(side)) @ h for side in sides)
     true = np.max(np.log(P**order * Q ** (1 - order) + (1 - P) ** order * (1 - Q) ** (1 - order))) / (order - 1)
-    found = renyi_divergences(voters, NoiseFunction(voters.K, half), [order])[0]
-    assert true - 1e-12 <= found <= true * (1 + 1e-9) + 1e-9
+    result = renyi_divergences(voters, NoiseFunction(voters.K, half), [order])[0]
+    assert true - 1e-12 <= result <= true * (1 + 1e-9) + 1e-9
 
 
 def test_a_ledger_goes_on_that_knew_no_curve() -> None:
@@ -128,11 +128,11 @@ def test_rows_are_rows_and_their_coefficients_are_costs(data: st.DataObject, vot
     half, rows = data.draw(monotone(voters.K)), GroupSet(voters, Fraction(1, 2))
     g, ratio = signed_function(half, voters.K), math.exp(0.5)
     assert number_of_rows(voters) == rows.expectations(half)[0].size <= full_set_size(voters)
-    for found, row in rows.maxima(half, -math.inf).broken:
+    for result, row in rows.maxima(half, -math.inf).broken:
         assert row.is_of(voters)
         assert sum(part.touched for part in row.parts) <= voters.reached
-        assert row.coefficients(voters, ratio) @ half == pytest.approx(found, abs=1e-12)
-        assert cost(g, ratio, *row.probabilities(voters)) == pytest.approx(found, abs=1e-12)
+        assert row.coefficients(voters, ratio) @ half == pytest.approx(result, abs=1e-12)
+        assert cost(g, ratio, *row.probabilities(voters)) == pytest.approx(result, abs=1e-12)
 
 
 @given(voters=voters_that_differ(most=5))
@@ -174,9 +174,9 @@ def test_the_optimum_is_that_of_the_whole_program(voters: Voters, target: str, d
     assert table.optimality.gap <= 1e-9
     assert not table.optimality.claimed
     # what the independent checker finds is below what was proved, by no more than rounding
-    found = worst_costs(gamma_of(table.problem, table.gamma), [problem.target.exact_epsilon])
-    assert found is not None
-    worst = found[0]
+    result = worst_costs(gamma_of(table.problem, table.gamma), [problem.target.exact_epsilon])
+    assert result is not None
+    worst = result[0]
     assert table.certificate.worst_cost - 1e-11 * ratio <= worst.upper <= table.certificate.worst_cost + 1e-25
 
 

@@ -61,9 +61,9 @@ class TestNoiseFunction:
             asked.append(ones)
             return ones / (K + 1)
 
-        found = NoiseFunction.from_function(K, gamma)
+        result = NoiseFunction.from_function(K, gamma)
         assert asked == [ones for ones in range(K + 1) if 2 * ones > K]
-        assert found.full[asked].tolist() == [ones / (K + 1) for ones in asked]
+        assert result.full[asked].tolist() == [ones / (K + 1) for ones in asked]
 
     @pytest.mark.parametrize(
         ("gamma", "message"),

@@ -33,8 +33,8 @@ def test_what_is_returned_was_allowed_however_short_the_search(steps: int, toler
         tried.append(x)
         return math.sin(50.0 * x) > 0.0 or x > 0.7  # changes its mind many times
 
-    found = bisect_safe(allowed, 1.0, 0.0, steps=steps, tolerance=tolerance)
-    assert found == 1.0 or (found in tried and allowed(found))
+    result = bisect_safe(allowed, 1.0, 0.0, steps=steps, tolerance=tolerance)
+    assert result == 1.0 or (result in tried and allowed(result))
     assert len(tried) <= steps + 1
     assert not {0.0, 1.0} & set(tried[:-1])  # the ends are not tried
 
@@ -48,9 +48,9 @@ def test_the_halves_are_those_that_were_asked_for() -> None:
 
 
 def test_fractions_stay_exact_and_the_tolerance_ends_them() -> None:
-    found = bisect_safe(lambda x: 3 * x <= 1, Fraction(0), Fraction(1), tolerance=1e-9)
-    assert isinstance(found, Fraction)
-    assert 0 <= Fraction(1, 3) - found <= Fraction(1, 3 * 10**9)
+    result = bisect_safe(lambda x: 3 * x <= 1, Fraction(0), Fraction(1), tolerance=1e-9)
+    assert isinstance(result, Fraction)
+    assert 0 <= Fraction(1, 3) - result <= Fraction(1, 3 * 10**9)
 
 
 def test_it_stops_when_nothing_lies_between() -> None:

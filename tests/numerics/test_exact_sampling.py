@@ -140,14 +140,14 @@ def chi_square(sample: np.ndarray, log_weights: np.ndarray, support: np.ndarray)
     """Standardized chi-square statistic, cells below 20 expected draws pooled."""
     probabilities = np.exp(log_weights - np.logaddexp.reduce(log_weights))
     expected = probabilities * sample.size
-    found = np.array([np.count_nonzero(sample == x) for x in support], dtype=float)
+    result = np.array([np.count_nonzero(sample == x) for x in support], dtype=float)
     common = expected >= 20
     expected = np.append(expected[common], sample.size - expected[common].sum())
-    found = np.append(found[common], sample.size - found[common].sum())
+    result = np.append(result[common], sample.size - result[common].sum())
     if expected[-1] < 1:
-        expected, found = expected[:-1], found[:-1]
+        expected, result = expected[:-1], result[:-1]
     cells = expected.size - 1
-    return float((((found - expected) ** 2 / expected).sum() - cells) / math.sqrt(2 * cells))
+    return float((((result - expected) ** 2 / expected).sum() - cells) / math.sqrt(2 * cells))
 
 
 @pytest.mark.quick_cases(1)
@@ -174,10 +174,10 @@ def test_unbounded_numbers_follow_the_same_law() -> None:
 def test_rejection_makes_the_remainder_uniform() -> None:
     # 2^64 mod (3·2^61) = 2^62: the words below 2^62 are rejected, which leaves 2 whole blocks
     words = iter([5, 2**62 - 1, 2**63 + 6])
-    found = exact_sampling._uniform_below_64(
+    result = exact_sampling._uniform_below_64(
         np.array([3 * 2**61]), lambda size: np.array([next(words) for _ in range(size)], dtype=np.uint64)
     )
-    assert found.tolist() == [(2**63 + 6) % (3 * 2**61)]
+    assert result.tolist() == [(2**63 + 6) % (3 * 2**61)]
 
 
 def test_system_source_stays_below_its_limits() -> None:

@@ -163,9 +163,9 @@ def test_where_answers_cost_little_a_smaller_target_is_proved() -> None:
     law, _ = best_open_law(problem, Ewens(), SolveOptions())
     table = certify(problem, law)
     assert law.accuracy(Ewens()) > 0.9
-    stored = table.law
-    assert isinstance(stored, OpenLaw)
-    assert worst_by_hand(stored.each, 2.0**16) <= 1e-5
+    stored_law = table.law
+    assert isinstance(stored_law, OpenLaw)
+    assert worst_by_hand(stored_law.each, 2.0**16) <= 1e-5
 
 
 def test_rows_are_counted_without_their_sums() -> None:
@@ -194,11 +194,11 @@ def test_a_table_is_saved_proved_again_drawn_and_audited(tmp_path: Path) -> None
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))
     again = Table.load(tmp_path / "table.json")
     assert again.digest == table.digest
-    stored = again.law
-    assert isinstance(stored, OpenLaw)
+    stored_law = again.law
+    assert isinstance(stored_law, OpenLaw)
     enclosures = cost_of(again).deltas([Fraction(1)])
     assert enclosures is not None
-    assert float(enclosures[0].upper) == pytest.approx(worst_by_hand(stored.each, math.e), abs=1e-14)
+    assert float(enclosures[0].upper) == pytest.approx(worst_by_hand(stored_law.each, math.e), abs=1e-14)
     assert table.certificate.worst_cost - 1e-12 <= float(enclosures[0].upper) <= table.certificate.worst_cost
     document["weights"][3][1] += ONE // 4
     with pytest.raises(TableError, match="checksum"):
@@ -231,10 +231,10 @@ def test_strings_are_drawn_for_as_many_numbers_as_their_weight() -> None:
 def test_every_string_has_the_numbers_of_its_weight() -> None:
     law = OpenLaw.of_probabilities(5, proposal(5, 2) + 0.01 * places(5))
     table = certify(problem_of(5, "9", "0.9"), law)
-    stored = table.law
-    assert isinstance(stored, OpenLaw)
+    stored_law = table.law
+    assert isinstance(stored_law, OpenLaw)
     sampler, line = vars(Release(table))["_sampler"], np.array([[1, 2, 2, 0]])  # the last place is no answer's
-    a, others = int(stored.weights[1, 2]), int(stored.weights[2, 2])
+    a, others = int(stored_law.weights[1, 2]), int(stored_law.weights[2, 2])
     assert min(a, others) > 0
     ends = [(0, 0), (0, a - 1), (1, a), (1, a + others - 1), (2, a + others), (2, a + 2 * others - 1)]
     for expected, number in [*ends, (3, a + 2 * others), (3, ONE - 1)]:

@@ -53,8 +53,8 @@ def best_release(
     upper = coo_matrix((values, (rows, columns)), shape=(len(bounds), total))
     ones = coo_matrix((np.ones(size), (np.arange(size) // answers, np.arange(size))), shape=(len(inputs), total))
     cost = np.concatenate([-reward.ravel(), np.zeros(total - size)])
-    found = linprog(cost, A_ub=upper, b_ub=bounds, A_eq=ones, b_eq=np.ones(len(inputs)), method="highs")
-    return float(-found.fun)
+    solution = linprog(cost, A_ub=upper, b_ub=bounds, A_eq=ones, b_eq=np.ones(len(inputs)), method="highs")
+    return float(-solution.fun)
 
 
 @pytest.mark.quick_cases(1)

@@ -10,13 +10,13 @@ from darrm.plurality.partitions import Histogram, Partitions, neighbors, number_
 
 def orbits(part: Histogram, reached: int) -> set[Histogram]:
     """All histograms that differ by one to ``reached`` votes, one for each renaming of classes that n cannot tell."""
-    found = set()
+    results = set()
     for other in itertools.product(range(sum(part) + 1), repeat=len(part)):
         moved = sum(abs(a - b) for a, b in zip(part, other, strict=True))
         if sum(other) == sum(part) and 0 < moved <= 2 * reached:
             # within the classes with equally many votes in n the counts fall
-            found.add(tuple(-b for _, b in sorted((-a, -b) for a, b in zip(part, other, strict=True))))
-    return found
+            results.add(tuple(-b for _, b in sorted((-a, -b) for a, b in zip(part, other, strict=True))))
+    return results
 
 
 @pytest.mark.parametrize(("K", "classes"), [(1, 3), (4, 2), (7, 2), (5, 3), (4, 4)])

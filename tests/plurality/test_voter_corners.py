@@ -40,12 +40,12 @@ def corners_of(each: PrivacyParams, classes: int) -> list[Corner]:
     """All corners (a, b, u, v) of theorem 1, written down."""
     hi = exp(each.epsilon) / (1.0 + exp(each.epsilon)) if each.is_private else 1.0
     unit, delta = np.eye(classes), each.delta
-    found = {}
+    results = {}
     for a, b, u, v in product(range(classes), repeat=4):
         p = (1 - delta) * (hi * unit[a] + (1 - hi) * unit[b]) + delta * unit[u]
         q = (1 - delta) * ((1 - hi) * unit[a] + hi * unit[b]) + delta * unit[v]
-        found[(*p.round(12), *q.round(12))] = (p, q)
-    return list(found.values())
+        results[(*p.round(12), *q.round(12))] = (p, q)
+    return list(results.values())
 
 
 def with_one_more(laws: Array, said: Array) -> Array:
@@ -460,9 +460,9 @@ def test_voters_drawn_at_random_are_as_private_as_they_are_together(each: Privac
     assert worst_by_hand(voters, law, exp(problem.target.epsilon)) - 1e-12 <= float(bound)
     assert float(bound) <= problem.target.delta + 1e-12
     assert share_for_drawn(problem, law.each) < 1e-10  # type: ignore[operator]
-    told = true_plurality(voters.K, 3)
+    plurality = true_plurality(voters.K, 3)
     if m < 3:
-        assert excess_of_drawn(problem, told) is None  # looks at more voters than the target allows
+        assert excess_of_drawn(problem, plurality) is None  # looks at more voters than the target allows
     assert excess_of_drawn(problem, any_law(voters, 3, 1, falls=True)) is None
     assert (
         excess_of_drawn(Problem(Voters.of([each, PrivacyParams("0.1")]), problem.target, 3), true_plurality(2, 3, 1))
