@@ -97,7 +97,7 @@ def charge_of(cost: Cost, queries: int) -> Charge:
         pure = mechanisms.pure_epsilon(mechanisms.own_epsilon(answering), voters.sampled)
         pair = None if pure == math.inf else (Fraction(pure), Fraction(0))
         lost = mechanisms.vanishing(answering, answering.threshold) if answering.threshold is not None else None
-        charge = replace(charge, guarantee=pair, vanishing=0.0 if lost is None else min(1.0, lost.high))
+        charge = replace(charge, guarantee=pair, vanishing=0.0 if lost is None else min(1.0, lost.upper))
         return charge if models is None else replace(charge, plain=((answering.reached, Charge(guarantee=pair)),))
     few = range(1, voters.K) if models is not None and voters.K <= _MOST_SAMPLED else range(0)
     sample = next(((n, _DISTANCE) for n in few if looks_at_few((n, _DISTANCE), cost)), None)

@@ -27,7 +27,6 @@ from math import comb, lcm, prod
 from darrm.verify import gamma, mechanisms
 from darrm.verify.formats import GAMMA, OPEN, OPEN_TABLE, WEIGHT_ONE, Answering, Charge, Mechanism, Run, Table, Voters
 from darrm.verify.gamma import Gamma, placements
-from darrm.verify.noisy_labels import Between
 from darrm.verify.verdicts import (
     ASSUMED,
     COST,
@@ -35,7 +34,7 @@ from darrm.verify.verdicts import (
     ONE,
     PROVED,
     UNKNOWN,
-    Enclosure,
+    Interval,
     Laws,
     Point,
     TooLargeError,
@@ -72,7 +71,7 @@ class Cost:
 
     def deltas(
         self, epsilons: Sequence[Fraction], enough: Sequence[float] = (), *, back: bool = False
-    ) -> list[Enclosure] | None:
+    ) -> list[Interval[Fraction]] | None:
         """Enclose the smallest δ for each ε, no closer than ``enough``; ``back`` the other direction."""
         if isinstance(self.answering, Run):
             return None
@@ -81,7 +80,7 @@ class Cost:
             return self._certain_deltas(epsilons, enough)
         return mechanisms.sampled_deltas(self._certain_deltas, drawn, epsilons, enough, back=back)
 
-    def renyi(self, order: float, enough: float = 0.0) -> Between | None:
+    def renyi(self, order: float, enough: float = 0.0) -> Interval[float] | None:
         if isinstance(self.answering, Run):
             return None
         if isinstance(self.answering, Mechanism):
@@ -103,7 +102,7 @@ class Cost:
         assert isinstance(self.answering, Table)  # noqa: S101 (for the types)
         return _gamma(self.answering, self.voters)
 
-    def _certain_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Enclosure] | None:
+    def _certain_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Interval[Fraction]] | None:
         if isinstance(self.answering, Mechanism):
             return mechanisms.certain_deltas(self.answering, epsilons, enough)
         assert isinstance(self.answering, Table)  # noqa: S101 (a run has no δ of one query)
@@ -115,7 +114,7 @@ def _gamma(table: Table, voters: Voters) -> Gamma:
 
 
 @lru_cache(maxsize=64)  # a ledger and a plan ask for the same points
-def _divergences(table: Table, voters: Voters, epsilons: tuple[Fraction, ...]) -> list[Enclosure] | None:
+def _divergences(table: Table, voters: Voters, epsilons: tuple[Fraction, ...]) -> list[Interval[Fraction]] | None:
     if table.format == GAMMA:
         return gamma.divergences(_gamma(table, voters), epsilons)
     if voters.are_private:
@@ -124,7 +123,7 @@ def _divergences(table: Table, voters: Voters, epsilons: tuple[Fraction, ...]) -
 
 
 @lru_cache(maxsize=64)
-def _renyi(table: Table, voters: Voters, order: float) -> Between | None:
+def _renyi(table: Table, voters: Voters, order: float) -> Interval[float] | None:
     drawn, laws = voters.sampled, _label_laws(table, voters)
     if laws is None:
         return None
@@ -175,7 +174,7 @@ def judge_release(cost: Cost) -> Iterator[Verdict]:
         claim += "" if drawn is None else f" for neighbors that {drawn.neighbors}"
         yield _judge_pair(claim, cost, answering.target)
         if drawn is None:
-            worst, allowed = cost.deltas([epsilon]), Enclosure(delta, delta)
+            worst, allowed = cost.deltas([epsilon]), Interval(delta, delta)
             if answering.format == GAMMA:
                 worst, allowed = gamma.worst_costs(cost.gamma, [epsilon]), gamma.budget(epsilon, delta)
             stored = [Fraction(float(answering.certificate[name])) for name in ("worst_cost", "budget")]
@@ -238,7 +237,7 @@ def judge_charge(cost: Cost, charge: Charge) -> Iterator[Verdict]:
     if isinstance(answering, Mechanism) and answering.threshold is not None:
         bound = mechanisms.vanishing(answering, answering.threshold)
         claim = f"a string that one person alone says is an answer with probability at most {at_most(charge.vanishing)}"
-        ours = [None if bound is None else Between(bound.low * (1.0 - _DIGITS), bound.high)]
+        ours = [None if bound is None else Interval(bound.lower * (1.0 - _DIGITS), bound.upper)]
         yield _compare(claim, [charge.vanishing], ours)
     if charge.guarantee is not None:
         yield _judge_guarantee(cost, charge.guarantee)
@@ -249,9 +248,9 @@ def judge_charge(cost: Cost, charge: Charge) -> Iterator[Verdict]:
             places = sorted({(len(points) - 1) * place // (_CHECKED + 1) for place in range(1, _CHECKED + 1)})
             stored = [float(points[place][1]) for place in places]
             exact = cost.deltas([points[place][0] for place in places], stored, back=side == 2)
-            enclosed: list[Between | None] = [None] * len(places)
+            enclosed: list[Interval[float] | None] = [None] * len(places)
             if exact is not None:
-                enclosed = [Between(float(own.lower), float(own.upper)) for own in exact]
+                enclosed = [Interval(float(own.lower), float(own.upper)) for own in exact]
             where = f"{len(places)} of {len(points)} points"
             yield _compare(f"{name} of a query is at least what it costs, at {where}", stored, enclosed)
     for reached, plain in charge.plain:
@@ -263,7 +262,7 @@ def _judge_curve(cost: Cost, charge: Charge) -> Iterator[Verdict]:
     if not finite:
         return
     orders = sorted({max(one for one in finite if one <= most) for most in _ORDERS if min(finite) <= most})
-    curve, enclosed = [finite[order] for order in orders], list[Between]()
+    curve, enclosed = [finite[order] for order in orders], list[Interval[float]]()
     for order, value in zip(orders, curve, strict=True):
         if (own := cost.renyi(order, value)) is None:
             break  # the first order that takes too long ends the computation
@@ -282,15 +281,15 @@ def _judge_guarantee(cost: Cost, pair: Point) -> Verdict:
     return judged(COST, claim, reason, holds=float(pair[0]) >= pure * (1.0 - _DIGITS), how=PROVED)
 
 
-def _compare(claim: str, stored: Sequence[float], ours: Sequence[Between | None]) -> Verdict:
+def _compare(claim: str, stored: Sequence[float], ours: Sequence[Interval[float] | None]) -> Verdict:
     pairs = [(theirs, own) for theirs, own in zip(stored, ours, strict=True) if own is not None]
     if not pairs:
         reason = "it is too large for the independent checker: wide noise, large orders or many votes"
         return Verdict(COST, claim, UNKNOWN, reason)
     for theirs, own in pairs:
-        if theirs < own.low - _LEAST:
-            return Verdict(COST, claim, FALSE, f"{theirs:.9g} is stated and {own.low:.9g} is attained")
-    most = max(own.high / theirs if theirs else (math.inf if own.high > 0.0 else 1.0) for theirs, own in pairs)
+        if theirs < own.lower - _LEAST:
+            return Verdict(COST, claim, FALSE, f"{theirs:.9g} is stated and {own.lower:.9g} is attained")
+    most = max(own.upper / theirs if theirs else (math.inf if own.upper > 0.0 else 1.0) for theirs, own in pairs)
     if most <= 1.0 + _DIGITS:
         return Verdict(COST, claim, PROVED, f"at most {at_most(min(1.0, most), 4)} of it is needed, to nine digits")
     reason = f"{at_most(most)} times as much is proved, and less is attained: a tighter bound would decide"
@@ -307,15 +306,15 @@ _Values = dict[Histogram, list[int]]  # of every label
 _Corner = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) -> list[Enclosure] | None:
+def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) -> list[Interval[Fraction]] | None:
     """Enclose the largest Σ_c max(0, h_c(n) − e^ε·h_c(n')) for each ε."""
     if number_of_pairs(table, reached) * _places(table, reached) * len(epsilons) > MOST_WORK:
         return None
     worst, unit = largest_sums(pairs(table, reached), epsilons), common_unit(table) * WEIGHT_ONE * ONE
-    return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all pairs of histograms") for low, high in worst]
+    return [Interval(Fraction(low, unit), Fraction(high, unit), "all pairs of histograms") for low, high in worst]
 
 
-def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[Interval[Fraction]] | None:
     K, C, reached = table.voters.K, table.classes, table.voters.reached
     kinds = [(count, _corners(each, C)) for count, each in table.voters.kinds]
     if prod(comb(count + len(corners), count) for count, corners in kinds) * comb(K + C - 1, K) * 16 > MOST_WORK:
@@ -334,7 +333,7 @@ def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[
     for epsilon, ends in zip(epsilons, largest_sums(laws(), epsilons), strict=True):
         low, high = (Fraction(end, unit * ONE) for end in ends)
         low -= 2 * C * Fraction(error, unit) * (1 + exponential(epsilon).upper)
-        worst.append(Enclosure(max(Fraction(0), low), high, "all multisets of corners"))
+        worst.append(Interval(max(Fraction(0), low), high, "all multisets of corners"))
     return worst
 
 

@@ -64,7 +64,7 @@ from darrm.verify.verdicts import (
     OPTIMALITY,
     PROVED,
     UNKNOWN,
-    Enclosure,
+    Interval,
     Laws,
     Point,
     Verdict,
@@ -111,12 +111,12 @@ class Gamma:
         return all(low <= high for low, high in pairwise(self.signed))
 
 
-def budget(epsilon: Fraction, delta: Fraction) -> Enclosure:
+def budget(epsilon: Fraction, delta: Fraction) -> Interval[Fraction]:
     ratio = exponential(epsilon)
-    return Enclosure(ratio.lower - 1 + 2 * delta, ratio.upper - 1 + 2 * delta)
+    return Interval(ratio.lower - 1 + 2 * delta, ratio.upper - 1 + 2 * delta)
 
 
-def worst_costs(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+def worst_costs(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Interval[Fraction]] | None:
     """Enclose the largest f for each ε'; None if there are too many rows.
 
     >>> gamma = Gamma(1, (Fraction(1),), ((1, (Fraction(1, 10), Fraction(0))),), 1)
@@ -128,14 +128,14 @@ def worst_costs(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] |
     return _Chains(gamma).worst(ratios) if len(gamma.kinds) == 1 else _enumerate(gamma, ratios)
 
 
-def divergences(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+def divergences(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Interval[Fraction]] | None:
     """Enclose the smallest δ, max(0, (1 − e^ε + max f)/2), for each ε."""
     costs = worst_costs(gamma, epsilons)
     if costs is None:
         return None
     zero = Fraction(0)
     return [
-        Enclosure(max(zero, (1 - c.upper + worst.lower) / 2), max(zero, (1 - c.lower + worst.upper) / 2), worst.rows)
+        Interval(max(zero, (1 - c.upper + worst.lower) / 2), max(zero, (1 - c.lower + worst.upper) / 2), worst.rows)
         for worst, c in zip(costs, map(exponential, epsilons), strict=True)
     ]
 
@@ -157,7 +157,7 @@ class _Chains:
             self._none.append(self._none[-1] * (_UNIT - self.delta) >> _FINE)
         self._left = _MOST_REFINED
 
-    def worst(self, ratios: Sequence[Enclosure]) -> list[Enclosure] | None:
+    def worst(self, ratios: Sequence[Interval[Fraction]]) -> list[Interval[Fraction]] | None:
         terms = len(self._binomial(self.reached)) if self.delta else 1
         rows = (self.K - self.reached + 1) * (self.reached + 1) * (self.reached + 2) // 2
         is_free = bool(self.delta) and not self.is_monotone
@@ -173,7 +173,7 @@ class _Chains:
             error = self.K * 8 + (2 + self.K * self.K) * self._lack + 8  # of one expectation, in units
             slack = (2 + factor // _UNIT) * error + 2 * units(ratio.upper - ratio.lower, _FINE, up=True) + 4
             examined = MONOTONE if self.is_monotone else CHAINS
-            result.append(Enclosure(Fraction(lower - slack, _UNIT), Fraction(upper + slack, _UNIT), examined))
+            result.append(Interval(Fraction(lower - slack, _UNIT), Fraction(upper + slack, _UNIT), examined))
         return result
 
     def _levels(self) -> Iterator[tuple[int, list[int]]]:
@@ -306,10 +306,10 @@ def placements(
             ]
 
 
-def _enumerate(gamma: Gamma, ratios: Sequence[Enclosure]) -> list[Enclosure] | None:
+def _enumerate(gamma: Gamma, ratios: Sequence[Interval[Fraction]]) -> list[Interval[Fraction]] | None:
     if (listed := _expectations(gamma)) is None:
         return None
-    factors, worst = [units(ratio.lower) for ratio in ratios], list[Enclosure]()
+    factors, worst = [units(ratio.lower) for ratio in ratios], list[Interval[Fraction]]()
     unit, states = listed
     largest = [-4 * unit * ONE] * len(ratios)
     for first, second in states:
@@ -318,7 +318,7 @@ def _enumerate(gamma: Gamma, ratios: Sequence[Enclosure]) -> list[Enclosure] | N
             largest[index] = max(largest[index], cost)
     for ratio, cost in zip(ratios, largest, strict=True):
         slack = Fraction(4 * gamma.reached, ONE) * (1 + ratio.upper) + ratio.upper - ratio.lower + Fraction(1, ONE)
-        worst.append(Enclosure(Fraction(cost, unit * ONE) - slack, Fraction(cost, unit * ONE) + slack, ALL))
+        worst.append(Interval(Fraction(cost, unit * ONE) - slack, Fraction(cost, unit * ONE) + slack, ALL))
     return worst
 
 

@@ -85,7 +85,7 @@ class LedgerAudit:
         if reason := filter_admits(pairs, room, delta, share):
             return PROVED, reason
         found_renyi = [None if cost is None else cost.renyi(order) for _, cost in self.priced]
-        curves = [((), ()) if own is None or math.isinf(own.high) else ((order,), (own.high,)) for own in found_renyi]
+        curves = [((), ()) if own is None or math.isinf(own.upper) else ((order,), (own.upper,)) for own in found_renyi]
         both = [Charge(one.count, one.guarantee, *curve) for one, curve in zip(pairs, curves, strict=True)]
         for how, costs in ((PROVED, both), (CONSISTENT, charges)):
             if reason := filter_admits(costs, room, delta, share):

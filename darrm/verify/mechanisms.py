@@ -47,17 +47,16 @@ from flint import arb, ctx
 
 from darrm.verify.formats import Mechanism, Sampling
 from darrm.verify.noisy_labels import (
-    Between,
     RenyiPenalty,
     TooWideError,
-    between,
     delta_of_gaussian_label,
     delta_of_label,
     gaussian,
     renyi_of_label,
     wide_support,
+    widen,
 )
-from darrm.verify.verdicts import Array, Enclosure, Laws, ball, exponential, upper_end, upper_float
+from darrm.verify.verdicts import Array, Interval, Laws, ball, exponential, upper_end, upper_float
 
 _PURE = ("ExponentialMechanism", "PermuteAndFlip")
 _PRECISION = 2200  # bits: differences of numbers near ε are about ε²
@@ -68,7 +67,7 @@ _RAREST = 1e-290  # of probabilities: less counts as none
 
 
 @lru_cache(maxsize=256)
-def renyi(mechanism: Mechanism, order: float, enough: float = 0.0) -> Between | None:
+def renyi(mechanism: Mechanism, order: float, enough: float = 0.0) -> Interval[float] | None:
     if mechanism.voters.sampled is None:
         return _certain_renyi(mechanism, order, enough)
     return _drawn_renyi(mechanism, mechanism.voters.sampled, order, enough)
@@ -76,26 +75,26 @@ def renyi(mechanism: Mechanism, order: float, enough: float = 0.0) -> Between | 
 
 def certain_deltas(
     mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence[float]
-) -> list[Enclosure] | None:
+) -> list[Interval[Fraction]] | None:
     """Enclose δ for each ε, for a person who certainly takes part."""
     drawn = mechanism.voters.sampled is not None  # otherwise votes may be missing, and bits are of all K of them
     if drawn and (bits := two_class_laws(mechanism)) is not None:
         deltas = [_largest_delta(*pairs_of_bits(bits, mechanism.voters.reached), epsilon) for epsilon in epsilons]
         pure = Fraction(repr(mechanism.parameters[0])) if mechanism.kind in _PURE else math.inf
-        none = Enclosure(Fraction(0), Fraction(0))
+        none = Interval(Fraction(0), Fraction(0))
         return [none if epsilon >= pure else own for epsilon, own in zip(epsilons, deltas, strict=True)]
     try:
         bounds = [_delta(mechanism, *one) for one in zip_longest(epsilons, enough, fillvalue=0.0)]
     except TooWideError:
         return None
-    low = [0.0 if drawn and mechanism.has_two_classes else own.low for own in bounds]  # other classes may cost more
+    low = [0.0 if drawn and mechanism.has_two_classes else own.lower for own in bounds]  # other classes may cost more
     return [
-        Enclosure(Fraction(least), Fraction(own.high), "all places of two classes")
+        Interval(Fraction(least), Fraction(own.upper), "all places of two classes")
         for least, own in zip(low, bounds, strict=True)
     ]
 
 
-def vanishing(mechanism: Mechanism, threshold: int) -> Between | None:
+def vanishing(mechanism: Mechanism, threshold: int) -> Interval[float] | None:
     """Enclose the probability that the answer is a string of one person alone."""
     weights = _weights_of(mechanism, _MOST_POINTS)
     if weights is None:
@@ -105,7 +104,7 @@ def vanishing(mechanism: Mechanism, threshold: int) -> Between | None:
     alone = [float(tails[threshold - n + width]) if threshold - n <= width else 0.0 for n in range(1, reached + 1)]
     worst = max(reached / n * tail for n, tail in enumerate(alone, start=1))
     attained = max(-math.expm1(reached // n * math.log1p(-min(tail, 0.5))) for n, tail in enumerate(alone, start=1))
-    return Between(attained, worst)
+    return Interval(attained, worst)
 
 
 def decimal_ball(parameter: float) -> arb:
@@ -143,9 +142,9 @@ def own_epsilon(mechanism: Mechanism) -> float:
     return mechanism.parameters[0] if mechanism.kind in _PURE else math.inf
 
 
-def _certain_renyi(mechanism: Mechanism, order: float, enough: float) -> Between | None:
+def _certain_renyi(mechanism: Mechanism, order: float, enough: float) -> Interval[float] | None:
     if mechanism.kind == "PermuteAndFlip":
-        return Between(0.0, _pure(mechanism.parameters[0], order))
+        return Interval(0.0, _pure(mechanism.parameters[0], order))
     if mechanism.kind == "ExponentialMechanism":  # over u, where the slope is 0; r is e^{−ε} or 1
         with ctx.workprec(_PRECISION):
             alpha, e = arb(order), decimal_ball(mechanism.parameters[0])
@@ -153,21 +152,21 @@ def _certain_renyi(mechanism: Mechanism, order: float, enough: float) -> Between
             u = -(rise + (alpha - 1) * fall) / (alpha * rise * fall)
             value = (u * rise).log1p() / (alpha - 1) + (u * fall).log1p()
             high = upper_float(value) if value.is_finite() else mechanism.parameters[0]
-            return Between(max(0.0, -upper_float(-value)), high)
-    bounds = [] if math.isinf(own_epsilon(mechanism)) else [Between(0.0, _pure(own_epsilon(mechanism), order))]
+            return Interval(max(0.0, -upper_float(-value)), high)
+    bounds = [] if math.isinf(own_epsilon(mechanism)) else [Interval(0.0, _pure(own_epsilon(mechanism), order))]
     if mechanism.kind == "GNMax" and mechanism.reached > 1:
-        bounds.append(Between(0.0, order * (mechanism.reached / mechanism.parameters[0]) ** 2 * (1.0 + 1e-12)))
+        bounds.append(Interval(0.0, order * (mechanism.reached / mechanism.parameters[0]) ** 2 * (1.0 + 1e-12)))
     if mechanism.reached <= 8:  # of one person, in a chain of single moves
         try:
             bounds.append(_renyi_of_moves(mechanism, mechanism.reached, order, enough))
         except TooWideError:
             bounds *= mechanism.reached > 1
-    return Between(max(one.low for one in bounds), min(one.high for one in bounds)) if bounds else None
+    return Interval(max(one.lower for one in bounds), min(one.upper for one in bounds)) if bounds else None
 
 
-def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough: float) -> Between | None:
+def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough: float) -> Interval[float] | None:
     rate = float(sampling.rate)
-    pure, bounds = pure_epsilon(own_epsilon(mechanism), sampling), list[Between]()
+    pure, bounds = pure_epsilon(own_epsilon(mechanism), sampling), list[Interval[float]]()
     low = 0.0  # for two classes the upper bound alone
     if (bits := two_class_laws(mechanism)) is not None:
         without, gain = pairs_of_bits(bits, mechanism.voters.reached)
@@ -175,9 +174,9 @@ def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough:
         divergence = _largest_renyi(without[known], gain[known], rate, order)
         if sampling.is_directed and np.all(known):
             return divergence
-        low = divergence.low
+        low = divergence.lower
     if math.isfinite(pure):
-        bounds.append(Between(0.0, _pure(pure, order)))
+        bounds.append(Interval(0.0, _pure(pure, order)))
     if sampling.is_directed and mechanism.kind == "ExponentialMechanism":
         bounds.append(renyi_of_exponential(mechanism.parameters[0], rate, order))
     elif sampling.is_directed and mechanism.reached == 1 and mechanism.kind != "PermuteAndFlip":
@@ -187,46 +186,46 @@ def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough:
     elif (certain := _certain_renyi(mechanism, order, 0.0)) is not None:
         bounds.append(bound_by_convexity(certain, sampling, order))
     if not mechanism.has_two_classes:
-        low = max((one.low for one in bounds), default=0.0)
-    return Between(low, min(one.high for one in bounds)) if bounds else None
+        low = max((one.lower for one in bounds), default=0.0)
+    return Interval(low, min(one.upper for one in bounds)) if bounds else None
 
 
-def _renyi_of_moves(mechanism: Mechanism, moved: int, order: float, enough: float = 0.0) -> Between:
+def _renyi_of_moves(mechanism: Mechanism, moved: int, order: float, enough: float = 0.0) -> Interval[float]:
     if moved == 1:
         pure = own_epsilon(mechanism) / mechanism.reached
         own = renyi_of_label(log_weights(mechanism), order, lead=mechanism.voters.K, enough=enough)
-        return own if math.isinf(pure) else Between(own.low, min(own.high, _pure(pure, order)))
+        return own if math.isinf(pure) else Interval(own.lower, min(own.upper, _pure(pure, order)))
     second, high = moved // 2, math.inf
     for factor in _AROUND if enough else _AROUND[:1]:
         p = 1.0 + factor * (order - 1.0) / order * second / (moved - second)
         orders = p * order, p / (p - 1.0) * (order - 1.0 / p)
-        first = _renyi_of_moves(mechanism, moved - second, orders[0]).high
-        last = _renyi_of_moves(mechanism, second, orders[1]).high
+        first = _renyi_of_moves(mechanism, moved - second, orders[0]).upper
+        last = _renyi_of_moves(mechanism, second, orders[1]).upper
         high = min(high, ((order - 1.0 / p) / (order - 1.0) * first + last) * (1.0 + 1e-12))
         if high <= enough:
             break
-    return Between(0.0, high)
+    return Interval(0.0, high)
 
 
 @lru_cache(maxsize=1024)
-def _delta(mechanism: Mechanism, epsilon: Fraction, enough: float) -> Between:
+def _delta(mechanism: Mechanism, epsilon: Fraction, enough: float) -> Interval[float]:
     if mechanism.kind in _PURE:
         if epsilon >= Fraction(repr(float(mechanism.parameters[0]))):  # exactly: a pure total has δ = 0
-            return Between(0.0, 0.0)
+            return Interval(0.0, 0.0)
         e, at = decimal_ball(mechanism.parameters[0]), ball(epsilon)
         if mechanism.kind == "PermuteAndFlip":  # at most that of randomized response
-            return Between(0.0, upper_float((e.exp() - at.exp()) / (1 + e.exp())))
+            return Interval(0.0, upper_float((e.exp() - at.exp()) / (1 + e.exp())))
         # max over u of u − e^x·u/(u + (1 − u)e^ε): two values of r, as for the curve
         gap = ((at - e) / 2).expm1()
         delta = gap * gap / -(-e).expm1()  # no power: of a ball around 0 it is none
-        return Between(max(0.0, -upper_float(-delta)), upper_float(delta))
+        return Interval(max(0.0, -upper_float(-delta)), upper_float(delta))
     step = float(epsilon) / mechanism.reached
     group = math.fsum(math.exp(place * step) for place in range(mechanism.reached)) * (1.0 + 1e-12)
     if mechanism.kind == "GNMax":
         one = delta_of_gaussian_label(mechanism.parameters[0], step)
     else:
         one = delta_of_label(log_weights(mechanism), step, lead=mechanism.voters.K, enough=enough / group)
-    return one if mechanism.reached == 1 else Between(0.0, min(1.0, one.high * group))
+    return one if mechanism.reached == 1 else Interval(0.0, min(1.0, one.upper * group))
 
 
 def _weights_of(mechanism: Mechanism, most: float) -> Array | None:
@@ -268,20 +267,20 @@ def pure_epsilon(epsilon: float, sampling: Sampling | None) -> float:
 
 
 def sampled_deltas(
-    deltas: Callable[[Sequence[Fraction], Sequence[float]], list[Enclosure] | None],
+    deltas: Callable[[Sequence[Fraction], Sequence[float]], list[Interval[Fraction]] | None],
     sampling: Sampling,
     epsilons: Sequence[Fraction],
     enough: Sequence[float],
     *,
     back: bool,
-) -> list[Enclosure] | None:
+) -> list[Interval[Fraction]] | None:
     """Enclose δ for each ε by the ``deltas`` of a person who certainly takes part."""
-    rate, enclosed, back = sampling.rate, list[Enclosure](), back and sampling.is_directed
+    rate, enclosed, back = sampling.rate, list[Interval[Fraction]](), back and sampling.is_directed
     for epsilon, asked in zip(epsilons, enough or (0.0,) * len(epsilons), strict=True):
         grown = exponential(epsilon)
         most, least = (1 - (1 - rate) * u if back else rate for u in (grown.lower, grown.upper))
         if most <= 0:
-            enclosed.append(Enclosure(Fraction(0), Fraction(0)))
+            enclosed.append(Interval(Fraction(0), Fraction(0)))
             continue
         low, high = (
             rate * u / factor if back and factor > 0 else 1 + (u - 1) / rate
@@ -295,7 +294,7 @@ def sampled_deltas(
         # δ falls by no more than e^ε grows
         lower = least * (own[0].lower - high + exponential(at).lower)
         upper = min(Fraction(1), most * own[0].upper)
-        enclosed.append(Enclosure(max(Fraction(0), lower), upper, own[0].rows))
+        enclosed.append(Interval(max(Fraction(0), lower), upper, own[0].rows))
     return enclosed
 
 
@@ -314,55 +313,55 @@ def pairs_of_bits(bits: Array, reached: int) -> tuple[Array, Array]:
     return without, np.stack([rarer, -rarer], axis=1)
 
 
-def _largest_delta(without: Array, gain: Array, epsilon: Fraction) -> Enclosure:
+def _largest_delta(without: Array, gain: Array, epsilon: Fraction) -> Interval[Fraction]:
     """Enclose the largest δ at ε, up to the rounding of floats."""
     growth = math.expm1(epsilon)
     excess, error = gain - growth * without, _OF_FLOATS * (np.abs(gain) + growth * without)
     low, high = (float(np.max(np.sum(np.maximum(0.0, end), axis=1))) for end in (excess - error, excess + error))
     high += 1e-280 * bool(np.any(without <= 0.0))  # for underflow
-    return Enclosure(Fraction(low), Fraction(min(1.0, high)), "all pairs of votes")
+    return Interval(Fraction(low), Fraction(min(1.0, high)), "all pairs of votes")
 
 
-def _largest_renyi(without: Array, gain: Array, rate: float, order: float) -> Between:
+def _largest_renyi(without: Array, gain: Array, rate: float, order: float) -> Interval[float]:
     """Enclose the largest Rényi divergence for a person with this rate, up to the rounding of floats."""
-    divergences = [Between(0.0, 0.0)]
+    divergences = [Interval(0.0, 0.0)]
     directions = [(without, rate * gain), (without + rate * gain, -rate * gain)]
     for q, more in directions[: 1 + (rate < 1.0)] if without.size else ():
         if np.any((q == 0.0) & (more > 0.0)):
-            return Between(math.inf, math.inf)
+            return Interval(math.inf, math.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.where(q > 0.0, more / q, 0.0)
             logs = order * np.log1p(np.maximum(t, -1.0))
             if np.max(logs) > _MOST_LOSS:
                 logs = np.logaddexp.reduce(logs + np.log(q), axis=1)
-                divergences.append(between(float(np.max(logs)) / (order - 1.0)))
+                divergences.append(widen(float(np.max(logs)) / (order - 1.0)))
                 continue
         grown = np.expm1(logs)
         sums = np.sum(q * np.maximum(0.0, grown - order * t), axis=1)
         errors = _OF_FLOATS * np.sum(q * (1.0 + np.abs(grown)) * np.minimum(1.0, order * np.abs(t)), axis=1)
         low, high = (math.log1p(max(0.0, float(np.max(end)))) / (order - 1.0) for end in (sums - errors, sums + errors))
-        divergences.append(Between(between(low).low, between(high).high))
-    return Between(max(one.low for one in divergences), max(one.high for one in divergences))
+        divergences.append(Interval(widen(low).lower, widen(high).upper))
+    return Interval(max(one.lower for one in divergences), max(one.upper for one in divergences))
 
 
-def renyi_of_laws(pairs: Iterable[Laws], unit: int, order: float, rate: float = 1.0) -> Between:
+def renyi_of_laws(pairs: Iterable[Laws], unit: int, order: float, rate: float = 1.0) -> Interval[float]:
     """Enclose the largest Rényi divergence of pairs of laws in units, without a person and with them at a rate."""
-    pairs, bounds = iter(pairs), [Between(0.0, 0.0)]
+    pairs, bounds = iter(pairs), [Interval(0.0, 0.0)]
     while block := list(islice(pairs, 4096)):
         without = np.array([[x / unit for x in own] for own, _ in block])
         gain = np.array([[(y - x) / unit for x, y in zip(*laws, strict=True)] for laws in block])
         bounds.append(_largest_renyi(without, gain, rate, order))
-    return Between(max(one.low for one in bounds), max(one.high for one in bounds))
+    return Interval(max(one.lower for one in bounds), max(one.upper for one in bounds))
 
 
-def bound_by_convexity(certain: Between, sampling: Sampling, order: float) -> Between:
-    if (order - 1.0) * certain.high > _MOST_LOSS:
-        return Between(0.0, certain.high)
-    grown = float(sampling.rate) * math.expm1((order - 1.0) * certain.high)
-    return Between(0.0, between(math.log1p(grown) / (order - 1.0)).high)
+def bound_by_convexity(certain: Interval[float], sampling: Sampling, order: float) -> Interval[float]:
+    if (order - 1.0) * certain.upper > _MOST_LOSS:
+        return Interval(0.0, certain.upper)
+    grown = float(sampling.rate) * math.expm1((order - 1.0) * certain.upper)
+    return Interval(0.0, widen(math.log1p(grown) / (order - 1.0)).upper)
 
 
-def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Between:
+def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Interval[float]:
     """Enclose the Rényi divergence of an exponential mechanism under Poisson subsampling.
 
     With Pr = (u, 1 − u), which two classes attain, the ratios of the laws are r/E r, r of e^{−ε} and 1. Both rise in u:
@@ -391,4 +390,4 @@ def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Between:
             break
         starts, cuts, stops = low[open_cells], middle[open_cells], high[open_cells]
         low, high = np.concatenate([starts, cuts]), np.concatenate([cuts, stops])
-    return Between(between(math.log1p(best) / (order - 1.0)).low, between(math.log1p(most) / (order - 1.0)).high)
+    return Interval(widen(math.log1p(best) / (order - 1.0)).lower, widen(math.log1p(most) / (order - 1.0)).upper)

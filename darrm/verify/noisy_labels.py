@@ -37,7 +37,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from darrm.verify.verdicts import Array, Interval
+
 Integers = NDArray[np.int64]
 _TINY = 39.0  # −log of the mass beyond R
 # −log of the smallest weights next to R, and of those that are summed; the second pair for steep noise, large orders
@@ -108,16 +109,9 @@ class _HockeyStick:
 _Penalty = RenyiPenalty | _HockeyStick
 
 
-@dataclass(frozen=True)
-class Between:
-    """Bounds on the largest cost over all votes."""
-
-    low: float
-    high: float
-
-
-def between(value: float) -> Between:
-    return Between(value * (1.0 - _OF_FLOATS), value * (1.0 + _OF_FLOATS))
+def widen(value: float) -> Interval[float]:
+    """Enclose a value that was computed in floats."""
+    return Interval(value * (1.0 - _OF_FLOATS), value * (1.0 + _OF_FLOATS))
 
 
 def gaussian(sigma: float) -> Callable[[Array], Array]:
@@ -132,38 +126,38 @@ def renyi_of_label(
     lead: float = math.inf,
     enough: float = 0.0,
     rate: float = 1.0,
-) -> Between:
+) -> Interval[float]:
     """Enclose the Rényi divergence of a label for one vote moved with probability ``rate``; `TooWideError` if slow.
 
     ``log_weights`` of the noise are log-concave, at most 0 = w(0). No class leads by more than ``lead`` votes. An upper
     end of at most ``enough`` need not be close.
 
     >>> cost = renyi_of_label(gaussian(40.0), 8.0)
-    >>> 0.003203 < cost.low < cost.high < 0.003209
+    >>> 0.003203 < cost.lower < cost.upper < 0.003209
     True
     """
     penalties = [RenyiPenalty(order, rate, back=back) for back in (False, True)[: 1 + (rate < 1.0)]]
     noise = _noise_of(log_weights, order)
     lows, highs = zip(*(_largest(noise, penalty, lead + _TIES, enough) for penalty in penalties), strict=True)
     low, high = (math.log1p(max(sums)) / (order - 1.0) for sums in (lows, highs))
-    return Between(low * (1.0 - 1e-13), high * (1.0 + 1e-13))
+    return Interval(low * (1.0 - 1e-13), high * (1.0 + 1e-13))
 
 
 def delta_of_label(
     log_weights: Callable[[Array], Array], epsilon: float, *, lead: float = math.inf, enough: float = 0.0
-) -> Between:
+) -> Interval[float]:
     """See `renyi_of_label`."""
     low, high = _largest(_noise_of(log_weights, 1.0), _HockeyStick(epsilon), lead + _TIES, enough)
-    return Between(max(0.0, low - _LEAST), min(1.0, high))  # the error of differences of floats
+    return Interval(max(0.0, low - _LEAST), min(1.0, high))  # the error of differences of floats
 
 
-def delta_of_gaussian_label(sigma: float, epsilon: float) -> Between:
+def delta_of_gaussian_label(sigma: float, epsilon: float) -> Interval[float]:
     """Enclose the δ of a label of Gaussian noise: that of both noisy counts, whose best test is "a beats b".
 
     Their loss is (D + 1)/σ² of D = X_a − X_b, Pr[D = d] ∝ exp(−d²/4σ²)·Σ_x exp(−(x − d/2)²/σ²).
 
     >>> delta = delta_of_gaussian_label(10.0, 0.1)
-    >>> 0.0209 < delta.low < delta.high < 0.021, delta.high < delta.low * (1 + 1e-9)
+    >>> 0.0209 < delta.lower < delta.upper < 0.021, delta.upper < delta.lower * (1 + 1e-9)
     (True, True)
     """
     reach = math.ceil(_DEVIATIONS * sigma) + 8
@@ -176,7 +170,7 @@ def delta_of_gaussian_label(sigma: float, epsilon: float) -> Between:
     larger = losses > epsilon
     delta = _sum(law[larger] * -np.expm1(epsilon - losses[larger])) / total
     error = _RELATIVE * delta + 2.0**-50 * _sum(law[larger] * losses[larger]) / total
-    return Between(max(0.0, delta - error), min(1.0, delta + error + math.exp(-_ENDS[0][1])))
+    return Interval(max(0.0, delta - error), min(1.0, delta + error + math.exp(-_ENDS[0][1])))
 
 
 def _sum(terms: Array) -> float:

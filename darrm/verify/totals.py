@@ -175,7 +175,9 @@ def _orders(priced: Sequence[Priced], delta: Fraction) -> list[float]:
         return [min(finite)[1]] if finite else []
     if any(charge.orders or cost is None for charge, cost in priced):
         return []
-    slopes = [0.5 * own.high * charge.count for charge, cost in priced if cost and (own := cost.renyi(2.0)) is not None]
+    slopes = [
+        0.5 * own.upper * charge.count for charge, cost in priced if cost and (own := cost.renyi(2.0)) is not None
+    ]
     if len(slopes) < len(priced) or not 0.0 < sum(slopes) < math.inf:
         return []
     best_order = 1.0 + math.sqrt(-math.log(delta) / sum(slopes))
@@ -188,7 +190,7 @@ def _at_order(priced: Sequence[Priced], delta: Fraction, order: float, enough: f
     for charge, cost in priced:
         stated = charge.divergences[charge.orders.index(order)] if charge.orders else room
         own = None if cost is None else cost.renyi(order, stated)
-        value = stated if cost is None else math.inf if own is None else own.high
+        value = stated if cost is None else math.inf if own is None else own.upper
         if not math.isfinite(value):
             return None
         total += charge.count * Fraction(value)

@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
-from typing import ClassVar, Literal
+from typing import ClassVar, Generic, Literal, TypeVar
 
 from flint import arb, ctx
 from numpy import float64
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 Array = NDArray[float64]
 Point = tuple[Fraction, Fraction]  # (ε, δ) of one query
 Laws = tuple[Sequence[int], Sequence[int]]  # of a label on two neighboring data sets, in one unit
+Number = TypeVar("Number", float, Fraction)
 BITS = 128  # after the binary point, of corners and factors
 ONE = 1 << BITS
 MOST_EPSILON = 700  # of one query: beyond it e^ε is no float
@@ -26,14 +27,16 @@ NEAR = 1e-9  # relative: floats on either side
 
 
 @dataclass(frozen=True)
-class Enclosure:
-    lower: Fraction
-    upper: Fraction
+class Interval(Generic[Number]):
+    """A number lies between ``lower`` and ``upper``."""
+
+    lower: Number
+    upper: Number
     rows: str = ""  # which rows were examined, for a worst cost
 
 
 @lru_cache(maxsize=4096)
-def exponential(x: Fraction) -> Enclosure:
+def exponential(x: Fraction) -> Interval[Fraction]:
     """Enclose e^x for x ≥ 0, to about 2^-320.
 
     >>> float(exponential(Fraction(1)).lower), exponential(Fraction(1)).upper - exponential(Fraction(1)).lower < 1e-80
@@ -41,7 +44,7 @@ def exponential(x: Fraction) -> Enclosure:
     """
     with ctx.workprec(330 + 2 * ceil(x)):
         value = ball(x).exp()
-        return Enclosure(-upper_end(-value), upper_end(value))
+        return Interval(-upper_end(-value), upper_end(value))
 
 
 def largest_sums(pairs: Iterable[Laws], epsilons: Sequence[Fraction]) -> list[tuple[int, int]]:

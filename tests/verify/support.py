@@ -25,7 +25,7 @@ from darrm.verify.formats import (
 from darrm.verify.formats import Voters as Counted
 from darrm.verify.gamma import Gamma, worst_costs
 from darrm.verify.ledger import LedgerAudit
-from darrm.verify.verdicts import FALSE, Enclosure, Verdict
+from darrm.verify.verdicts import FALSE, Interval, Verdict
 
 
 def answering_of(release: Any) -> Answering:
@@ -64,7 +64,7 @@ def gamma_of(problem: Problem, gamma: NoiseFunction) -> Gamma:
     return Gamma(voters.K, tuple(Fraction(float(value)) for value in gamma.half), voters.kinds, voters.reached)
 
 
-def worst_of(gamma: Gamma, epsilon: Fraction) -> Enclosure:
+def worst_of(gamma: Gamma, epsilon: Fraction) -> Interval[Fraction]:
     """Enclose the largest cost."""
     costs = worst_costs(gamma, [epsilon])
     assert costs is not None

@@ -127,7 +127,7 @@ def test_no_pair_of_histograms_costs_more(name: str) -> None:
     for order in (1.5, 4.0):
         found = checked.renyi(order)
         assert found is not None
-        assert np.log(np.sum(p**order * q ** (1.0 - order), axis=1)).max() / (order - 1.0) <= found.high
+        assert np.log(np.sum(p**order * q ** (1.0 - order), axis=1)).max() / (order - 1.0) <= found.upper
     epsilons = [Fraction(0), Fraction(1, 3)]
     for epsilon, delta in zip(epsilons, checked.deltas(epsilons) or [], strict=False):
         assert np.maximum(0.0, p - math.exp(epsilon) * q).sum(axis=1).max() <= delta.upper + Fraction(1, 10**12)
@@ -232,8 +232,8 @@ def test_the_curve_of_the_exponential_mechanism_is_enclosed(epsilon: float, orde
         )
     found = cost_of(NoisyMaximum(ExponentialMechanism(epsilon), PLAIN, 3)).renyi(order)
     assert found is not None
-    assert max(logs) / (order - 1.0) * (1.0 - 1e-9) <= found.high <= stated * (1.0 + 1e-9)
-    assert found.low <= stated
+    assert max(logs) / (order - 1.0) * (1.0 - 1e-9) <= found.upper <= stated * (1.0 + 1e-9)
+    assert found.lower <= stated
 
 
 SEVERAL = [
@@ -256,7 +256,7 @@ def test_several_votes_that_move_cost_no_more(mechanism: GNMax | LNMax | Asymmet
         found = checked.renyi(order)
         assert found is not None
         worst = np.log(np.sum(p**order * q ** (1.0 - order), axis=1)).max() / (order - 1.0)
-        assert 0.5 * found.high < worst <= found.high
+        assert 0.5 * found.upper < worst <= found.upper
     epsilons = [Fraction(0), Fraction(1, 5), Fraction(1)]
     for epsilon, delta in zip(epsilons, checked.deltas(epsilons) or [], strict=True):
         worst = np.maximum(0.0, p - math.exp(epsilon) * q).sum(axis=1).max()
@@ -270,7 +270,7 @@ def test_many_votes_that_move_are_bounded_by_the_counts() -> None:
     checked = cost_of(NoisyMaximum(GNMax(40.0, reached=9), Voters(30, PrivacyParams("inf"), overlap=9), 2))
     found = checked.renyi(4.0)
     assert found is not None
-    assert found.high == pytest.approx(4.0 * (9 / 40) ** 2)
+    assert found.upper == pytest.approx(4.0 * (9 / 40) ** 2)
 
 
 def test_a_sum_whose_delta_is_too_large_is_none() -> None:

@@ -12,7 +12,8 @@ import pytest
 from darrm.noisy_max.label_cost import label_curve, label_profile
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.verify import noisy_labels
-from darrm.verify.noisy_labels import Array, TooWideError, delta_of_label, renyi_of_label
+from darrm.verify.noisy_labels import TooWideError, delta_of_label, renyi_of_label
+from darrm.verify.verdicts import Array, Interval
 
 GAUSSIAN, LAPLACE, SHAPED = DiscreteGaussian(1.5), DiscreteLaplace(0.6), AsymmetricNoise(3.0, 3.0, 1.5, 1.25)
 NOISES: dict[str, IntegerNoise] = {"Gaussian": GAUSSIAN, "Laplace": LAPLACE, "shaped": SHAPED}
@@ -68,11 +69,11 @@ def test_no_pair_of_histograms_costs_more(name: str, *, first_wins: bool) -> Non
     noise, pairs = NOISES[name], neighbors(4, 3) + neighbors(9, 2)
     laws = {histogram: label_law(noise, histogram, first_wins=first_wins) for histogram in {p for p, _ in pairs}}
     for order in (1.5, 4.0):
-        bound = renyi_of_label(weights_of(noise), order).high
+        bound = renyi_of_label(weights_of(noise), order).upper
         costs = [math.log(np.sum(laws[p] ** order * laws[q] ** (1 - order))) / (order - 1) for p, q in pairs]
         assert LEAST[name] * bound < max(costs) <= bound
     for epsilon in (0.0, 0.4):
-        bound = delta_of_label(weights_of(noise), epsilon).high
+        bound = delta_of_label(weights_of(noise), epsilon).upper
         deltas = [np.maximum(0.0, laws[p] - math.exp(epsilon) * laws[q]).sum() for p, q in pairs]
         assert LEAST[name] * bound < max(deltas) <= bound
 
@@ -86,8 +87,8 @@ def test_it_is_the_provers_curve_within_two_percent(noise: IntegerNoise, order: 
     curve = label_curve(noise)
     theirs = float(curve.values[curve.orders == order][0])
     ours = renyi_of_label(weights_of(noise), order)
-    assert 0.975 * theirs < ours.low <= ours.high <= theirs * (1.0 + 1e-3)
-    assert ours.high <= ours.low * (1.0 + 1.1e-3)
+    assert 0.975 * theirs < ours.lower <= ours.upper <= theirs * (1.0 + 1e-3)
+    assert ours.upper <= ours.lower * (1.0 + 1.1e-3)
 
 
 def test_the_profile_of_gaussian_noise_is_that_of_the_counts() -> None:
@@ -98,7 +99,7 @@ def test_the_profile_of_gaussian_noise_is_that_of_the_counts() -> None:
             max(0.0, p - math.exp(epsilon) * q) for p, q in zip(difference(0), difference(2), strict=True)
         )
         ours = delta_of_label(weights_of(GAUSSIAN), epsilon)
-        assert ours.low <= exact <= ours.high <= exact * (1.0 + 2e-3) + 1e-15
+        assert ours.lower <= exact <= ours.upper <= exact * (1.0 + 2e-3) + 1e-15
         assert delta >= exact * (1 - 1e-9)
 
 
@@ -147,21 +148,21 @@ def test_few_voters_cost_less(K: int, C: int) -> None:
     noise, pairs, order = DiscreteGaussian(2.0), neighbors(K, C), 8.0
     laws = {histogram: label_law(noise, histogram, first_wins=True) for pair in pairs for histogram in pair}
     cost = max(math.log(np.sum(laws[p] ** order * laws[q] ** (1 - order))) / (order - 1) for p, q in pairs)
-    bounds = [renyi_of_label(weights_of(noise), order, lead=lead).high for lead in (K, K + 1, math.inf)]
+    bounds = [renyi_of_label(weights_of(noise), order, lead=lead).upper for lead in (K, K + 1, math.inf)]
     assert cost < bounds[0] < bounds[1] < bounds[2]
 
 
 @pytest.mark.parametrize("of_label", [lambda w, enough: renyi_of_label(w, 4.0, enough=enough),
                                       lambda w, enough: delta_of_label(w, 0.3, enough=enough)])  # fmt: skip
-def test_what_is_enough_is_proved_and_no_more(of_label: Callable[..., noisy_labels.Between]) -> None:
+def test_what_is_enough_is_proved_and_no_more(of_label: Callable[..., Interval[float]]) -> None:
     close = of_label(weights_of(GAUSSIAN), 0.0)
     for factor in (1.01, 1.3, 5.0):
-        found = of_label(weights_of(GAUSSIAN), close.high * factor)
-        assert close.low * 0.5 < found.low <= close.high <= found.high <= close.high * factor
-    assert found.high > close.high * 1.1
+        found = of_label(weights_of(GAUSSIAN), close.upper * factor)
+        assert close.lower * 0.5 < found.lower <= close.upper <= found.upper <= close.upper * factor
+    assert found.upper > close.upper * 1.1
     for factor in (0.5, 0.99):
-        found = of_label(weights_of(GAUSSIAN), close.low * factor)
-        assert [found.low, found.high] == pytest.approx([close.low, close.high], rel=2e-3)
+        found = of_label(weights_of(GAUSSIAN), close.lower * factor)
+        assert [found.lower, found.upper] == pytest.approx([close.lower, close.upper], rel=2e-3)
 
 
 def test_the_profile_of_wide_gaussian_noise_is_that_of_a_normal_law() -> None:
@@ -171,8 +172,8 @@ def test_the_profile_of_wide_gaussian_noise_is_that_of_a_normal_law() -> None:
         with mpmath.workdps(30):
             true = mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
         found = noisy_labels.delta_of_gaussian_label(sigma, epsilon)
-        assert found.low == pytest.approx(float(true), rel=1e-4)
-        assert found.low < found.high < found.low * (1.0 + 1e-11)
+        assert found.lower == pytest.approx(float(true), rel=1e-4)
+        assert found.lower < found.upper < found.lower * (1.0 + 1e-11)
 
 
 def test_the_box_and_three_lines_are_looked_at() -> None:

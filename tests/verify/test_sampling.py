@@ -27,9 +27,9 @@ from darrm.verify.attack import attack
 from darrm.verify.audit import audit, judge_file
 from darrm.verify.costs import judge_charge
 from darrm.verify.formats import read_sampling
-from darrm.verify.noisy_labels import Array, Between, renyi_of_label
+from darrm.verify.noisy_labels import renyi_of_label
 from darrm.verify.totals import smallest_total
-from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, PROVED, UNKNOWN, exponential
+from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Array, Interval, exponential
 from tests.verify.support import charge_of, cost_of, mechanism_of
 from tests.verify.test_sums import delta_of_many
 
@@ -132,9 +132,9 @@ def test_a_bit_costs_what_mpmath_says(mechanism: GNMax | LNMax, sampling: Subsam
             deltas += [sum(max(0, x - growth * y) for x, y in zip(*one, strict=True)) for one in pairs]
     between, (delta,) = exact.renyi(order), exact.deltas([epsilon]) or []
     assert between is not None
-    assert between.low <= max(costs) <= between.high
+    assert between.lower <= max(costs) <= between.upper
     if sampling is COIN:
-        assert between.high <= between.low * (1 + 1e-8)
+        assert between.upper <= between.lower * (1 + 1e-8)
     assert float(delta.lower) <= max(deltas) <= float(delta.upper) <= float(delta.lower) * (1 + 1e-9)
 
 
@@ -166,8 +166,8 @@ def test_a_label_of_many_classes_costs_what_its_places_do(
             mixed = [(1 - rate) * q + rate * p for p, q in zip(before, after, strict=True)]
             costs += [divergence(mixed, after, order), divergence(after, mixed, order)]
     found = renyi_of_label(log_weights, order, lead=lead, rate=rate)
-    assert max(costs) * (1 - 1e-9) <= found.high <= max(costs) * more  # one vote more, for ties with others
-    assert max(costs) * 0.999 <= found.low <= max(costs) * (1 + 1e-9)
+    assert max(costs) * (1 - 1e-9) <= found.upper <= max(costs) * more  # one vote more, for ties with others
+    assert max(costs) * 0.999 <= found.lower <= max(costs) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("rate", "order"), [(0.01, 8.0), (0.4, 2.0), (0.1, 40.0)])
@@ -179,9 +179,9 @@ def test_an_exponential_mechanism_costs_what_its_worst_odds_do(rate: float, orde
         mixed = [(1 - rate) * a + rate * b for a, b in zip(without, with_him, strict=True)]
         costs += [divergence(mixed, without, order), divergence(without, mixed, order)]
     found = mechanisms.renyi_of_exponential(1.5, rate, order)
-    assert found.low <= found.high <= found.low * (1 + 1e-5)
-    assert max(costs) * (1 - 1e-9) <= found.high
-    assert found.low <= max(costs) * (1 + 1e-3)
+    assert found.lower <= found.upper <= found.lower * (1 + 1e-5)
+    assert max(costs) * (1 - 1e-9) <= found.upper
+    assert found.lower <= max(costs) * (1 + 1e-3)
 
 
 def test_convexity_bounds_a_divergence() -> None:
@@ -190,9 +190,9 @@ def test_convexity_bounds_a_divergence() -> None:
     assert own is not None
     assert certain is not None
     bound = mechanisms.bound_by_convexity(certain, read_sampling(COIN.to_json()), 4.0)
-    assert own.high < bound.high < certain.high
-    assert bound.high >= math.log1p(0.2 * math.expm1(3.0 * certain.high)) / 3.0
-    assert mechanisms.bound_by_convexity(Between(0.0, 900.0), read_sampling(COIN.to_json()), 4.0).high == 900.0
+    assert own.upper < bound.upper < certain.upper
+    assert bound.upper >= math.log1p(0.2 * math.expm1(3.0 * certain.upper)) / 3.0
+    assert mechanisms.bound_by_convexity(Interval(0.0, 900.0), read_sampling(COIN.to_json()), 4.0).upper == 900.0
 
 
 STEEP = [
