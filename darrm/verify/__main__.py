@@ -15,7 +15,7 @@ from darrm.verify.files import check_regular, is_url
 from darrm.verify.formats import DIGEST_PREFIX
 from darrm.verify.verdicts import MEANINGS
 
-_MOST_BYTES = 2**20  # of a file with a digest
+_MAX_DIGEST_BYTES = 2**20  # of a file with a digest
 _VERDICTS = "\n".join(f"  {name:<22}{meaning}" for name, meaning in MEANINGS.items())
 _EPILOG = f"""\b
 Examples:
@@ -71,42 +71,42 @@ def command(
     labels = None if classes is None else tuple(classes.split(","))
     if labels is not None and (len(labels) < 2 or len(set(labels)) < len(labels)):
         raise ValueError(f"--classes must be different labels, got {classes!r}: write no,yes")
-    shown = not quiet and sys.stderr.isatty()
+    is_shown = not quiet and sys.stderr.isatty()
 
     def progress(text: str) -> None:
-        if shown:
+        if is_shown:
             click.echo(f"\r\x1b[K{text[:99]}", nl=False, err=True)
 
-    found = audit(
+    result = audit(
         names,
         voters_path=None if voters is None else Path(voters),
         classes=labels,
         draws=attack,
-        digests=[_digest(text) for text in digests],
+        digests=[_parse_digest(text) for text in digests],
         keys=[read_public_key(Path(key)) for key in keys],
         report=progress,
     )
     progress("")
     if report is not None:
-        _write(Path(report), html_report(found))
+        _write_page(Path(report), html_report(result))
     if as_json or form == "json":
-        click.echo(json.dumps(json_report(found), indent=1))
+        click.echo(json.dumps(json_report(result), indent=1))
     elif not quiet:
         encoding = sys.stdout.encoding or "utf-8"
-        text = text_report(found, every=every, page=report or "")
+        text = text_report(result, every=every, page=report or "")
         click.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
-    return found.status
+    return result.status
 
 
-def _digest(text: str) -> LedgerDigest:
+def _parse_digest(text: str) -> LedgerDigest:
     if text.startswith((DIGEST_PREFIX, "{")):
         return read_digest(text)
-    check_regular(Path(text), _MOST_BYTES)
+    check_regular(Path(text), _MAX_DIGEST_BYTES)
     return read_digest(Path(text).read_text(encoding="utf-8-sig"), text)
 
 
-def _check_page(page: Path, given: Sequence[str], *, force: bool) -> None:
-    if any(os.path.realpath(page) == os.path.realpath(path) for path in given):
+def _check_page(page: Path, inputs: Sequence[str], *, force: bool) -> None:
+    if any(os.path.realpath(page) == os.path.realpath(path) for path in inputs):
         raise ValueError(f"--report {str(page)!r} would overwrite a verified file: name another file")
     if not page.parent.is_dir():
         raise ValueError(f"the folder {str(page.parent)!r} of --report does not exist: create it first")
@@ -118,7 +118,7 @@ def _check_page(page: Path, given: Sequence[str], *, force: bool) -> None:
                 raise ValueError(f"--report {str(page)!r} is a database, such as a ledger: name another file")
 
 
-def _write(path: Path, text: str) -> None:
+def _write_page(path: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)

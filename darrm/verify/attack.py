@@ -54,16 +54,16 @@ from darrm.table.release import Release
 from darrm.table.table import Table
 from darrm.util import checks
 from darrm.util.files import Json
-from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN, at_most
+from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN, format_bound
 from darrm.votes import Votes
 
 CONFIDENCE = 0.999999  # of all bounds together: one false alarm in a million attacks
-MOST_DRAWS = 10**9  # of an attack: minutes
-_SHARES, _SOME_DELTA = (0.5, 0.1), 0.01  # of the total variation: δ for a profile; δ for a curve alone
-_DRAWS_AT_ONCE = 2**14  # labels of one call: few, compared with the labels that one block of random bytes decides
-_LAW_ERROR, _RAREST = 2e-4, 1e-9  # of a probability, at most, for wide noise; one that no draws show
-_MOST_STEPS = 60  # of Dinkelbach's iteration, which ends after a few
-_MOST_CLASSES = 1_000
+MAX_DRAWS = 10**9  # of an attack: minutes
+_DELTA_SHARES, _CURVE_DELTA = (0.5, 0.1), 0.01  # of the total variation: δ for a profile; δ for a curve alone
+_DRAWS_PER_CALL = 2**14  # labels of one call: few, compared with the labels that one block of random bytes decides
+_LAW_ERROR, _MIN_PROBABILITY = 2e-4, 1e-9  # of a probability, at most, for wide noise; one that no draws show
+_MAX_STEPS = 60  # of Dinkelbach's iteration, which ends after a few
+_MAX_CLASSES = 1_000
 
 Histogram = NDArray[np.int64]  # (C,); several are (n, C)
 Counts = TypeVar("Counts", Histogram, Array)
@@ -75,7 +75,7 @@ class TooLongError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Intervals:
+class ConfidenceIntervals:
     """Bounds on the probabilities of events on both sides, (2, events), all true at once."""
 
     lower: Array
@@ -85,23 +85,23 @@ class Intervals:
     def of_counts(cls, counts: ArrayLike, draws: ArrayLike, miss: float) -> Self:
         """Bound probabilities from counts of ``draws``; each single bound fails with probability ≤ ``miss``.
 
-        >>> bounds = Intervals.of_counts([[0, 10], [5, 10]], 10, 0.025)
+        >>> bounds = ConfidenceIntervals.of_counts([[0, 10], [5, 10]], 10, 0.025)
         >>> bounds.lower.round(4).tolist(), bounds.upper.round(4).tolist()
         ([[0.0, 0.6915], [0.1871, 0.6915]], [[0.3085, 1.0], [0.8129, 1.0]])
         """
-        seen, draws = np.asarray(counts, dtype=np.float64), np.asarray(draws, dtype=np.float64)
-        low, rest = (
-            np.where(one > 0, betaincinv(np.maximum(one, 1.0), draws - one + 1.0, miss), 0.0)
-            for one in (seen, draws - seen)
+        counts_array, draws = np.asarray(counts, dtype=np.float64), np.asarray(draws, dtype=np.float64)
+        lower, distance = (
+            np.where(successes > 0, betaincinv(np.maximum(successes, 1.0), draws - successes + 1.0, miss), 0.0)
+            for successes in (counts_array, draws - counts_array)
         )
-        return cls(low, 1.0 - rest)
+        return cls(lower, 1.0 - distance)
 
     def epsilon(self, delta: float) -> float:
         """Return the largest ε refuted at δ: 0 if none is, ∞ if all are."""
-        gained, lost = self.lower - delta, self.upper[::-1]
-        refuting = gained > lost
+        gains, losses = self.lower - delta, self.upper[::-1]
+        is_refuting = gains > losses
         with np.errstate(divide="ignore"):
-            return float(np.max(np.log(gained[refuting]) - np.log(lost[refuting]), initial=0.0))
+            return float(np.max(np.log(gains[is_refuting]) - np.log(losses[is_refuting]), initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -116,15 +116,15 @@ class Bound:
         return self.refuted > self.claimed
 
     def true_of(self, laws: Array) -> float:
-        laws = np.where(laws.max(axis=0) > _RAREST, laws, 0.0)
+        laws = np.where(laws.max(axis=0) > _MIN_PROBABILITY, laws, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             rising = np.argsort(laws[0] / laws[1])  # the sets of largest loss are prefixes, from either end
         sums = np.hstack([np.cumsum(laws[:, rising], axis=1), np.cumsum(laws[:, rising[::-1]], axis=1)])
-        return Intervals(sums, sums).epsilon(self.delta)
+        return ConfidenceIntervals(sums, sums).epsilon(self.delta)
 
     def __str__(self) -> str:
         numbers = f"refuted {self.refuted:.6g}, true on these pairs {self.true:.6g}, claimed {self.claimed:.6g}"
-        return f"ε at δ = {at_most(self.delta)}: {numbers}"
+        return f"ε at δ = {format_bound(self.delta)}: {numbers}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ class Refutation:
             "refuted_epsilon": first.refuted,
             "claimed": {"epsilon": repr(first.claimed), "delta": repr(first.delta)},
             "worst_epsilon": first.true,
-            "epsilons": [vars(one) for one in self.bounds],
+            "epsilons": [vars(bound) for bound in self.bounds],
             "claim_refuted": self.refuted,
             "departures": list(self.departures),
             "draws": self.draws,
@@ -172,22 +172,26 @@ class Pair:
     rate: float = 1.0
 
     def labels(self, law: Law) -> Array:
-        drawn, other = (chances @ law(votes) for votes, chances in map(self._votes, self.sides))
-        return np.array([self.rate * drawn + (1.0 - self.rate) * other, other])
+        with_person, without_person = (chances @ law(votes) for votes, chances in map(self._list_votes, self.sides))
+        return np.array([self.rate * with_person + (1.0 - self.rate) * without_person, without_person])
 
-    def _votes(self, side: Array) -> tuple[Histogram, Array]:
+    def _list_votes(self, side: Array) -> tuple[Histogram, Array]:
         votes, chances = np.zeros((1, side.shape[1]), dtype=np.int64), np.ones(1)
-        for n, each in zip(self.sizes.tolist(), side, strict=True):
-            likely = np.flatnonzero(each)
-            ways = math.comb(n + likely.size - 1, n)
+        for n, law in zip(self.sizes.tolist(), side, strict=True):
+            possible = np.flatnonzero(law)
+            ways = math.comb(n + possible.size - 1, n)
             if len(votes) * ways > 2**21:  # different votes: seconds
                 raise TooLongError("private voters may vote in too many ways to be summed")
-            own = np.zeros((ways, side.shape[1]), dtype=np.int64)
-            own[:, likely] = histograms_of(n, likely.size).counts
-            logs = gammaln(n + 1.0) - np.sum(gammaln(own + 1.0), axis=1) + own[:, likely] @ np.log(each[likely])
-            sums = (votes[:, None] + own).reshape(-1, side.shape[1])
-            votes, place = np.unique(sums, axis=0, return_inverse=True)
-            chances = np.asarray(np.bincount(place.ravel(), np.outer(chances, np.exp(logs)).ravel()), dtype=np.float64)
+            histograms = np.zeros((ways, side.shape[1]), dtype=np.int64)
+            histograms[:, possible] = histograms_of(n, possible.size).counts
+            logs = (
+                gammaln(n + 1.0)
+                - np.sum(gammaln(histograms + 1.0), axis=1)
+                + histograms[:, possible] @ np.log(law[possible])
+            )
+            sums = (votes[:, None] + histograms).reshape(-1, side.shape[1])
+            votes, index = np.unique(sums, axis=0, return_inverse=True)
+            chances = np.asarray(np.bincount(index.ravel(), np.outer(chances, np.exp(logs)).ravel()), dtype=np.float64)
         return votes, chances
 
 
@@ -200,8 +204,8 @@ def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> t
         result = attack(aggregator, draws, report=report)
     except TooLongError as error:
         return None, UNKNOWN, f"no label was drawn: {error}"
-    shown = [one for one in result.bounds if one is result.bounds[0] or one.is_false]
-    parts = [*map(str, shown), f"confidence {result.confidence:g}"]
+    listed = [bound for bound in result.bounds if bound is result.bounds[0] or bound.is_false]
+    parts = [*map(str, listed), f"confidence {result.confidence:g}"]
     parts += [f"not the labels of the release: {', '.join(result.departures)}"] if result.departures else []
     return result.to_json(), FALSE if result.refuted or result.departures else CONSISTENT, "; ".join(parts)
 
@@ -229,80 +233,84 @@ def attack(
     if not isinstance(aggregator, Released):
         checks.fail("aggregator", aggregator, "a Release or a NoisyMaximum", "load_release reads one from a file")
     advice = "how many labels are drawn from either side of a pair"
-    checks.integer_at_least(1, most=MOST_DRAWS, draws=draws, advice=advice)
+    checks.integer_at_least(1, most=MAX_DRAWS, draws=draws, advice=advice)
     checks.open_probability(confidence=confidence)
     generator = np.random.default_rng() if rng is None else rng
-    law, claims, departures = label_law(aggregator), _claims(aggregator.privacy_cost()), list[str]()
-    pairs = _pairs(aggregator, law, claims)
-    known = law(_tie(aggregator.voters.K, aggregator.classes)[None])[0]
+    law, claims, departures = label_law(aggregator), _list_claims(aggregator.privacy_cost()), list[str]()
+    pairs = _choose_pairs(aggregator, law, claims)
+    tie_law = law(_make_tie(aggregator.voters.K, aggregator.classes)[None])[0]
     sizes = (draws // 2, draws - draws // 2)
     for name, pair in pairs.items():
         report(f"drawing labels on the {name}")
-        halves = [_cells(aggregator, pair, size, generator, real=rng is None) for size in sizes]
-        sets = _sets(halves[0], claims)
-        counts = np.hstack([_events(halves[0] + halves[1]), halves[1] @ sets.T])
-        of = np.repeat([draws, sizes[1]], [counts.shape[1] - len(sets), len(sets)])
+        halves = [_count_cells(aggregator, pair, size, generator, is_exact=rng is None) for size in sizes]
+        sets = _choose_sets(halves[0], claims)
+        counts = np.hstack([_append_sums(halves[0] + halves[1]), halves[1] @ sets.T])
+        draws_of_event = np.repeat([draws, sizes[1]], [counts.shape[1] - len(sets), len(sets)])
         # sides, events, bounds from below and above
-        bounds = Intervals.of_counts(counts, of, (1.0 - confidence) / (len(pairs) * counts.size * 2))
+        bounds = ConfidenceIntervals.of_counts(
+            counts, draws_of_event, (1.0 - confidence) / (len(pairs) * counts.size * 2)
+        )
         labels = pair.labels(law)
-        cells = np.stack([labels * (1.0 - known), labels * known], axis=-1).reshape(2, -1)
-        due = np.hstack([_events(cells), cells @ sets.T])
-        outside = (due < bounds.lower - _LAW_ERROR) | (due > bounds.upper + _LAW_ERROR)
-        sides = [(np.sum(side), side.size, place) for place, side in enumerate(outside, 1)]
-        departures += [f"{n} of {events} events, {name}, side {place}" for n, events, place in sides if n]
-        for place, claim in enumerate(claims):
-            refuted, true = max(claim.refuted, bounds.epsilon(claim.delta)), max(claim.true, claim.true_of(labels))
-            claims[place] = replace(claim, refuted=refuted, true=true)
+        cells = np.stack([labels * (1.0 - tie_law), labels * tie_law], axis=-1).reshape(2, -1)
+        expected = np.hstack([_append_sums(cells), cells @ sets.T])
+        is_outside = (expected < bounds.lower - _LAW_ERROR) | (expected > bounds.upper + _LAW_ERROR)
+        sides = [(np.sum(side), side.size, index) for index, side in enumerate(is_outside, 1)]
+        departures += [f"{n} of {events} events, {name}, side {index}" for n, events, index in sides if n]
+        for index, claim in enumerate(claims):
+            refuted, attained = max(claim.refuted, bounds.epsilon(claim.delta)), max(claim.true, claim.true_of(labels))
+            claims[index] = replace(claim, refuted=refuted, true=attained)
     return Refutation(tuple(claims), tuple(departures), draws, len(pairs), confidence)
 
 
-def _claims(charge: PrivacyCost) -> list[Bound]:
+def _list_claims(charge: PrivacyCost) -> list[Bound]:
     points = []
     if charge.guarantee is not None:
         points.append((charge.guarantee.delta, charge.guarantee.epsilon))
     if charge.profile is not None:
-        deltas = [share * charge.profile.delta_at(0.0) for share in _SHARES]
+        deltas = [share * charge.profile.delta_at(0.0) for share in _DELTA_SHARES]
         points += [(delta, charge.profile.epsilon_at(delta)) for delta in deltas]
     if charge.renyi is not None and not points:
-        points.append((_SOME_DELTA, charge.renyi.convert(_SOME_DELTA).epsilon))
+        points.append((_CURVE_DELTA, charge.renyi.convert(_CURVE_DELTA).epsilon))
     return [Bound(delta, epsilon) for delta, epsilon in points if math.isfinite(epsilon)]
 
 
-def _events(cells: Counts) -> Counts:
+def _append_sums(cells: Counts) -> Counts:
     """Append the sums for every label, (…, 2C) → (…, 3C)."""
     return np.concatenate([cells[..., ::2] + cells[..., 1::2], cells], axis=-1)
 
 
-def _sets(cells: NDArray[np.int64], claims: list[Bound]) -> NDArray[np.int64]:
+def _choose_sets(cells: NDArray[np.int64], claims: list[Bound]) -> NDArray[np.int64]:
     ratios = [math.exp(min(claim.claimed, 700.0)) for claim in claims]  # e^709 is the largest float
-    sets = [own > ratio * other for ratio in ratios for own, other in (cells, cells[::-1])]
+    sets = [first > ratio * second for ratio in ratios for first, second in (cells, cells[::-1])]
     return np.array(sets, dtype=np.int64)
 
 
-def _tie(K: int, classes: int) -> Histogram:
+def _make_tie(K: int, classes: int) -> Histogram:
     return np.array([K - K // 2, K // 2, *(0,) * (classes - 2)], dtype=np.int64)
 
 
-def _cells(aggregator: Released, pair: Pair, draws: int, rng: np.random.Generator, *, real: bool) -> NDArray[np.int64]:
+def _count_cells(
+    aggregator: Released, pair: Pair, draws: int, rng: np.random.Generator, *, is_exact: bool
+) -> NDArray[np.int64]:
     """Count labels by side, and by whether the known label is another or the same: (2, 2C)."""
     C, K = aggregator.classes, aggregator.voters.K
     cells = np.zeros((2, 2 * C), dtype=np.int64)
-    at_once = max(2 * _DRAWS_AT_ONCE // C, _DRAWS_AT_ONCE // 16)
+    block_size = max(2 * _DRAWS_PER_CALL // C, _DRAWS_PER_CALL // 16)
     for side, laws in enumerate(pair.sides):
-        for start in range(0, draws, at_once):
-            size = min(at_once, draws - start)
+        for start in range(0, draws, block_size):
+            size = min(block_size, draws - start)
             counts = np.empty((size, 2, C), dtype=np.int64)
-            counts[:, 0], counts[:, 1] = _tie(K, C), _votes(pair.sizes, laws, size, rng)
+            counts[:, 0], counts[:, 1] = _make_tie(K, C), _draw_votes(pair.sizes, laws, size, rng)
             if side == 0 and pair.rate < 1.0:
                 absent = rng.random(size) >= pair.rate
-                counts[absent, 1] = _votes(pair.sizes, pair.sides[1], int(np.count_nonzero(absent)), rng)
+                counts[absent, 1] = _draw_votes(pair.sizes, pair.sides[1], int(np.count_nonzero(absent)), rng)
             votes = Votes.of_counts(counts.reshape(-1, C), K)
-            labels = aggregator.release(votes, rng=None if real else rng).reshape(size, 2)
+            labels = aggregator.release(votes, rng=None if is_exact else rng).reshape(size, 2)
             cells[side] += np.bincount(2 * labels[:, 1] + (labels[:, 0] == labels[:, 1]), minlength=2 * C)
     return cells
 
 
-def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) -> Histogram:
+def _draw_votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) -> Histogram:
     votes = np.zeros((draws, laws.shape[1]), dtype=np.int64)
     for n, law in zip(sizes.tolist(), laws, strict=True):
         likely = np.flatnonzero(law)
@@ -310,85 +318,91 @@ def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) 
     return votes
 
 
-def _pairs(aggregator: Released, law: Law, claims: list[Bound]) -> dict[str, Pair]:
+def _choose_pairs(aggregator: Released, law: Law, claims: list[Bound]) -> dict[str, Pair]:
     voters, C, sampled = aggregator.voters, aggregator.classes, aggregator.voters.sampled
     if not isinstance(aggregator, Release):  # a mechanism is private for any votes
         voters = Voters(voters.K, PrivacyParams("inf"), min(aggregator.mechanism.reached, voters.K))
     rate = 1.0 if sampled is None else float(sampled.rate)
     if isinstance(aggregator, Release) and isinstance(aggregator.table.law, NoiseFunction) and sampled is None:
-        return _worst_pairs(aggregator.table)
-    tried = {name: replace(pair, rate=rate) for name, pair in near_ties(voters, C)}
+        return _find_worst_pairs(aggregator.table)
+    candidates = {name: replace(pair, rate=rate) for name, pair in list_near_ties(voters, C)}
     if sampled is not None:  # the laws with and without the person differ
-        tried |= {f"{name}, reversed": replace(pair, sides=pair.sides[::-1]) for name, pair in tried.items()}
-    laws = {name: pair.labels(law) for name, pair in tried.items()}
-    costs = [{name: claim.true_of(laws[name]) for name in tried} for claim in (claims[0], claims[-1])]
+        candidates |= {f"{name}, reversed": replace(pair, sides=pair.sides[::-1]) for name, pair in candidates.items()}
+    laws = {name: pair.labels(law) for name, pair in candidates.items()}
+    costs = [{name: claim.true_of(laws[name]) for name in candidates} for claim in (claims[0], claims[-1])]
     names = [max(cost, key=cost.__getitem__) for cost in costs]
-    names += [next(name for name in tried if name.startswith(f"{leaders} classes ")) for leaders in (2, C)]  # ties
-    return {name: tried[name] for name in names}
+    names += [next(name for name in candidates if name.startswith(f"{leaders} classes ")) for leaders in (2, C)]  # ties
+    return {name: candidates[name] for name in names}
 
 
-def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
+def list_near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
     t = voters.reached
     for moving in sorted({t} if voters.are_non_private else {1, -(-t // 2), t}):
-        still = voters.K - moving
-        leads = dict.fromkeys(min(lead, still) for lead in (moving, 0, 1, 2, still // 8, still // 4, still // 2, still))
+        others = voters.K - moving
+        leads = dict.fromkeys(
+            min(lead, others) for lead in (moving, 0, 1, 2, others // 8, others // 4, others // 2, others)
+        )
         for leaders in sorted({2, min(3, classes), classes}):
             for lead in leads:
                 votes = np.zeros(classes, dtype=np.int64)
-                votes[:leaders], rest = divmod(still - lead, leaders)
+                votes[:leaders], remainder = divmod(others - lead, leaders)
                 votes[0] += lead
-                votes[leaders % classes] += rest
-                for to in sorted({(1,), (classes - 1,), tuple(range(1, min(3, classes)))}):
-                    name = f"{leaders} classes at a lead of {lead}, {moving} moving to {' and '.join(map(str, to))}"
-                    yield name, _pair(voters, moving, to, votes)
+                votes[leaders % classes] += remainder
+                for targets in sorted({(1,), (classes - 1,), tuple(range(1, min(3, classes)))}):
+                    name = (
+                        f"{leaders} classes at a lead of {lead}, {moving} moving to {' and '.join(map(str, targets))}"
+                    )
+                    yield name, _make_pair(voters, moving, targets, votes)
 
 
-def _pair(voters: Voters, moving: int, to: tuple[int, ...], votes: Histogram) -> Pair:
+def _make_pair(voters: Voters, moving: int, targets: tuple[int, ...], votes: Histogram) -> Pair:
     """Let the least private voters move from class 0 to other classes, with all of their Δ."""
-    one, sizes = np.eye(votes.size), votes.tolist()
-    sides = [one, one]
-    for n, each in voters.groups:
-        likely = each.delta + (1.0 - each.delta) * corners_of(each).share
-        for place, label in enumerate(to):
-            sizes.append((min(n, moving) + place) // len(to))
-            laws = [likely * one[own] + (1.0 - likely) * one[other] for own, other in ((0, label), (label, 0))]
+    units, sizes = np.eye(votes.size), votes.tolist()
+    sides = [units, units]
+    for n, guarantee in voters.groups:
+        chance = guarantee.delta + (1.0 - guarantee.delta) * corners_of(guarantee).share
+        for index, label in enumerate(targets):
+            sizes.append((min(n, moving) + index) // len(targets))
+            laws = [
+                chance * units[source] + (1.0 - chance) * units[target] for source, target in ((0, label), (label, 0))
+            ]
             sides = [np.vstack(pair) for pair in zip(sides, laws, strict=True)]
         moving -= min(n, moving)
-    taken = np.flatnonzero(sizes)
-    return Pair(np.array(sizes)[taken], np.stack(sides)[:, taken])
+    is_present = np.flatnonzero(sizes)
+    return Pair(np.array(sizes)[is_present], np.stack(sides)[:, is_present])
 
 
-def _worst_pairs(table: Table) -> dict[str, Pair]:
+def _find_worst_pairs(table: Table) -> dict[str, Pair]:
     voters = table.problem.voters
-    bare = NoiseFunction(voters.K, np.ones(voters.num_upper_levels))
-    without_noise = _costliest(voters, bare, table.problem.target.exact_epsilon)
+    noiseless = NoiseFunction(voters.K, np.ones(voters.num_upper_levels))
+    without_noise = _find_costliest(voters, noiseless, table.problem.target.exact_epsilon)
     pairs = {}
-    for name, sides in {"worst pair": worst_pair(table)[1], "worst pair without noise": without_noise}.items():
+    for name, sides in {"worst pair": find_worst_pair(table)[1], "worst pair without noise": without_noise}.items():
         ones, sizes = np.unique(np.stack(sides), axis=1, return_counts=True)
         pairs[name] = Pair(sizes, np.stack([1.0 - ones, ones], axis=-1))
     return pairs
 
 
-def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
+def find_worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
     """Find the smallest true ε at the target's δ and neighbors (p, p') that attain it, both (K,).
 
     Dinkelbach's iteration: the row that costs most at e^ε₁ has a larger loss log((P − δ)/P') than ε₁, until no row has.
     """
     voters, gamma, target = table.problem.voters, table.gamma, table.problem.target
-    best, at, worst = -1.0, target.exact_epsilon, None
-    for _ in range(_MOST_STEPS):
-        pair = _costliest(voters, gamma, at)
+    best_loss, epsilon, best_pair = -1.0, target.exact_epsilon, None
+    for _ in range(_MAX_STEPS):
+        pair = _find_costliest(voters, gamma, epsilon)
         first, second = (0.5 * (1.0 + float(poisson_binomial_pmf(p) @ gamma.signed)) for p in pair)
-        gained = first - target.delta
-        loss = 0.0 if gained <= second else math.log(gained / second) if second else math.inf
+        gain = first - target.delta
+        loss = 0.0 if gain <= second else math.log(gain / second) if second else math.inf
         loss = min(loss, target.epsilon)  # the proved bound: any excess is rounding
-        if worst is not None and loss <= best:
+        if best_pair is not None and loss <= best_loss:
             break
-        best, at, worst = loss, Fraction(loss), pair
-    return best, worst if worst is not None else pair
+        best_loss, epsilon, best_pair = loss, Fraction(loss), pair
+    return best_loss, best_pair if best_pair is not None else pair
 
 
-def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple[Array, Array]:
+def _find_costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple[Array, Array]:
     rows = FullSet(voters, epsilon) if voters.per_voter is None else GroupSet(voters, epsilon)
     _, row = max(rows.maxima(gamma.half, -math.inf).broken, key=itemgetter(0))
     return row.probabilities(voters)
@@ -398,16 +412,16 @@ def label_law(aggregator: Released) -> Law:
     """Return the law of a label, by votes; `TooLongError` if it has too many terms."""
     if isinstance(aggregator, TestedRun):
         raise TooLongError("whether a label leaves depends on all votes of the run")
-    if is_open(aggregator.classes) or aggregator.classes > _MOST_CLASSES:
-        raise TooLongError(f"labels of open answers, or of more than {_MOST_CLASSES:,} classes, are not summed")
+    if is_open(aggregator.classes) or aggregator.classes > _MAX_CLASSES:
+        raise TooLongError(f"labels of open answers, or of more than {_MAX_CLASSES:,} classes, are not summed")
     if isinstance(aggregator, Release):
         return aggregator.table.law.probabilities
     if isinstance(aggregator.mechanism, NoisyMax):
         return partial(winning_probabilities, aggregator.mechanism.law)
-    return partial(_by_odds, aggregator.mechanism)
+    return partial(_compute_odds_law, aggregator.mechanism)
 
 
-def _by_odds(mechanism: ExponentialMechanism | PermuteAndFlip, rows: Histogram) -> Array:
+def _compute_odds_law(mechanism: ExponentialMechanism | PermuteAndFlip, rows: Histogram) -> Array:
     odds = np.exp(mechanism.epsilon / (2 * mechanism.reached) * (rows - rows.max(axis=1, keepdims=True)))
     if isinstance(mechanism, ExponentialMechanism):
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))

@@ -18,10 +18,10 @@ from darrm.verify.chain import (
     LedgerDigest,
     PublicKey,
     Receipt,
-    digests_in,
     judge_digests,
     judge_history,
     judge_receipt,
+    read_digests,
     read_ledger,
     read_postgres,
     read_receipt,
@@ -44,15 +44,15 @@ from darrm.verify.verdicts import (
     TooLargeError,
     Topic,
     Verdict,
-    pair_at_most,
+    format_pair,
 )
 
 __all__ = ["Audit", "AuditedFile", "audit", "judge_file"]
 PASS, FAIL, OPEN = "PASS", "FAIL", "OPEN"  # OPEN: nothing is false, and the answer is not proved
-_MOST_ANSWERS, _MOST_ASSUMPTIONS, _MOST_UNKNOWN = 2, 5, 3  # lines
+_MAX_ANSWERS, _MAX_ASSUMPTIONS, _MAX_UNKNOWN = 2, 5, 3  # lines
 _WIDTH = 100
-_LOGGED = 1000  # entries of a log: a page stays readable
-_OF_A_LABEL = ("one label is", "one query costs", "test and labels", "the Rényi curve")
+_MAX_LOG_ENTRIES = 1000  # entries of a log: a page stays readable
+_LABEL_CLAIMS = ("one label is", "one query costs", "test and labels", "the Rényi curve")
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #1c1c1c; max-width: 60rem; margin: 2rem auto; background: #fff; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; } h3 { font-size: 1rem; } td, h3 { overflow-wrap: anywhere; }
@@ -100,8 +100,8 @@ class Audit:
     @property
     def counts(self) -> dict[str, int]:
         """How many claims got each verdict."""
-        found = Counter(verdict.verdict for verdict in self.verdicts)
-        return {name: found[name] for name in VERDICTS}
+        counter = Counter(verdict.verdict for verdict in self.verdicts)
+        return {name: counter[name] for name in VERDICTS}
 
     def add(self, path: str, verdicts: Iterable[Verdict]) -> None:
         """Add verdicts on claims of a file."""
@@ -113,16 +113,16 @@ class Audit:
             if piece.role != role:
                 continue
             try:
-                found = list(judge(piece))
+                verdicts = list(judge(piece))
             except FaultError as error:
-                found = [Verdict(error.about, error.claim, FALSE, str(error))]
+                verdicts = [Verdict(error.about, error.claim, FALSE, str(error))]
             except Exception as error:  # noqa: BLE001 (for any content; no message, which may quote it)
-                for usable in (self.releases, self.ledgers, self.labels):
-                    usable.pop(piece.path, None)
+                for inputs in (self.releases, self.ledgers, self.labels):
+                    inputs.pop(piece.path, None)
                 reason = str(error) if isinstance(error, TooLargeError) else type(error).__name__
                 reason = reason if isinstance(error, TooLargeError) else f"its judgement failed ({reason})"
-                found = [Verdict("file", "this audit understands its content", UNKNOWN, reason)]
-            self.add(piece.path, found)
+                verdicts = [Verdict("file", "this audit understands its content", UNKNOWN, reason)]
+            self.add(piece.path, verdicts)
 
 
 def audit(
@@ -161,101 +161,108 @@ def audit(
     OSError
         If a file cannot be read.
     """
-    now = Audit(list(pieces_of(paths)), made=datetime.now(UTC).isoformat(timespec="seconds"))
+    result = Audit(list(pieces_of(paths)), made=datetime.now(UTC).isoformat(timespec="seconds"))
     members = {} if voters_path is None else read_members(voters_path)
     for role in ("release", "receipt", "notes"):
-        now.judge(role, partial(_judge_alone, now, report))
-    _judge_ledgers(now, digests, keys)
+        result.judge(role, partial(_judge_piece, result, report))
+    _judge_ledgers(result, digests, keys)
     report("comparing files")
-    now.labels = {piece.path: piece.labels for piece in now.pieces if piece.labels is not None}
+    result.labels = {piece.path: piece.labels for piece in result.pieces if piece.labels is not None}
     for role in ("notes", "figure", "labels", "receipt"):
-        now.judge(role, partial(_judge_together, now, classes, keys))
-    for path, answering in now.releases.items():
-        now.add(path, judge_members(members, answering.voters))
-    for piece in now.pieces:
+        result.judge(role, partial(_compare_piece, result, classes, keys))
+    for path, answering in result.releases.items():
+        result.add(path, judge_members(members, answering.voters))
+    for piece in result.pieces:
         if piece.role == "other":
-            now.add(piece.path, [Verdict("file", "it is not judged", UNKNOWN, piece.reason)])
-        now.files += [AuditedFile(piece.role, f"{piece.path}{end}", size, seal) for end, size, seal in piece.digests]
-    named = [("voters", voters_path)] if voters_path is not None else []
-    for role, given in [*named, *(("key", Path(key.path)) for key in keys)]:
-        content = given.read_bytes()
-        now.files.append(AuditedFile(role, str(given), len(content), hashlib.sha256(content).hexdigest()))
+            result.add(piece.path, [Verdict("file", "it is not judged", UNKNOWN, piece.reason)])
+        result.files += [
+            AuditedFile(piece.role, f"{piece.path}{ending}", size, sha256) for ending, size, sha256 in piece.digests
+        ]
+    named_files = [("voters", voters_path)] if voters_path is not None else []
+    for role, file_path in [*named_files, *(("key", Path(key.path)) for key in keys)]:
+        content = file_path.read_bytes()
+        result.files.append(AuditedFile(role, str(file_path), len(content), hashlib.sha256(content).hexdigest()))
     if draws is not None:
-        _attack(now, draws, report)
-    return now
+        _attack_releases(result, draws, report)
+    return result
 
 
-def _judge_alone(now: Audit, report: Callable[[str], None], piece: Piece) -> list[Verdict]:
+def _judge_piece(result: Audit, report: Callable[[str], None], piece: Piece) -> list[Verdict]:
     """Judge a release, or read the digests of a receipt or a note."""
     verdicts = list[Verdict]()
     if piece.role == "release":
         report(f"reading {piece.path}")
         answering, verdicts = judge_file(piece.content)
-        now.releases |= {} if answering is None else {piece.path: answering}
+        result.releases |= {} if answering is None else {piece.path: answering}
     elif piece.role == "receipt":
-        now.receipts[piece.path] = read_receipt(piece.path, piece.content)
+        result.receipts[piece.path] = read_receipt(piece.path, piece.content)
     else:
-        now.notes[piece.path], verdicts = digests_in(piece.path, piece.content)
+        result.notes[piece.path], verdicts = read_digests(piece.path, piece.content)
     return verdicts
 
 
-def _judge_ledgers(now: Audit, digests: Sequence[LedgerDigest], keys: Sequence[PublicKey]) -> None:
-    shown = [*digests, *(receipt.digest for receipt in now.receipts.values()), *chain(*now.notes.values())]
+def _judge_ledgers(result: Audit, digests: Sequence[LedgerDigest], keys: Sequence[PublicKey]) -> None:
+    all_digests = [*digests, *(receipt.digest for receipt in result.receipts.values()), *chain(*result.notes.values())]
 
     def history(piece: Piece) -> Iterator[Verdict]:
         ledger = read_ledger(piece.parts) if piece.parts else read_postgres(piece.path)
-        now.ledgers[piece.path] = LedgerAudit(piece.path, ledger)
-        return judge_history(ledger, [digest for digest in shown if digest.identity == ledger.identity], keys)
+        result.ledgers[piece.path] = LedgerAudit(piece.path, ledger)
+        return judge_history(ledger, [digest for digest in all_digests if digest.identity == ledger.identity], keys)
 
-    now.judge("ledger", history)
+    result.judge("ledger", history)
 
     def entries(piece: Piece) -> Iterable[Verdict]:
-        return judge_ledger(now.ledgers[piece.path]) if piece.path in now.ledgers else ()
+        return judge_ledger(result.ledgers[piece.path]) if piece.path in result.ledgers else ()
 
-    audits = list(now.ledgers.values())
-    unused = assign_releases(audits, now.releases)
-    now.judge("ledger", entries)
-    now.add("", judge_populations(audits))
+    audits = list(result.ledgers.values())
+    unused = assign_releases(audits, result.releases)
+    result.judge("ledger", entries)
+    result.add("", judge_populations(audits))
     for path, answering in unused.items() if audits else ():
         reason = f"no entry of a ledger among the files holds its digest {answering.digest}: it may be unused"
         claim = "it has answered queries that were paid for"
-        now.add(path, [Verdict("ledger", claim, UNKNOWN, reason)])
-    now.add("", judge_digests(digests, [one.ledger for one in audits], by_hand=True))
-    if keys and {one.verdict for one in now.verdicts if one.claim == SIGNED} == {UNKNOWN}:
+        result.add(path, [Verdict("ledger", claim, UNKNOWN, reason)])
+    result.add("", judge_digests(digests, [audit.ledger for audit in audits], by_hand=True))
+    if keys and {verdict.verdict for verdict in result.verdicts if verdict.claim == SIGNED} == {UNKNOWN}:
         claim = f"{', '.join(key.path for key in keys)} signed a ledger among the files"
-        now.add("", [Verdict("history", claim, FALSE, "no ledger has a signed entry")])
+        result.add("", [Verdict("history", claim, FALSE, "no ledger has a signed entry")])
 
 
-def _judge_together(
-    now: Audit, classes: tuple[str, ...] | None, keys: Sequence[PublicKey], piece: Piece
+def _compare_piece(
+    result: Audit, classes: tuple[str, ...] | None, keys: Sequence[PublicKey], piece: Piece
 ) -> Iterable[Verdict]:
-    ledgers = [one.ledger for one in now.ledgers.values()]
+    ledgers = [item.ledger for item in result.ledgers.values()]
     if piece.role == "notes":
-        return judge_note(piece.content, now.notes.get(piece.path, []), ledgers)
+        return judge_note(piece.content, result.notes.get(piece.path, []), ledgers)
     if piece.role == "figure":
-        return judge_figure(piece.content, {path: one.ledger for path, one in now.ledgers.items()})
+        return judge_figure(piece.content, {path: item.ledger for path, item in result.ledgers.items()})
     if piece.role == "labels":
-        own = [seal for _, _, seal in piece.sealed if piece.is_parquet]
-        return judge_labels(now.labels[piece.path], now.releases, ledgers, classes, own)
-    if piece.path not in now.receipts:
+        hashes = [sha256 for _, _, sha256 in piece.file_digests if piece.is_parquet]
+        return judge_labels(result.labels[piece.path], result.releases, ledgers, classes, hashes)
+    if piece.path not in result.receipts:
         return ()
-    sealed = {f"{one.path}{end}": seal for one in now.pieces if one.labels is not None for end, _, seal in one.sealed}
-    return judge_receipt(now.receipts[piece.path], ledgers, now.labels, sealed, keys)
+    file_hashes = {
+        f"{item.path}{end}": sha256
+        for item in result.pieces
+        if item.labels is not None
+        for end, _, sha256 in item.file_digests
+    }
+    return judge_receipt(result.receipts[piece.path], ledgers, result.labels, file_hashes, keys)
 
 
-def _attack(now: Audit, draws: int, report: Callable[[str], None]) -> None:
+def _attack_releases(result: Audit, draws: int, report: Callable[[str], None]) -> None:
     """Draw labels from every release; only this runs the rest of darrm."""
     try:
         judge_attack = import_module("darrm.verify.attack").judge_attack
     except ImportError as error:
         raise ValueError(f"--attack runs the release itself, and {error.name} is not installed") from None
     claim = "labels do not refute it"
-    for piece in now.pieces:
-        if piece.path in now.releases:
-            now.attacks[piece.path], verdict, reason = judge_attack(piece.content, draws, report)
-            now.add(piece.path, [Verdict("attack", claim, verdict, reason)])
-    if not now.releases:
-        now.add("", [Verdict("attack", claim, UNKNOWN, "without a table no label was drawn")])
+    for piece in result.pieces:
+        if piece.path in result.releases:
+            result.attacks[piece.path], verdict, reason = judge_attack(piece.content, draws, report)
+            result.add(piece.path, [Verdict("attack", claim, verdict, reason)])
+    if not result.releases:
+        result.add("", [Verdict("attack", claim, UNKNOWN, "without a table no label was drawn")])
 
 
 def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:
@@ -280,56 +287,58 @@ def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:
     return answering, verdicts
 
 
-def answer(audit: Audit) -> list[tuple[str, str]]:
+def list_answers(audit: Audit) -> list[tuple[str, str]]:
     false = [verdict for verdict in audit.verdicts if verdict.verdict == FALSE]
     if false:
         first = false[0]
         where = f"{first.file}: " if first.file else ""
         return [(FAIL, f"{where}it is false that {first.claim} ({first.reason})")]
     totals = [verdict for verdict in audit.verdicts if verdict.about == "composition" and verdict.file in audit.ledgers]
-    claims = [one for one in totals if one.verdict != ASSUMED or "published" in one.reason]
+    claims = [item for item in totals if item.verdict != ASSUMED or "published" in item.reason]
     if not claims:
-        plans = [one for one in audit.verdicts if one.about == "composition" and "as planned" in one.claim]
-        costs = [one for one in audit.verdicts if one.about == "cost of a label" and one.file in audit.releases]
-        claims = plans or [one for one in costs if one.claim.startswith(_OF_A_LABEL)]
+        plans = [item for item in audit.verdicts if item.about == "composition" and "as planned" in item.claim]
+        costs = [item for item in audit.verdicts if item.about == "cost of a label" and item.file in audit.releases]
+        claims = plans or [item for item in costs if item.claim.startswith(_LABEL_CLAIMS)]
     if not claims:
         return [(OPEN, "nothing that answers or pays is among the files")]
     several, answers = len({claim.file for claim in claims}) > 1, []
-    for one in claims:
-        doubt = "" if one.verdict == PROVED else f" is {one.verdict}: {one.reason}"
-        answers.append((OPEN if doubt else PASS, f"{f'{one.file}: ' if several else ''}{one.claim}{doubt}"))
+    for item in claims:
+        doubt = "" if item.verdict == PROVED else f" is {item.verdict}: {item.reason}"
+        answers.append((OPEN if doubt else PASS, f"{f'{item.file}: ' if several else ''}{item.claim}{doubt}"))
     return answers
 
 
-def assumptions(audit: Audit) -> list[tuple[str, str]]:
+def list_assumptions(audit: Audit) -> list[tuple[str, str]]:
     return list(dict.fromkeys((one.claim, one.reason) for one in audit.verdicts if one.verdict == ASSUMED))
 
 
 def text_report(audit: Audit, *, every: bool = False, page: str = "") -> str:
-    answers, counts = answer(audit), audit.counts
+    answers, counts = list_answers(audit), audit.counts
     lines = list[str]()
-    for word, text in answers[:_MOST_ANSWERS]:
-        whole = f"{word}  {text}".replace("\n", "\\n")
-        lines += wrap(whole, _WIDTH, subsequent_indent="      ", max_lines=3, placeholder=" …", break_on_hyphens=False)
-    lines += [f"      and {len(answers) - _MOST_ANSWERS} more answers"] if len(answers) > _MOST_ANSWERS else []
-    rests = assumptions(audit)
-    lines += ["assuming"] if rests else []
-    shown = rests if every or len(rests) <= _MOST_ASSUMPTIONS + 1 else rests[:_MOST_ASSUMPTIONS]
-    lines += [f"  A{number:<3}{claim:<52} {reason}" for number, (claim, reason) in enumerate(shown, 1)]
-    lines += [f"  and {len(rests) - len(shown)} more"] if len(shown) < len(rests) else []
-    unknown = [one for one in audit.verdicts if one.verdict == UNKNOWN]
-    lines += [f"unknown: {one.claim} ({one.reason})" for one in unknown[:_MOST_UNKNOWN]]
-    about = {one.about for one in audit.verdicts if one.verdict == PROVED}
-    lines.append(f"{PROVED:<22} {', '.join(topic for topic in get_args(Topic) if topic in about) or 'nothing'}")
-    found = f"{counts[CONSISTENT]} checks of files   unknown {counts[UNKNOWN]}   false {counts[FALSE]}"
-    more = f"Report written to {page}    (every check: --all)" if page else "(every check: --all; a page: --report)"
-    lines = [line.replace("\n", "\\n") for line in (*lines, f"{CONSISTENT:<22} {found}", more)]
+    for word, text in answers[:_MAX_ANSWERS]:
+        answer_text = f"{word}  {text}".replace("\n", "\\n")
+        lines += wrap(
+            answer_text, _WIDTH, subsequent_indent="      ", max_lines=3, placeholder=" …", break_on_hyphens=False
+        )
+    lines += [f"      and {len(answers) - _MAX_ANSWERS} more answers"] if len(answers) > _MAX_ANSWERS else []
+    assumed = list_assumptions(audit)
+    lines += ["assuming"] if assumed else []
+    listed = assumed if every or len(assumed) <= _MAX_ASSUMPTIONS + 1 else assumed[:_MAX_ASSUMPTIONS]
+    lines += [f"  A{number:<3}{claim:<52} {reason}" for number, (claim, reason) in enumerate(listed, 1)]
+    lines += [f"  and {len(assumed) - len(listed)} more"] if len(listed) < len(assumed) else []
+    unknown = [item for item in audit.verdicts if item.verdict == UNKNOWN]
+    lines += [f"unknown: {item.claim} ({item.reason})" for item in unknown[:_MAX_UNKNOWN]]
+    topics = {item.about for item in audit.verdicts if item.verdict == PROVED}
+    lines.append(f"{PROVED:<22} {', '.join(topic for topic in get_args(Topic) if topic in topics) or 'nothing'}")
+    summary = f"{counts[CONSISTENT]} checks of files   unknown {counts[UNKNOWN]}   false {counts[FALSE]}"
+    advice = f"Report written to {page}    (every check: --all)" if page else "(every check: --all; a page: --report)"
+    lines = [line.replace("\n", "\\n") for line in (*lines, f"{CONSISTENT:<22} {summary}", advice)]
     lines = [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…" for line in lines]
     for path in dict.fromkeys(verdict.file for verdict in audit.verdicts) if every else ():
         lines += ["", path or "all files", *(str(verdict) for verdict in audit.verdicts if verdict.file == path)]
     if every:
         lines.append("")
-        lines += [f"{one.role:<10}{one.path}, {one.size:,} bytes, SHA-256 {one.sha256}" for one in audit.files]
+        lines += [f"{item.role:<10}{item.path}, {item.size:,} bytes, SHA-256 {item.sha256}" for item in audit.files]
     return "\n".join(line.replace("\n", "\\n") for line in lines).replace("\r", "\\r") + "\n"
 
 
@@ -340,22 +349,22 @@ def json_report(audit: Audit) -> dict[str, Any]:
         "version": 1,
         "made": audit.made,
         "status": audit.status,
-        "answers": [{"answer": word, "about": text} for word, text in answer(audit)],
-        "assumptions": [{"claim": claim, "check": reason} for claim, reason in assumptions(audit)],
+        "answers": [{"answer": word, "about": text} for word, text in list_answers(audit)],
+        "assumptions": [{"claim": claim, "check": reason} for claim, reason in list_assumptions(audit)],
         "counts": audit.counts,
         "verdicts": [asdict(verdict) for verdict in audit.verdicts],
         "files": [asdict(file) for file in audit.files],
         "releases": [
-            {"file": path, "digest": one.digest, "holds": "tested run" if isinstance(one, Run) else one.what}
-            for path, one in audit.releases.items()
+            {"file": path, "digest": item.digest, "holds": "tested run" if isinstance(item, Run) else item.what}
+            for path, item in audit.releases.items()
         ],
-        "ledgers": [{"file": path, **_ledger(one)} for path, one in audit.ledgers.items()],
+        "ledgers": [{"file": path, **_describe_ledger(item)} for path, item in audit.ledgers.items()],
         "labels": [{"file": path, "labels": file.size} for path, file in audit.labels.items()],
         "attacks": [{"file": path, **attack} for path, attack in audit.attacks.items() if attack],
     }
 
 
-def _ledger(audit: LedgerAudit) -> dict[str, Any]:
+def _describe_ledger(audit: LedgerAudit) -> dict[str, Any]:
     ledger, total = audit.ledger, audit.total[1] if audit.ledger.entries else None
     fields = ("time", "what", "count", "note", "table", "labels")
     return {
@@ -370,24 +379,24 @@ def _ledger(audit: LedgerAudit) -> dict[str, Any]:
 
 
 def html_report(audit: Audit) -> str:
-    rests, counts = assumptions(audit), ", ".join(f"{count} {name}" for name, count in audit.counts.items())
+    assumed, counts = list_assumptions(audit), ", ".join(f"{count} {name}" for name, count in audit.counts.items())
     parts = [f"<h1>Audit of a private release</h1>\n<small>{escape(audit.made)}</small>\n"]
-    parts += [f'<p class="result {word.lower()}">{word}: {escape(text)}</p>\n' for word, text in answer(audit)]
-    listed = "".join(f"<li>{escape(claim)} <small>({escape(reason)})</small></li>" for claim, reason in rests)
-    parts += [f"<h2>Assumptions</h2>\n<ol>{listed}</ol>\n"] if rests else []
+    parts += [f'<p class="result {word.lower()}">{word}: {escape(text)}</p>\n' for word, text in list_answers(audit)]
+    items = "".join(f"<li>{escape(claim)} <small>({escape(reason)})</small></li>" for claim, reason in assumed)
+    parts += [f"<h2>Assumptions</h2>\n<ol>{items}</ol>\n"] if assumed else []
     words = " ".join(f"<b>{name}</b>: {escape(meaning)}." for name, meaning in MEANINGS.items())
     parts.append(f"<h2>Checks</h2>\n<small>{counts}. {words}</small>\n")
     order = (FALSE, UNKNOWN, PROVED, CONSISTENT)
     for path in dict.fromkeys(verdict.file for verdict in audit.verdicts if verdict.verdict != ASSUMED):
-        own = [one for verdict in order for one in audit.verdicts if (one.file, one.verdict) == (path, verdict)]
-        rows = [(one.verdict, f"{one.claim} ({one.reason})") for one in own]
-        parts.append(f"<h3>{escape(path or 'all files')}</h3>\n" + _table(("verdict", "claim (reason)"), rows))
-    parts += map(_log, audit.ledgers.values())
+        group = [item for verdict in order for item in audit.verdicts if (item.file, item.verdict) == (path, verdict)]
+        rows = [(item.verdict, f"{item.claim} ({item.reason})") for item in group]
+        parts.append(f"<h3>{escape(path or 'all files')}</h3>\n" + _make_table(("verdict", "claim (reason)"), rows))
+    parts += map(_make_log, audit.ledgers.values())
     files = [(file.role, file.path, f"{file.size:,}", file.sha256) for file in audit.files]
-    parts.append(f"<h2>Files</h2>\n{_table(('file', 'name', 'bytes', 'SHA-256'), files)}")
+    parts.append(f"<h2>Files</h2>\n{_make_table(('file', 'name', 'bytes', 'SHA-256'), files)}")
     parts.append(
         "<h2>Signature</h2>\n<p>I have read this report. I compared the SHA-256 of the files with those that were "
-        f"published, and I accept the {len(rests)} assumptions.</p>\n"
+        f"published, and I accept the {len(assumed)} assumptions.</p>\n"
         '<div class="sign"><div>name</div><div>date</div><div>signature</div></div>\n'
     )
     policy = "default-src 'none'; style-src 'unsafe-inline'"
@@ -399,7 +408,7 @@ def html_report(audit: Audit) -> str:
     )
 
 
-def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+def _make_table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     names = "".join(f"<th>{escape(head)}</th>" for head in heads)
     body = "".join(
         f'<tr><td class="{escape(str(row[0]).partition(" ")[0])}">'
@@ -410,14 +419,14 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     return f"<table>\n<thead><tr>{names}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n"
 
 
-def _log(audit: LedgerAudit) -> str:
-    entries, cut = audit.ledger.entries, slice(16)  # characters
+def _make_log(audit: LedgerAudit) -> str:
+    entries, start = audit.ledger.entries, slice(16)  # characters
     rows = [
-        (one.time, f"{one.count:,}", one.what, one.note, one.table[cut] or "–", one.labels[cut] or "–")
-        for one in entries[:_LOGGED]
+        (entry.time, f"{entry.count:,}", entry.what, entry.note, entry.table[start] or "–", entry.labels[start] or "–")
+        for entry in entries[:_MAX_LOG_ENTRIES]
     ]
-    left = len(entries) - _LOGGED
-    more = f"<p>{left:,} more entries: `darrm account` lists all.</p>" if left > 0 else ""
+    remaining = len(entries) - _MAX_LOG_ENTRIES
+    remark = f"<p>{remaining:,} more entries: `darrm account` lists all.</p>" if remaining > 0 else ""
     heads = ("time", "queries", "what", "note", "digest of what answered", "digest of the labels")
-    budget = f"<p>Budget {escape(pair_at_most(*audit.ledger.budget))}, composition {audit.ledger.composition}.</p>"
-    return f"<h2>Entries of {escape(audit.path)}</h2>\n{budget}{_table(heads, rows)}{more}"
+    budget = f"<p>Budget {escape(format_pair(*audit.ledger.budget))}, composition {audit.ledger.composition}.</p>"
+    return f"<h2>Entries of {escape(audit.path)}</h2>\n{budget}{_make_table(heads, rows)}{remark}"

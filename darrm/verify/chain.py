@@ -27,8 +27,8 @@ from darrm.verify.formats import (
     MALFORMED,
     Charge,
     Json,
-    exact_number,
-    join,
+    hash_fields,
+    parse_exact,
     parse_json,
     read,
     read_charge,
@@ -45,25 +45,28 @@ from darrm.verify.verdicts import (
     ReceiptFaultError,
     Topic,
     Verdict,
-    counted,
-    judged,
+    decide,
+    pluralize,
 )
 
 COMPOSITIONS = ("one", "planned", "adaptive", "renyi")
 STREAM = "-"  # begins the output of a stream; that of a file is an absolute path
 _SIGNATURE, _RECEIPT_END = "ed25519:", ".receipt.json"
-_APPLICATION, _VERSION = 0x6C656467, 1
+_APPLICATION_ID, _VERSION = 0x6C656467, 1
 _DIGEST = re.compile(r"darrm-digest:1:[0-9A-Za-z:.%_/-]+")
 _LINE = re.compile(DIGEST_PREFIX + r"([^:]*):(\d{1,18}):(\d{1,18}):([^:]*):([^:]*):([^:]*):([^:]*):([^:]*)")
-_CHECK = 8  # digits that check a line
-_MOST_KEY_BYTES, _MOST_CHECKED = 2**16, 50_000  # signatures: ten seconds
-_WHOLE = "it is the ledger that it was: no entry deleted, changed, reordered or merged, no other budget or identity"
-_NOT_CUT = "the ledger was not truncated"
-_GIVE = "give --digest or a receipt to check"
+_CHECK_DIGITS = 8  # digits that check a line
+_MAX_KEY_BYTES, _MAX_CHECKED_SIGNATURES = 2**16, 50_000  # signatures: ten seconds
+_WHOLE_CLAIM = (
+    "it is the ledger that it was: no entry deleted, changed, reordered or merged, no other budget or identity"
+)
+_UNTRUNCATED_CLAIM = "the ledger was not truncated"
+_ADVICE = "give --digest or a receipt to check"
 SIGNED = "its entries are signed by the holder of a key"
-_FIELDS = ("time", "what", "count", "table", "labels")
-_ALIKE: tuple[list[str], ...] = ([], ["cost"])  # fields of an entry that may differ under another identity
-_SHOWN = 5  # entries by their numbers
+_RECEIPT_FIELDS = ("time", "what", "count", "table", "labels")
+# fields of an entry that may differ under another identity
+_COPY_DIFFERENCES: tuple[list[str], ...] = ([], ["cost"])
+_MAX_LISTED = 5  # entries by their numbers
 _BUDGET = "SELECT identity, epsilon, delta, composition, population, created, checksum FROM budget"
 _COSTS = "SELECT id, cost, what, total, table_digest, checksum FROM costs ORDER BY id"
 _ENTRIES = (
@@ -87,18 +90,18 @@ class Entry:
     signature: str
     waiting: bytes | None  # the labels until they are delivered
     what: str = ""
-    each: int = 1  # labels that one query pays for, at most
+    labels_per_query: int = 1  # labels that one query pays for, at most
 
     @property
     def answers(self) -> int:
         """Labels paid for, at most."""
-        return self.count * self.each
+        return self.count * self.labels_per_query
 
     def pays_for(self, labels: int) -> bool:
-        return labels == self.count if self.each == 1 else labels <= self.answers
+        return labels == self.count if self.labels_per_query == 1 else labels <= self.answers
 
     @property
-    def is_of_a_stream(self) -> bool:
+    def is_stream(self) -> bool:
         return self.output.startswith(STREAM)
 
 
@@ -118,7 +121,7 @@ class Ledger:
 
     @property
     def budget(self) -> Point:
-        return exact_number(self.epsilon), exact_number(self.delta)
+        return parse_exact(self.epsilon), parse_exact(self.delta)
 
     def digest(self, number: int, source: str = "") -> "LedgerDigest":
         words = (self.epsilon, self.delta, self.composition, self.population, self.hashes[number])
@@ -129,24 +132,24 @@ def read_ledger(files: Mapping[str, bytes]) -> Ledger:
     """Read files by name ending; `LedgerFaultError` if they are damaged or no ledger."""
     with tempfile.TemporaryDirectory(prefix="darrm-verify-") as folder:
         copy = Path(folder) / "ledger.sqlite"
-        for beside, content in files.items():
-            copy.with_name(copy.name + beside).write_bytes(content)
+        for ending, content in files.items():
+            copy.with_name(copy.name + ending).write_bytes(content)
         try:
             with closing(sqlite3.connect(f"{copy.absolute().as_uri()}?mode=rw", uri=True)) as connection:
-                _check_whole(connection)
-                return _read(connection)
+                _check_database(connection)
+                return _read_rows(connection)
         except ValueError as error:
             raise LedgerFaultError(str(error)) from error
         except (sqlite3.Error, *MALFORMED) as error:
             raise LedgerFaultError(f"it cannot be read ({type(error).__name__}: {error})") from error
 
 
-def _check_whole(connection: sqlite3.Connection) -> None:
+def _check_database(connection: sqlite3.Connection) -> None:
     numbers = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-    if numbers != [_APPLICATION, _VERSION]:
+    if numbers != [_APPLICATION_ID, _VERSION]:
         raise ValueError("it is no ledger, or of a version that is not read")
-    added = "SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"
-    if connection.execute(added).fetchone() != (0,):
+    query = "SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"
+    if connection.execute(query).fetchone() != (0,):
         raise ValueError("a trigger or a view was added, which may undo a debit")
     if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
         raise ValueError("its pages are damaged")
@@ -161,7 +164,7 @@ def read_postgres(url: str) -> Ledger:
         with psycopg.connect(url, autocommit=False) as connection:
             connection.read_only = True
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            return _read(connection)
+            return _read_rows(connection)
     except psycopg.OperationalError:
         raise ValueError("the server of the ledger cannot be reached: check the URL and PGPASSWORD") from None
     except ValueError as error:
@@ -170,40 +173,49 @@ def read_postgres(url: str) -> Ledger:
         raise LedgerFaultError(f"the server holds no ledger ({type(error).__name__})") from error
 
 
-def _read(connection: Any) -> Ledger:  # noqa: ANN401 (of sqlite3 or psycopg)
+def _read_rows(connection: Any) -> Ledger:  # noqa: ANN401 (of sqlite3 or psycopg)
     budgets = connection.execute(_BUDGET).fetchall()
     if len(budgets) != 1:
         raise ValueError("it has no single budget")
     budget: tuple[str, str, str, str, str, str] = budgets[0][:6]
-    stored = budgets[0][6]
-    hashes, queries = [join("darrm-ledger 1", *budget)], [0]  # the first entry follows the hash of the budget
-    if stored != hashes[0] or not budget[0] or budget[3] not in COMPOSITIONS:
+    stored_hash = budgets[0][6]
+    hashes, queries = [hash_fields("darrm-ledger 1", *budget)], [0]  # the first entry follows the hash of the budget
+    if stored_hash != hashes[0] or not budget[0] or budget[3] not in COMPOSITIONS:
         raise ValueError("the budget was changed")
-    _ = exact_number(budget[1]), exact_number(budget[2])
+    _ = parse_exact(budget[1]), parse_exact(budget[2])
     kinds, totals = dict[int, tuple[Charge, str, str, str]](), list[object]()
-    for number, cost, what, total, answered, stored in connection.execute(_COSTS).fetchall():
-        if stored != join(cost, what):
+    for number, cost, cost_name, total, answered, stored_hash in connection.execute(_COSTS).fetchall():
+        if stored_hash != hash_fields(cost, cost_name):
             raise ValueError("the cost of a query was changed")
         charge = read_charge(parse_json(cost.encode(), may_be_infinite=True))
-        kinds[number] = replace(charge, count=total), cost, what, stored
+        kinds[number] = replace(charge, count=total), cost, cost_name, stored_hash
         totals += [number, total, answered]
     entries, counts = list[Entry](), dict.fromkeys(kinds, 0)
-    for number, moment, cost, count, note, table, labels, token, output, questions, *rest in connection.execute(
+    for number, moment, cost, count, note, table, labels, token, output, questions, *columns in connection.execute(
         _ENTRIES
     ):
-        stored, signature, files, kept = rest
-        charge, _, what, checksum = kinds[cost]
-        hashes.append(join(hashes[-1], number, moment, checksum, count, note, table, labels, token, output, questions))
-        if number != len(hashes) - 1 or stored != hashes[-1]:
+        stored_hash, signature, files, waiting = columns
+        charge, _, cost_name, checksum = kinds[cost]
+        hashes.append(
+            hash_fields(hashes[-1], number, moment, checksum, count, note, table, labels, token, output, questions)
+        )
+        if number != len(hashes) - 1 or stored_hash != hashes[-1]:
             raise ValueError(f"entry {number} does not carry the hash of itself and of the entry before it")
         queries.append(queries[-1] + count)
         counts[cost] += count
-        asked: tuple[str, ...] = read(parse_json(questions.encode()), [str]) if questions else ()
-        drawn: dict[str, str] = read_texts(parse_json(files.encode())) if files else {}
-        more = (asked, drawn, str(signature), None if kept is None else bytes(kept), what, charge.labels)
-        entries.append(Entry(number, moment, cost, count, note, table, labels, output, *more))
-    last, moved_to, stored = connection.execute("SELECT last_entry, moved_to, checksum FROM state").fetchone()
-    if last != len(entries) or stored != join(last, hashes[-1], moved_to, *totals):
+        names: tuple[str, ...] = read(parse_json(questions.encode()), [str]) if questions else ()
+        checksums: dict[str, str] = read_texts(parse_json(files.encode())) if files else {}
+        details = (
+            names,
+            checksums,
+            str(signature),
+            None if waiting is None else bytes(waiting),
+            cost_name,
+            charge.labels,
+        )
+        entries.append(Entry(number, moment, cost, count, note, table, labels, output, *details))
+    last, moved_to, stored_hash = connection.execute("SELECT last_entry, moved_to, checksum FROM state").fetchone()
+    if last != len(entries) or stored_hash != hash_fields(last, hashes[-1], moved_to, *totals):
         raise ValueError("entries are missing, or the totals are not those of the entries")
     if any(count != kinds[number][0].count for number, count in counts.items()):
         raise ValueError("the entries and the totals differ")
@@ -212,9 +224,9 @@ def _read(connection: Any) -> Ledger:  # noqa: ANN401 (of sqlite3 or psycopg)
     return Ledger(*budget, charges, costs, tuple(entries), tuple(hashes), tuple(queries))
 
 
-def numbered(numbers: Sequence[int]) -> str:
-    more = f" and {len(numbers) - _SHOWN:,} more" if len(numbers) > _SHOWN else ""
-    return f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers[:_SHOWN]))}{more}"
+def format_numbers(numbers: Sequence[int]) -> str:
+    remainder = f" and {len(numbers) - _MAX_LISTED:,} more" if len(numbers) > _MAX_LISTED else ""
+    return f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers[:_MAX_LISTED]))}{remainder}"
 
 
 @dataclass(frozen=True)
@@ -232,9 +244,9 @@ class LedgerDigest:
     def to_text(self) -> str:
         words = (self.identity, self.number, self.queries, self.epsilon, self.delta, self.composition)
         text = DIGEST_PREFIX + ":".join(map(str, (*words, quote(self.population, safe=""), self.entry_hash)))
-        return f"{text}:{hashlib.sha256(text.encode()).hexdigest()[:_CHECK]}"
+        return f"{text}:{hashlib.sha256(text.encode()).hexdigest()[:_CHECK_DIGITS]}"
 
-    def fault(self, ledger: Ledger) -> str:
+    def find_fault(self, ledger: Ledger) -> str:
         """Describe a contradiction with its ledger, or return nothing."""
         last = len(ledger.entries)
         if self.number > last:
@@ -267,53 +279,55 @@ def read_digest(text: str, source: str = "a digest") -> LedgerDigest:
         except (ValueError, *MALFORMED):
             raise ValueError(f"{source} is no digest of a ledger, and no JSON that holds one") from None
     body, _, check = str(line).rpartition(":")
-    is_whole = hashlib.sha256(body.encode()).hexdigest()[:_CHECK] == check
-    if not is_whole or not (found := _LINE.fullmatch(body)):
+    is_whole = hashlib.sha256(body.encode()).hexdigest()[:_CHECK_DIGITS] == check
+    if not is_whole or not (match := _LINE.fullmatch(body)):
         raise ValueError(f"{source} is no digest of a ledger, or was miscopied: it is a line {DIGEST_PREFIX}…")
-    identity, number, queries, epsilon, delta, kinds, population, link = found.groups()
-    return LedgerDigest(identity, int(number), int(queries), epsilon, delta, kinds, unquote(population), link, source)
+    identity, number, queries, epsilon, delta, composition, population, entry_hash = match.groups()
+    return LedgerDigest(
+        identity, int(number), int(queries), epsilon, delta, composition, unquote(population), entry_hash, source
+    )
 
 
-def digests_in(path: str, content: bytes) -> tuple[list[LedgerDigest], list[Verdict]]:
+def read_digests(path: str, content: bytes) -> tuple[list[LedgerDigest], list[Verdict]]:
     """Read every digest in a text; a miscopied one is false."""
-    digests, wrong = list[LedgerDigest](), list[Verdict]()
+    digests, faults = list[LedgerDigest](), list[Verdict]()
     for line in sorted(set(_DIGEST.findall(content.decode("utf-8", errors="replace")))):
         try:
             digests.append(read_digest(line, Path(path).name))
         except ValueError as error:
-            wrong.append(Verdict("history", f"it holds the digest {line}", FALSE, str(error)))
-    return digests, wrong
+            faults.append(Verdict("history", f"it holds the digest {line}", FALSE, str(error)))
+    return digests, faults
 
 
 def judge_digests(digests: Sequence[LedgerDigest], ledgers: Sequence[Ledger], *, by_hand: bool) -> Iterator[Verdict]:
-    known = {ledger.identity for ledger in ledgers}
+    identities = {ledger.identity for ledger in ledgers}
     for digest in digests:
         claim = f"{digest.source} is of a ledger among the files"
-        if digest.identity not in known:
+        if digest.identity not in identities:
             reason = f"it is of the ledger {digest.identity}: give it to decide"
-            yield Verdict("history", claim, FALSE if known and by_hand else UNKNOWN, reason)
+            yield Verdict("history", claim, FALSE if identities and by_hand else UNKNOWN, reason)
         elif not by_hand:
             yield Verdict("history", claim, CONSISTENT, f"the ledger {digest.identity}, at entry {digest.number}")
 
 
 def judge_history(ledger: Ledger, digests: Sequence[LedgerDigest], keys: Sequence["PublicKey"]) -> Iterator[Verdict]:
-    shown, last = sorted(digests, key=attrgetter("number")), len(ledger.entries)
+    checked_digests, last = sorted(digests, key=attrgetter("number")), len(ledger.entries)
     signatures = [entry.signature for entry in ledger.entries]
-    signed = judge_signatures(signatures, lambda number: ledger.digest(number).to_text(), keys)
-    yield from signed
-    if signed and signed[0].verdict == PROVED:
-        shown.append(ledger.digest(last, f"the signature of entry {last}"))
-    covered = None
-    for digest in shown:
-        fault = digest.fault(ledger)
+    signature_verdicts = judge_signatures(signatures, lambda number: ledger.digest(number).to_text(), keys)
+    yield from signature_verdicts
+    if signature_verdicts and signature_verdicts[0].verdict == PROVED:
+        checked_digests.append(ledger.digest(last, f"the signature of entry {last}"))
+    covered_entry = None
+    for digest in checked_digests:
+        fault = digest.find_fault(ledger)
         reason = f"{digest.source} {fault or 'has the hash computed here'}"
-        yield judged("history", f"{_WHOLE}, up to entry {digest.number}", reason, holds=not fault, how=PROVED)
-        covered = covered if fault else digest.number
-    if not shown and last:
-        yield Verdict("history", f"{_NOT_CUT} or rewritten", ASSUMED, _GIVE)
-    elif covered is not None:
-        claim = f"{_NOT_CUT} after entry {covered}"
-        yield Verdict("history", claim, ASSUMED, f"the latest digest is of entry {covered} of {last}: {_GIVE}")
+        yield decide("history", f"{_WHOLE_CLAIM}, up to entry {digest.number}", reason, holds=not fault, how=PROVED)
+        covered_entry = covered_entry if fault else digest.number
+    if not checked_digests and last:
+        yield Verdict("history", f"{_UNTRUNCATED_CLAIM} or rewritten", ASSUMED, _ADVICE)
+    elif covered_entry is not None:
+        claim = f"{_UNTRUNCATED_CLAIM} after entry {covered_entry}"
+        yield Verdict("history", claim, ASSUMED, f"the latest digest is of entry {covered_entry} of {last}: {_ADVICE}")
 
 
 @dataclass(frozen=True)
@@ -338,7 +352,7 @@ def read_public_key(path: Path) -> PublicKey:
         ed25519: Any = import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
     except ImportError:
         raise ValueError("--public-key needs the library cryptography: pip install cryptography") from None
-    if not path.is_file() or path.stat().st_size > _MOST_KEY_BYTES:
+    if not path.is_file() or path.stat().st_size > _MAX_KEY_BYTES:
         raise ValueError(f"--public-key {str(path)!r} is no small file: give the Ed25519 public key in PEM")
     try:
         key = serialization.load_pem_public_key(path.read_bytes())
@@ -357,22 +371,24 @@ def judge_signatures(
     about: Topic = "history",
     claim: str = SIGNED,
 ) -> list[Verdict]:
-    last, signed = len(signatures), [signature.startswith(_SIGNATURE) for signature in signatures]
-    if not any(signed):
+    last, are_signed = len(signatures), [signature.startswith(_SIGNATURE) for signature in signatures]
+    if not any(are_signed):
         reason = "none is; if the holder of the key signed this ledger, it was written again: ask them"
         return [Verdict(about, claim, UNKNOWN, reason)] if keys and last else []
-    if not all(signed):
-        reason = f"entry {signed.index(False) + 1} is not signed, and others are: signing begins with the first entry"
+    if not all(are_signed):
+        reason = (
+            f"entry {are_signed.index(False) + 1} is not signed, and others are: signing begins with the first entry"
+        )
         return [Verdict(about, claim, FALSE, reason)]
     if not keys:
         return [Verdict(about, claim, UNKNOWN, "--public-key FILE, from the holder of the key, would decide it")]
     signer = next((key for key in keys if key.verifies(line_at(last), signatures[-1])), keys[0])
-    newest = range(max(1, last - _MOST_CHECKED + 1), last + 1)
-    wrong = [number for number in newest if not signer.verifies(line_at(number), signatures[number - 1])]
-    reason = f"{counted(len(newest), 'signature', 'signatures')} checked with {signer.path}"
-    if wrong:
-        reason = f"the signature of {numbered(wrong)} does not fit the key {signer.path} and the ledger"
-    return [judged(about, claim, reason, holds=not wrong, how=PROVED)]
+    newest = range(max(1, last - _MAX_CHECKED_SIGNATURES + 1), last + 1)
+    wrong_numbers = [number for number in newest if not signer.verifies(line_at(number), signatures[number - 1])]
+    reason = f"{pluralize(len(newest), 'signature', 'signatures')} checked with {signer.path}"
+    if wrong_numbers:
+        reason = f"the signature of {format_numbers(wrong_numbers)} does not fit the key {signer.path} and the ledger"
+    return [decide(about, claim, reason, holds=not wrong_numbers, how=PROVED)]
 
 
 @dataclass(frozen=True)
@@ -404,50 +420,59 @@ def judge_receipt(
     receipt: Receipt,
     ledgers: Sequence[Ledger],
     labels: Mapping[str, LabelsFile],
-    sealed: Mapping[str, str],
+    file_hashes: Mapping[str, str],
     keys: Sequence[PublicKey] = (),
 ) -> Iterator[Verdict]:
-    """``sealed`` holds the SHA-256 of files with labels, by path."""
+    """``file_hashes`` holds the SHA-256 of files with labels, by path."""
     digest = receipt.digest
-    own = [ledger for ledger in ledgers if ledger.identity == digest.identity]
-    alike = [ledger for ledger in ledgers if receipt.entry.get("labels") and _differing(receipt, ledger) in _ALIKE]
+    same = [ledger for ledger in ledgers if ledger.identity == digest.identity]
+    renamed = [
+        ledger
+        for ledger in ledgers
+        if receipt.entry.get("labels") and _list_differences(receipt, ledger) in _COPY_DIFFERENCES
+    ]
     claim = f"it repeats entry {digest.number} of the ledger {digest.identity}"
-    if own:
-        wrong = _differing(receipt, own[0])
-        reason = f"other than there: {', '.join(wrong)}" if wrong else "time, count, cost and digests are equal"
-        yield judged("receipt", claim, reason, holds=not wrong, how=PROVED)
-    elif alike:
-        reason = f"the ledger that holds this entry is called {alike[0].identity}: its identity was changed"
+    if same:
+        differences = _list_differences(receipt, same[0])
+        reason = (
+            f"other than there: {', '.join(differences)}" if differences else "time, count, cost and digests are equal"
+        )
+        yield decide("receipt", claim, reason, holds=not differences, how=PROVED)
+    elif renamed:
+        reason = f"the ledger that holds this entry is called {renamed[0].identity}: its identity was changed"
         yield Verdict("receipt", claim, FALSE, reason)
     else:
         yield Verdict("receipt", claim, UNKNOWN, "that ledger is not among the files: it would decide")
     if receipt.signature:
         claim = f"the holder of a key signed its digest at entry {digest.number}"
         yield from judge_signatures([receipt.signature], lambda _: digest.to_text(), keys, "receipt", claim)
-    yield _judge_accompanied(receipt, labels, sealed)
+    yield _judge_own_labels(receipt, labels, file_hashes)
 
 
-def _differing(receipt: Receipt, ledger: Ledger) -> list[str]:
+def _list_differences(receipt: Receipt, ledger: Ledger) -> list[str]:
     if not 1 <= receipt.digest.number <= len(ledger.entries):
-        return [f"it has {counted(len(ledger.entries), 'entry', 'entries')}"]
+        return [f"it has {pluralize(len(ledger.entries), 'entry', 'entries')}"]
     entry = ledger.entries[receipt.digest.number - 1]
-    own = {**{name: getattr(entry, name) for name in _FIELDS}, "cost": ledger.costs[entry.cost]}
-    return sorted(name for name in own.keys() | receipt.entry.keys() if own.get(name) != receipt.entry.get(name))
+    fields = {**{name: getattr(entry, name) for name in _RECEIPT_FIELDS}, "cost": ledger.costs[entry.cost]}
+    return sorted(name for name in fields.keys() | receipt.entry.keys() if fields.get(name) != receipt.entry.get(name))
 
 
-def _judge_accompanied(receipt: Receipt, labels: Mapping[str, LabelsFile], sealed: Mapping[str, str]) -> Verdict:
-    own = Path(receipt.path.removesuffix(_RECEIPT_END))
-    claim = f"the labels of {own.name} are those that were paid for"
-    inside = {Path(path): value for path, value in sealed.items() if Path(path).is_relative_to(own)}
+def _judge_own_labels(receipt: Receipt, labels: Mapping[str, LabelsFile], file_hashes: Mapping[str, str]) -> Verdict:
+    own_path = Path(receipt.path.removesuffix(_RECEIPT_END))
+    claim = f"the labels of {own_path.name} are those that were paid for"
+    by_path = {Path(path): value for path, value in file_hashes.items() if Path(path).is_relative_to(own_path)}
     # of a single file, or of a folder
-    found = {own.name if path == own else path.relative_to(own).as_posix(): value for path, value in inside.items()}
-    if receipt.files and found:
-        names = sorted(found.keys() | receipt.files.keys())
-        wrong = [name for name in names if found.get(name) != receipt.files.get(name)]
+    by_name = {
+        own_path.name if path == own_path else path.relative_to(own_path).as_posix(): value
+        for path, value in by_path.items()
+    }
+    if receipt.files and by_name:
+        names = sorted(by_name.keys() | receipt.files.keys())
+        wrong = [name for name in names if by_name.get(name) != receipt.files.get(name)]
         reason = f"the SHA-256 differs, or is missing: {', '.join(wrong[:5])}" if wrong else "the SHA-256 of each file"
-        return judged("labels match their debit", claim, reason, holds=not wrong, how=PROVED)
-    if str(own) in labels and receipt.entry.get("labels"):
-        ours = labels[str(own)].digest()
-        holds = ours == receipt.entry["labels"]
-        return judged("labels match their debit", claim, f"their SHA-256 is {ours}", holds=holds, how=PROVED)
+        return decide("labels match their debit", claim, reason, holds=not wrong, how=PROVED)
+    if str(own_path) in labels and receipt.entry.get("labels"):
+        digest = labels[str(own_path)].digest()
+        holds = digest == receipt.entry["labels"]
+        return decide("labels match their debit", claim, f"their SHA-256 is {digest}", holds=holds, how=PROVED)
     return Verdict("labels match their debit", claim, UNKNOWN, "they are not among the files: they would decide")

@@ -26,7 +26,7 @@ from math import comb, lcm, prod
 
 from darrm.verify import gamma, mechanisms
 from darrm.verify.formats import GAMMA, OPEN, OPEN_TABLE, WEIGHT_ONE, Answering, Charge, Mechanism, Run, Table, Voters
-from darrm.verify.gamma import Gamma, placements
+from darrm.verify.gamma import Gamma, place_voters
 from darrm.verify.verdicts import (
     ASSUMED,
     COST,
@@ -39,17 +39,18 @@ from darrm.verify.verdicts import (
     Point,
     TooLargeError,
     Verdict,
-    at_most,
+    bound_largest_sums,
+    decide,
     exponential,
-    judged,
-    largest_sums,
-    pair_at_most,
-    units,
+    format_bound,
+    format_pair,
+    to_units,
 )
 
-_LEAST = 1e-150  # of a cost: squares of less underflow
-_DIGITS = 2e-9  # relative: floats on either side
-_CHECKED, _ORDERS = 3, (4.0, 16.0, 64.0)  # points of a profile, orders of a curve: a second each for wide noise
+_MIN_COST = 1e-150  # of a cost: squares of less underflow
+_RELATIVE_TOLERANCE = 2e-9  # relative: floats on either side
+# points of a profile, orders of a curve: a second each for wide noise
+_CHECKED_POINTS, _CHECKED_ORDERS = 3, (4.0, 16.0, 64.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +60,8 @@ class Cost:
 
     @property
     def voters(self) -> Voters:
-        proved = self.answering.voters
-        return proved if self.reached is None else proved.without_guarantee(self.reached)
+        released = self.answering.voters
+        return released if self.reached is None else released.without_guarantee(self.reached)
 
     def without_guarantee(self, reached: int) -> "Cost":
         if isinstance(self.answering, Mechanism):  # it holds for all votes
@@ -70,22 +71,24 @@ class Cost:
         return Cost(self.answering, reached)
 
     def deltas(
-        self, epsilons: Sequence[Fraction], enough: Sequence[float] = (), *, back: bool = False
+        self, epsilons: Sequence[Fraction], goal: Sequence[float] = (), *, is_reversed: bool = False
     ) -> list[Interval[Fraction]] | None:
-        """Enclose the smallest δ for each ε, no closer than ``enough``; ``back`` the other direction."""
+        """Enclose the smallest δ for each ε, no closer than ``goal``; ``is_reversed``: of the other direction."""
         if isinstance(self.answering, Run):
             return None
-        drawn = self.voters.sampled
-        if drawn is None:
-            return self._certain_deltas(epsilons, enough)
-        return mechanisms.sampled_deltas(self._certain_deltas, drawn, epsilons, enough, back=back)
+        sampling = self.voters.sampled
+        if sampling is None:
+            return self._enclose_certain_deltas(epsilons, goal)
+        return mechanisms.enclose_sampled_deltas(
+            self._enclose_certain_deltas, sampling, epsilons, goal, is_reversed=is_reversed
+        )
 
-    def renyi(self, order: float, enough: float = 0.0) -> Interval[float] | None:
+    def renyi(self, order: float, goal: float = 0.0) -> Interval[float] | None:
         if isinstance(self.answering, Run):
             return None
         if isinstance(self.answering, Mechanism):
-            return mechanisms.renyi(self.answering, order, enough)
-        return _renyi(self.answering, self.voters, order)
+            return mechanisms.enclose_renyi(self.answering, order, goal)
+        return _enclose_renyi(self.answering, self.voters, order)
 
     @property
     def is_close(self) -> bool:
@@ -100,55 +103,57 @@ class Cost:
     @property
     def gamma(self) -> Gamma:
         assert isinstance(self.answering, Table)  # noqa: S101 (for the types)
-        return _gamma(self.answering, self.voters)
+        return _make_gamma(self.answering, self.voters)
 
-    def _certain_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Interval[Fraction]] | None:
+    def _enclose_certain_deltas(
+        self, epsilons: Sequence[Fraction], goal: Sequence[float]
+    ) -> list[Interval[Fraction]] | None:
         if isinstance(self.answering, Mechanism):
-            return mechanisms.certain_deltas(self.answering, epsilons, enough)
+            return mechanisms.enclose_certain_deltas(self.answering, epsilons, goal)
         assert isinstance(self.answering, Table)  # noqa: S101 (a run has no δ of one query)
-        return _divergences(self.answering, self.voters, tuple(epsilons))
+        return _enclose_deltas(self.answering, self.voters, tuple(epsilons))
 
 
-def _gamma(table: Table, voters: Voters) -> Gamma:
+def _make_gamma(table: Table, voters: Voters) -> Gamma:
     return Gamma(voters.K, table.law, voters.kinds, voters.reached)
 
 
 @lru_cache(maxsize=64)  # a ledger and a plan ask for the same points
-def _divergences(table: Table, voters: Voters, epsilons: tuple[Fraction, ...]) -> list[Interval[Fraction]] | None:
+def _enclose_deltas(table: Table, voters: Voters, epsilons: tuple[Fraction, ...]) -> list[Interval[Fraction]] | None:
     if table.format == GAMMA:
-        return gamma.divergences(_gamma(table, voters), epsilons)
+        return gamma.enclose_deltas(_make_gamma(table, voters), epsilons)
     if voters.are_private:
-        return worst_of_private_voters(table, epsilons)
-    return worst_differences(table, epsilons, voters.reached)
+        return enclose_private_voters(table, epsilons)
+    return enclose_differences(table, epsilons, voters.reached)
 
 
 @lru_cache(maxsize=64)
-def _renyi(table: Table, voters: Voters, order: float) -> Interval[float] | None:
-    drawn, laws = voters.sampled, _label_laws(table, voters)
+def _enclose_renyi(table: Table, voters: Voters, order: float) -> Interval[float] | None:
+    sampling, laws = voters.sampled, _list_label_laws(table, voters)
     if laws is None:
         return None
-    if drawn is None or drawn.is_directed:
-        return mechanisms.renyi_of_laws(*laws, order, 1.0 if drawn is None else float(drawn.rate))
-    return mechanisms.bound_by_convexity(mechanisms.renyi_of_laws(*laws, order), drawn, order)
+    if sampling is None or sampling.is_directed:
+        return mechanisms.renyi_of_laws(*laws, order, 1.0 if sampling is None else float(sampling.rate))
+    return mechanisms.bound_by_convexity(mechanisms.renyi_of_laws(*laws, order), sampling, order)
 
 
-def _label_laws(table: Table, voters: Voters) -> tuple[Iterator[Laws], int] | None:
+def _list_label_laws(table: Table, voters: Voters) -> tuple[Iterator[Laws], int] | None:
     """Return the laws of a label on all neighbors that may cost most, and their unit; None if they are too many."""
     K, reached = voters.K, voters.reached
     if table.format == GAMMA and voters.sampled is None:
-        return gamma.label_laws(_gamma(table, voters))
+        return gamma.list_label_laws(_make_gamma(table, voters))
     if table.format == GAMMA:
-        if (K + 1) * (2 * reached + 1) > MOST_PAIRS:
+        if (K + 1) * (2 * reached + 1) > MAX_PAIRS:
             return None
         unit = lcm(*(value.denominator for value in table.law))
-        law = [(unit - one, unit + one) for one in (int(value * unit) for value in _gamma(table, voters).signed)]
-        return ((law[ones], law[other]) for ones, other in mechanisms.pairs_of_ones(K, reached)), 2 * unit
-    if voters.are_private or number_of_pairs(table, reached) * _places(table, reached) > MOST_WORK:
+        law = [(unit - x, unit + x) for x in (int(value * unit) for value in _make_gamma(table, voters).signed)]
+        return ((law[ones], law[others]) for ones, others in mechanisms.list_pairs_of_ones(K, reached)), 2 * unit
+    if voters.are_private or count_pairs(table, reached) * _count_places(table, reached) > MAX_WORK:
         return None
-    return pairs(table, reached), common_unit(table) * WEIGHT_ONE
+    return list_law_pairs(table, reached), find_unit(table) * WEIGHT_ONE
 
 
-def looks_at_few(sample: tuple[int, float] | None, cost: Cost | None) -> bool:
+def is_subsampled(sample: tuple[int, float] | None, cost: Cost | None) -> bool:
     """Whether a label is nearly a majority of few voters, mixed with a coin; without a release trust the ledger."""
     if sample is None:
         return False
@@ -156,11 +161,11 @@ def looks_at_few(sample: tuple[int, float] | None, cost: Cost | None) -> bool:
         return True
     if not isinstance(cost.answering, Table) or cost.answering.format != GAMMA:
         return False
-    (n, distance), numbers = sample, cost.gamma
-    K, half = numbers.K, numbers.half
+    (n, distance), noise_function = sample, cost.gamma
+    K, half = noise_function.K, noise_function.half
     for ones, value in zip(range(K // 2 + 1, K + 1), half, strict=True):
-        ways = [comb(ones, drawn) * comb(K - ones, n - drawn) for drawn in range(n + 1)]
-        lead = Fraction(sum(ways[n // 2 + 1 :]) - sum(ways[: -(-n // 2)]), comb(K, n))
+        counts = [comb(ones, hits) * comb(K - ones, n - hits) for hits in range(n + 1)]
+        lead = Fraction(sum(counts[n // 2 + 1 :]) - sum(counts[: -(-n // 2)]), comb(K, n))
         if abs(value - half[-1] * lead) > 2 * Fraction(distance):
             return False
     return True
@@ -169,11 +174,11 @@ def looks_at_few(sample: tuple[int, float] | None, cost: Cost | None) -> bool:
 def judge_release(cost: Cost) -> Iterator[Verdict]:
     answering = cost.answering
     if isinstance(answering, Table):
-        (epsilon, delta), drawn = answering.target, answering.voters.sampled
-        claim = f"one label is {pair_at_most(epsilon, delta)}-DP"
-        claim += "" if drawn is None else f" for neighbors that {drawn.neighbors}"
+        (epsilon, delta), sampling = answering.target, answering.voters.sampled
+        claim = f"one label is {format_pair(epsilon, delta)}-DP"
+        claim += "" if sampling is None else f" for neighbors that {sampling.neighbors}"
         yield _judge_pair(claim, cost, answering.target)
-        if drawn is None:
+        if sampling is None:
             worst, allowed = cost.deltas([epsilon]), Interval(delta, delta)
             if answering.format == GAMMA:
                 worst, allowed = gamma.worst_costs(cost.gamma, [epsilon]), gamma.budget(epsilon, delta)
@@ -181,42 +186,42 @@ def judge_release(cost: Cost) -> Iterator[Verdict]:
             if worst is not None:
                 claim = f"no pair of neighbors costs more than {float(stored[0])!r}"
                 reason = f"the largest cost is at least {float(worst[0].lower)!r}"
-                yield judged(COST, claim, reason, holds=stored[0] >= worst[0].lower, how=PROVED)
+                yield decide(COST, claim, reason, holds=stored[0] >= worst[0].lower, how=PROVED)
             claim = f"the budget of a label is at least {float(stored[1])!r}"
             reason = f"it is {float(allowed.lower)!r}"
-            yield judged(COST, claim, reason, holds=stored[1] <= allowed.upper, how=PROVED)
+            yield decide(COST, claim, reason, holds=stored[1] <= allowed.upper, how=PROVED)
     elif isinstance(answering, Run):
-        claim = f"test and labels together are {pair_at_most(*answering.budget)}-DP"
+        claim = f"test and labels together are {format_pair(*answering.budget)}-DP"
         reason = "the costs of its levels are beyond the independent checker; the prover can load the run again"
         yield Verdict(COST, claim, UNKNOWN, reason)
-    yield from assumptions(answering.voters)
+    yield from list_assumptions(answering.voters)
 
 
-def _judge_pair(claim: str, cost: Cost, pair: Point, digits: Fraction = Fraction(0)) -> Verdict:
-    """Judge (ε, δ) up to relative ``digits`` of δ."""
+def _judge_pair(claim: str, cost: Cost, pair: Point, tolerance: Fraction = Fraction(0)) -> Verdict:
+    """Judge (ε, δ) up to a relative ``tolerance`` of δ."""
     deltas = cost.deltas([pair[0]])
     if deltas is None:
         reason = f"K = {cost.voters.K:,} is beyond the independent checker; `darrm certify` proves it again"
         return Verdict(COST, claim, UNKNOWN, reason)
     (delta,) = deltas
     if delta.lower > pair[1]:
-        return Verdict(COST, claim, FALSE, f"a δ of {at_most(delta.lower, 9)} is attained")
-    if delta.upper > pair[1] * (1 + digits):
+        return Verdict(COST, claim, FALSE, f"a δ of {format_bound(delta.lower, 9)} is attained")
+    if delta.upper > pair[1] * (1 + tolerance):
         return Verdict(COST, claim, UNKNOWN, "it is closer to δ than the enclosure is wide: prove a larger δ")
-    return Verdict(COST, claim, PROVED, f"whole numbers over {delta.rows} need δ = {at_most(delta.upper, 9)}")
+    return Verdict(COST, claim, PROVED, f"whole numbers over {delta.rows} need δ = {format_bound(delta.upper, 9)}")
 
 
-def assumptions(voters: Voters) -> Iterator[Verdict]:
+def list_assumptions(voters: Voters) -> Iterator[Verdict]:
     claims = list[str]()
-    for count, each in voters.kinds:
-        if each is not None:
+    for count, guarantee in voters.kinds:
+        if guarantee is not None:
             whose = "each voter is" if count == voters.K else f"{count} of {voters.K} voters are"
-            claims.append(f"{whose} {pair_at_most(*each)}-DP")
+            claims.append(f"{whose} {format_pair(*guarantee)}-DP")
     if voters.reached < voters.K:
         claims.append(f"one person's data influence at most {voters.reached:,} of the {voters.K:,} voters")
-    if (drawn := voters.sampled) is not None:
-        how = "each record is" if drawn.is_directed else "a fixed number of records is"
-        claims.append(f"{how} drawn with probability {float(drawn.record_rate):g} for each query, independently")
+    if (sampling := voters.sampled) is not None:
+        scheme = "each record is" if sampling.is_directed else "a fixed number of records is"
+        claims.append(f"{scheme} drawn with probability {float(sampling.record_rate):g} for each query, independently")
     elif voters.are_private:
         models = "voters are models, trained once, with independent randomness"
         claims.append(models if voters.models else "fresh randomness for every query")
@@ -230,29 +235,34 @@ def judge_charge(cost: Cost, charge: Charge) -> Iterator[Verdict]:
         yield Verdict(COST, claim, FALSE, reason)
         return
     if isinstance(answering, Run):
-        claim = f"one query costs {pair_at_most(*(charge.guarantee or (0, 0)))}"
-        reason = f"the budget of the run is {pair_at_most(*answering.budget)}"
-        yield judged(COST, claim, reason, holds=charge.guarantee == answering.budget)
+        claim = f"one query costs {format_pair(*(charge.guarantee or (0, 0)))}"
+        reason = f"the budget of the run is {format_pair(*answering.budget)}"
+        yield decide(COST, claim, reason, holds=charge.guarantee == answering.budget)
         return
     if isinstance(answering, Mechanism) and answering.threshold is not None:
-        bound = mechanisms.vanishing(answering, answering.threshold)
-        claim = f"a string that one person alone says is an answer with probability at most {at_most(charge.vanishing)}"
-        ours = [None if bound is None else Interval(bound.lower * (1.0 - _DIGITS), bound.upper)]
-        yield _compare(claim, [charge.vanishing], ours)
+        bound = mechanisms.enclose_vanishing(answering, answering.threshold)
+        claim = (
+            "a string that one person alone says is an answer with probability at most "
+            f"{format_bound(charge.vanishing)}"
+        )
+        bounds = [None if bound is None else Interval(bound.lower * (1.0 - _RELATIVE_TOLERANCE), bound.upper)]
+        yield _compare(claim, [charge.vanishing], bounds)
     if charge.guarantee is not None:
         yield _judge_guarantee(cost, charge.guarantee)
     yield from _judge_curve(cost, charge)
     for side, name in enumerate(("the privacy profile", "the profile of the other direction"), 1):
         if side < len(charge.profile or ()):
             points = charge.points(side)
-            places = sorted({(len(points) - 1) * place // (_CHECKED + 1) for place in range(1, _CHECKED + 1)})
+            places = sorted(
+                {(len(points) - 1) * place // (_CHECKED_POINTS + 1) for place in range(1, _CHECKED_POINTS + 1)}
+            )
             stored = [float(points[place][1]) for place in places]
-            exact = cost.deltas([points[place][0] for place in places], stored, back=side == 2)
-            enclosed: list[Interval[float] | None] = [None] * len(places)
-            if exact is not None:
-                enclosed = [Interval(float(own.lower), float(own.upper)) for own in exact]
-            where = f"{len(places)} of {len(points)} points"
-            yield _compare(f"{name} of a query is at least what it costs, at {where}", stored, enclosed)
+            deltas = cost.deltas([points[place][0] for place in places], stored, is_reversed=side == 2)
+            bounds_of_points: list[Interval[float] | None] = [None] * len(places)
+            if deltas is not None:
+                bounds_of_points = [Interval(float(delta.lower), float(delta.upper)) for delta in deltas]
+            number = f"{len(places)} of {len(points)} points"
+            yield _compare(f"{name} of a query is at least what it costs, at {number}", stored, bounds_of_points)
     for reached, plain in charge.plain:
         yield from judge_charge(cost.without_guarantee(reached), plain)
 
@@ -261,44 +271,46 @@ def _judge_curve(cost: Cost, charge: Charge) -> Iterator[Verdict]:
     finite = {order: value for order, value in zip(charge.orders, charge.divergences, strict=True) if value < math.inf}
     if not finite:
         return
-    orders = sorted({max(one for one in finite if one <= most) for most in _ORDERS if min(finite) <= most})
-    curve, enclosed = [finite[order] for order in orders], list[Interval[float]]()
+    orders = sorted({max(x for x in finite if x <= limit) for limit in _CHECKED_ORDERS if min(finite) <= limit})
+    curve, bounds = [finite[order] for order in orders], list[Interval[float]]()
     for order, value in zip(orders, curve, strict=True):
-        if (own := cost.renyi(order, value)) is None:
+        if (bound := cost.renyi(order, value)) is None:
             break  # the first order that takes too long ends the computation
-        enclosed.append(own)
-    shown = ", ".join(f"{order:g}" for order in orders[: len(enclosed) or None])
-    claim = f"the Rényi curve of a query is at least what it costs, at orders {shown}"
-    yield _compare(claim, curve, [*enclosed, *[None] * (len(orders) - len(enclosed))])
+        bounds.append(bound)
+    order_list = ", ".join(f"{order:g}" for order in orders[: len(bounds) or None])
+    claim = f"the Rényi curve of a query is at least what it costs, at orders {order_list}"
+    yield _compare(claim, curve, [*bounds, *[None] * (len(orders) - len(bounds))])
 
 
 def _judge_guarantee(cost: Cost, pair: Point) -> Verdict:
-    answering, claim = cost.answering, f"one query costs at most {pair_at_most(*pair)}"
+    answering, claim = cost.answering, f"one query costs at most {format_pair(*pair)}"
     if not isinstance(answering, Mechanism):
-        return _judge_pair(claim, cost, pair, Fraction(_DIGITS))
-    pure = mechanisms.pure_epsilon(mechanisms.own_epsilon(answering), answering.voters.sampled)
-    reason = f"it is ({at_most(pure)}, 0)-DP for an overlap of {answering.reached}"
-    return judged(COST, claim, reason, holds=float(pair[0]) >= pure * (1.0 - _DIGITS), how=PROVED)
+        return _judge_pair(claim, cost, pair, Fraction(_RELATIVE_TOLERANCE))
+    pure = mechanisms.amplify_epsilon(mechanisms.find_pure_epsilon(answering), answering.voters.sampled)
+    reason = f"it is ({format_bound(pure)}, 0)-DP for an overlap of {answering.reached}"
+    return decide(COST, claim, reason, holds=float(pair[0]) >= pure * (1.0 - _RELATIVE_TOLERANCE), how=PROVED)
 
 
-def _compare(claim: str, stored: Sequence[float], ours: Sequence[Interval[float] | None]) -> Verdict:
-    pairs = [(theirs, own) for theirs, own in zip(stored, ours, strict=True) if own is not None]
+def _compare(claim: str, stored: Sequence[float], bounds: Sequence[Interval[float] | None]) -> Verdict:
+    pairs = [(value, bound) for value, bound in zip(stored, bounds, strict=True) if bound is not None]
     if not pairs:
         reason = "it is too large for the independent checker: wide noise, large orders or many votes"
         return Verdict(COST, claim, UNKNOWN, reason)
-    for theirs, own in pairs:
-        if theirs < own.lower - _LEAST:
-            return Verdict(COST, claim, FALSE, f"{theirs:.9g} is stated and {own.lower:.9g} is attained")
-    most = max(own.upper / theirs if theirs else (math.inf if own.upper > 0.0 else 1.0) for theirs, own in pairs)
-    if most <= 1.0 + _DIGITS:
-        return Verdict(COST, claim, PROVED, f"at most {at_most(min(1.0, most), 4)} of it is needed, to nine digits")
-    reason = f"{at_most(most)} times as much is proved, and less is attained: a tighter bound would decide"
+    for value, bound in pairs:
+        if value < bound.lower - _MIN_COST:
+            return Verdict(COST, claim, FALSE, f"{value:.9g} is stated and {bound.lower:.9g} is attained")
+    excess = max(bound.upper / value if value else (math.inf if bound.upper > 0.0 else 1.0) for value, bound in pairs)
+    if excess <= 1.0 + _RELATIVE_TOLERANCE:
+        return Verdict(
+            COST, claim, PROVED, f"at most {format_bound(min(1.0, excess), 4)} of it is needed, to nine digits"
+        )
+    reason = f"{format_bound(excess)} times as much is proved, and less is attained: a tighter bound would decide"
     return Verdict(COST, claim, UNKNOWN, reason)
 
 
-MOST_WORK = 24_000_000  # classes of pairs of histograms: about twenty seconds
-MOST_PAIRS = 1_000_000  # of numbers of ones: some seconds
-_MOST_PARTITIONS, _MOST_VOTERS, _MOST_CLASSES = 5000, 10_000, 100
+MAX_WORK = 24_000_000  # classes of pairs of histograms: about twenty seconds
+MAX_PAIRS = 1_000_000  # of numbers of ones: some seconds
+_MAX_PARTITIONS, _MAX_VOTERS, _MAX_CLASSES = 5000, 10_000, 100
 _NO_ANSWER = -1  # in place of the votes for it
 
 Histogram = tuple[int, ...]
@@ -306,32 +318,34 @@ _Values = dict[Histogram, list[int]]  # of every label
 _Corner = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) -> list[Interval[Fraction]] | None:
+def enclose_differences(table: Table, epsilons: Sequence[Fraction], reached: int) -> list[Interval[Fraction]] | None:
     """Enclose the largest Σ_c max(0, h_c(n) − e^ε·h_c(n')) for each ε."""
-    if number_of_pairs(table, reached) * _places(table, reached) * len(epsilons) > MOST_WORK:
+    if count_pairs(table, reached) * _count_places(table, reached) * len(epsilons) > MAX_WORK:
         return None
-    worst, unit = largest_sums(pairs(table, reached), epsilons), common_unit(table) * WEIGHT_ONE * ONE
+    worst, unit = bound_largest_sums(list_law_pairs(table, reached), epsilons), find_unit(table) * WEIGHT_ONE * ONE
     return [Interval(Fraction(low, unit), Fraction(high, unit), "all pairs of histograms") for low, high in worst]
 
 
-def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[Interval[Fraction]] | None:
+def enclose_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[Interval[Fraction]] | None:
     K, C, reached = table.voters.K, table.classes, table.voters.reached
-    kinds = [(count, _corners(each, C)) for count, each in table.voters.kinds]
-    if prod(comb(count + len(corners), count) for count, corners in kinds) * comb(K + C - 1, K) * 16 > MOST_WORK:
+    kinds = [(count, _list_corners(each, C)) for count, each in table.voters.kinds]
+    if prod(comb(count + len(corners), count) for count, corners in kinds) * comb(K + C - 1, K) * 16 > MAX_WORK:
         return None
-    law, unit = _law(table), common_unit(table) * WEIGHT_ONE * ONE**reached
-    values = {counts: [own[votes] for votes in counts] for part, own in law.items() for counts in permutations(part)}
+    law, unit = _read_law(table), find_unit(table) * WEIGHT_ONE * ONE**reached
+    values = {
+        counts: [chances[votes] for votes in counts] for part, chances in law.items() for counts in permutations(part)
+    }
     error = 4 * reached * unit // ONE  # the probabilities of a voter are off by four units together
 
     def laws() -> Iterator[Laws]:
-        for placed, first, second in placements(kinds, reached, values, _average):
-            rest = ONE ** (reached - placed)
-            for counts, before in first.items():
-                yield [rest * x + error for x in before], [rest * y - error for y in second[counts]]
+        for placed, first, second in place_voters(kinds, reached, values, _average):
+            scale = ONE ** (reached - placed)
+            for counts, vectors in first.items():
+                yield [scale * x + error for x in vectors], [scale * y - error for y in second[counts]]
 
     worst = []
-    for epsilon, ends in zip(epsilons, largest_sums(laws(), epsilons), strict=True):
-        low, high = (Fraction(end, unit * ONE) for end in ends)
+    for epsilon, bounds in zip(epsilons, bound_largest_sums(laws(), epsilons), strict=True):
+        low, high = (Fraction(end, unit * ONE) for end in bounds)
         low -= 2 * C * Fraction(error, unit) * (1 + exponential(epsilon).upper)
         worst.append(Interval(max(Fraction(0), low), high, "all multisets of corners"))
     return worst
@@ -340,72 +354,74 @@ def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[
 def check_size(table: Table) -> None:
     """Raise `ValueError` unless each partition has its weights; `TooLargeError` if they are too many to list."""
     K, C = table.voters.K, table.classes
-    ways = 0 if K > _MOST_VOTERS or table.format == OPEN_TABLE else _number_of_partitions(K, C)
-    if K > _MOST_VOTERS or C > _MOST_CLASSES or (table.format != OPEN_TABLE and ways > _MOST_PARTITIONS):
+    count = 0 if K > _MAX_VOTERS or table.format == OPEN_TABLE else _count_partitions(K, C)
+    if K > _MAX_VOTERS or C > _MAX_CLASSES or (table.format != OPEN_TABLE and count > _MAX_PARTITIONS):
         raise TooLargeError(f"K = {K:,} voters and {C or 'open'} classes have more histograms than are listed")
-    if table.format != OPEN_TABLE and len(table.law) != ways:
-        raise ValueError(f"it has weights of {len(table.law):,} partitions, and there are {ways:,}")
-    for part, weights in zip(partitions(K, C or K, K), table.law if table.format != OPEN_TABLE else (), strict=False):
+    if table.format != OPEN_TABLE and len(table.law) != count:
+        raise ValueError(f"it has weights of {len(table.law):,} partitions, and there are {count:,}")
+    for part, weights in zip(
+        list_partitions(K, C or K, K), table.law if table.format != OPEN_TABLE else (), strict=False
+    ):
         if len(weights) != (len(set(part)) if C else len(set(part) - {0}) + 1):
             raise ValueError("a partition has not one weight for each of its counts")
 
 
-def _number_of_partitions(K: int, C: int) -> int:
-    ways = [1] + [0] * K
+def _count_partitions(K: int, C: int) -> int:
+    counts = [1] + [0] * K
     for size in range(1, min(C, K) + 1):
-        for total in range(size, len(ways)):
-            ways[total] = min(ways[total] + ways[total - size], MOST_WORK)
-    return ways[K]
+        for total in range(size, len(counts)):
+            counts[total] = min(counts[total] + counts[total - size], MAX_WORK)
+    return counts[K]
 
 
-def _places(table: Table, reached: int) -> int:
+def _count_places(table: Table, reached: int) -> int:
     """Count the classes of a pair of histograms, or the strings of both."""
     C = table.classes
     return table.voters.K + reached if C == OPEN else C
 
 
-def number_of_pairs(table: Table, reached: int) -> int:
-    C = _places(table, reached)
-    parts = len(table.law) if table.format != OPEN_TABLE else _number_of_partitions(table.voters.K, table.voters.K)
+def count_pairs(table: Table, reached: int) -> int:
+    C = _count_places(table, reached)
+    parts = len(table.law) if table.format != OPEN_TABLE else _count_partitions(table.voters.K, table.voters.K)
     return int(parts * (C * (C - 1)) ** reached)
 
 
-def common_unit(table: Table) -> int:
-    return lcm(*range(1, _places(table, 0) + 1))
+def find_unit(table: Table) -> int:
+    return lcm(*range(1, _count_places(table, 0) + 1))
 
 
-def _law(table: Table, reached: int = 0) -> dict[Histogram, dict[int, int]]:
-    """Map each partition to Pr[a class with n votes] by n, over `common_unit`·2^53."""
-    K, is_open, common = table.voters.K, table.classes == OPEN, common_unit(table)
+def _read_law(table: Table, reached: int = 0) -> dict[Histogram, dict[int, int]]:
+    """Map each partition to Pr[a class with n votes] by n, in units of 1/(`find_unit`·2^53)."""
+    K, is_open, common = table.voters.K, table.classes == OPEN, find_unit(table)
     law = {}
-    for place, part in enumerate(partitions(K, table.classes or K, K)):
+    for index, part in enumerate(list_partitions(K, table.classes or K, K)):
         values = sorted(set(part) - ({0} if is_open else set()), reverse=True)
         if table.format == OPEN_TABLE:  # by a string's votes and the most votes of another
             others = {n: part[0] if n < part[0] else part[1] if K > 1 else 0 for n in values}
-            own = {n: common * table.law[n - 1][other] for n, other in others.items()}
+            chances = {n: common * table.law[n - 1][other] for n, other in others.items()}
         else:
-            own = {n: common * w // part.count(n) for n, w in zip(values, table.law[place], strict=not is_open)}
+            chances = {n: common * w // part.count(n) for n, w in zip(values, table.law[index], strict=not is_open)}
         if is_open:
-            own |= {0: 0, _NO_ANSWER: common * WEIGHT_ONE - sum(part.count(n) * own[n] for n in values)}
-        law[(*part, *(0,) * reached) if is_open else part] = own
+            chances |= {0: 0, _NO_ANSWER: common * WEIGHT_ONE - sum(part.count(n) * chances[n] for n in values)}
+        law[(*part, *(0,) * reached) if is_open else part] = chances
     return law
 
 
-def pairs(table: Table, reached: int) -> Iterator[tuple[list[int], list[int]]]:
-    law = _law(table, reached)
-    for part, own in law.items():
-        for aligned in {tuple(sorted(zip(part, other, strict=True))) for other in _neighbors(part, reached)}:
-            theirs = law[tuple(sorted((y for _, y in aligned), reverse=True))]
-            answers = [*aligned, (_NO_ANSWER, _NO_ANSWER)] if _NO_ANSWER in own else aligned
-            yield [own[x] for x, _ in answers], [theirs[y] for _, y in answers]
+def list_law_pairs(table: Table, reached: int) -> Iterator[tuple[list[int], list[int]]]:
+    law = _read_law(table, reached)
+    for part, chances in law.items():
+        for aligned in {tuple(sorted(zip(part, neighbor, strict=True))) for neighbor in _list_neighbors(part, reached)}:
+            neighbor_chances = law[tuple(sorted((y for _, y in aligned), reverse=True))]
+            answers = [*aligned, (_NO_ANSWER, _NO_ANSWER)] if _NO_ANSWER in chances else aligned
+            yield [chances[x] for x, _ in answers], [neighbor_chances[y] for _, y in answers]
 
 
-def _corners(each: Point | None, C: int) -> list[_Corner]:
+def _list_corners(each: Point | None, C: int) -> list[_Corner]:
     """List corners where the laws on the two data sets differ, in units of 2^-128."""
     main, moved = ONE, 0
     if each is not None:
-        growth, moved = exponential(each[0]).lower, units(each[1])
-        main = units((1 - each[1]) * growth / (1 + growth))
+        growth, moved = exponential(each[0]).lower, to_units(each[1])
+        main = to_units((1 - each[1]) * growth / (1 + growth))
     corners = set()
     for a, b, u, v in product(range(C), repeat=4):
         laws = [0] * C, [0] * C
@@ -420,32 +436,32 @@ def _corners(each: Point | None, C: int) -> list[_Corner]:
 
 def _average(values: _Values, voter: Sequence[int]) -> _Values:
     """Average over one voter, by the histogram of the others."""
-    fewer: _Values = {}
+    averages: _Values = {}
     for counts, weights in values.items():
-        for c, share in enumerate(voter):
+        for c, probability in enumerate(voter):
             if counts[c]:
                 others = (*counts[:c], counts[c] - 1, *counts[c + 1 :])
-                sums = fewer.setdefault(others, [0] * len(counts))
+                sums = averages.setdefault(others, [0] * len(counts))
                 for label, weight in enumerate(weights):
-                    sums[label] += share * weight
-    return fewer
+                    sums[label] += probability * weight
+    return averages
 
 
-def partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:
+def list_partitions(K: int, C: int, max_count: int) -> Iterator[tuple[int, ...]]:
     """List the partitions of K votes into C counts, the largest first."""
     if C == 1:
-        if most >= K:
+        if max_count >= K:
             yield (K,)
         return
     if K == 0:  # at once: of many classes most have no votes
         yield (0,) * C
         return
-    for first in range(min(K, most), -(-K // C) - 1, -1):
-        for rest in partitions(K - first, C - 1, first):
-            yield (first, *rest)
+    for first in range(min(K, max_count), -(-K // C) - 1, -1):
+        for remaining in list_partitions(K - first, C - 1, first):
+            yield (first, *remaining)
 
 
-def _neighbors(part: Histogram, reached: int) -> set[Histogram]:
+def _list_neighbors(part: Histogram, reached: int) -> set[Histogram]:
     neighbors = {part}
     for _ in range(reached):
         neighbors |= {

@@ -39,39 +39,42 @@ from numpy.typing import NDArray
 from darrm.verify.formats import DIGEST_PREFIX, RECEIPT_FORMAT, RELEASE, RUN, TABLES, parse_json
 from darrm.verify.verdicts import LedgerFaultError, TooLargeError
 
-BESIDE = ("-journal", "-wal", "-shm")  # name endings of the files that SQLite leaves after a crash
+JOURNAL_ENDINGS = ("-journal", "-wal", "-shm")  # name endings of the files that SQLite leaves after a crash
 Role = Literal["release", "ledger", "labels", "receipt", "notes", "figure", "other"]
-_ATTEMPTS, _PAUSE = 500, 0.01  # seconds, while another process writes
-_MOST_BYTES = 2**30  # of a file that is read piece by piece
-_MOST_TEXT = 2**24  # of one that is read whole: tables hold kilobytes
-_MOST_HELD = 2**27  # of all that are read whole, and of one ledger
-_MOST_FILES = 10_000  # of a folder
-_PARTITION, _HIDDEN = ".parquet", re.compile(r"(^|/)\.")
+_MAX_ATTEMPTS, _PAUSE_SECONDS = 500, 0.01  # seconds, while another process writes
+_MAX_BYTES = 2**30  # of a file that is read piece by piece
+_MAX_TEXT_BYTES = 2**24  # of one that is read whole: tables hold kilobytes
+_MAX_TOTAL_BYTES = 2**27  # of all that are read whole, and of one ledger
+_MAX_FILES = 10_000  # of a folder
+_PARQUET_SUFFIX, _HIDDEN = ".parquet", re.compile(r"(^|/)\.")
 _SQLITE, _ZIP, _PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
 _FORMATS: dict[str, Role] = dict.fromkeys((RELEASE, RUN, *TABLES), "release")
 _FORMATS |= {RECEIPT_FORMAT: "receipt", "darrm sanitized figure": "figure"}
-_VOTERS_HEAD, _OF_VOTERS = b"name,epsilon,delta", "it names voters: give it with --voters"
-_REPORTS = "it is what a command printed, and repeats what other files claim"
-_KEY, _BESIDE = b"-----BEGIN PUBLIC KEY-----", "a key from the audited folder proves nothing: use --public-key"
-_ESTIMATOR = "a saved estimator is no release; give its ledger, and the plan that it was made with"
-_ABSENT = "give a table, a mechanism (plan.json), a ledger, labels, or a folder that holds them"
+_VOTERS_HEADER, _VOTERS_REASON = b"name,epsilon,delta", "it names voters: give it with --voters"
+_REPORT_REASON = "it is what a command printed, and repeats what other files claim"
+_KEY_START, _KEY_REASON = (
+    b"-----BEGIN PUBLIC KEY-----",
+    "a key from the audited folder proves nothing: use --public-key",
+)
+_ESTIMATOR_REASON = "a saved estimator is no release; give its ledger, and the plan that it was made with"
+_PATH_ADVICE = "give a table, a mechanism (plan.json), a ledger, labels, or a folder that holds them"
 # other schemes and spellings of URLs, and words that may hold a password
-_NO_FILE = re.compile(
+_OTHER_URL = re.compile(
     r"://|^\s*[a-z][a-z0-9+.]+:/|(password|passwd|secret|_key)\s*=|\b(host|hostaddr|dbname)\s*=", re.IGNORECASE
 )
-_SECRET = re.compile(r"://[^/@]*:[^/@]*@|(password|passwd|secret|_key)\s*=", re.IGNORECASE)
-Sealed = tuple[str, int, str]  # the end of a name, the size in bytes, the SHA-256
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@|(password|passwd|secret|_key)\s*=", re.IGNORECASE)
+FileDigest = tuple[str, int, str]  # the end of a name, the size in bytes, the SHA-256
 LABEL = "label"  # the column that a release adds
-MOST_LABELS, MOST_NUMBERED, MOST_DIFFERENT = 2**27, 2**22, 2**19
-_MOST_LABEL_BYTES = 2**28  # of a .csv or .npy file
-_MOST_MEMORY, _BUFFER_BYTES = 2**30, 2**16  # of the process that reads Parquet
-_SHOWN = 200  # characters of a message of pyarrow
-_DAMAGED, _TOO_LARGE = 2, 3  # its exit status
-_READ = "from darrm.verify.files import print_labels; print_labels()"
-_AT_ONCE, _ROWS_AT_ONCE, _BYTES_AT_ONCE = 2**18, 2**14, 2**20  # labels, rows of .csv with quotes, bytes
-_LONGEST_LINE, _LONGEST_NAME = 2**12, 200  # bytes; characters of a label
+MAX_LABELS, MAX_NUMBERED, MAX_DISTINCT = 2**27, 2**22, 2**19
+_MAX_LABEL_BYTES = 2**28  # of a .csv or .npy file
+_MAX_PROCESS_BYTES, _BUFFER_BYTES = 2**30, 2**16  # of the process that reads Parquet
+_MAX_MESSAGE_LENGTH = 200  # characters of a message of pyarrow
+_STATUS_DAMAGED, _STATUS_TOO_LARGE = 2, 3  # its exit status
+_READER_CODE = "from darrm.verify.files import print_labels; print_labels()"
+_LABELS_PER_BLOCK, _ROWS_PER_BLOCK, _BYTES_PER_BLOCK = 2**18, 2**14, 2**20  # labels, rows of .csv with quotes, bytes
+_MAX_LINE_BYTES, _MAX_NAME_LENGTH = 2**12, 200  # bytes; characters of a label
 _UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # a field without quotes
-_BLANK = "a line is blank: every line is an answer"
+_BLANK_REASON = "a line is blank: every line is an answer"
 _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 
@@ -83,11 +86,11 @@ class LabelsFile:
 
     @classmethod
     def of(cls, labels: Sequence[Any] | NDArray[Any], first: int | None = None) -> "LabelsFile":
-        found, whole = _Places(), np.asarray(labels)
-        for start in range(0, len(whole), _AT_ONCE):
-            values, which = np.unique(whole[start : start + _AT_ONCE], return_inverse=True)
-            found.add(np.array([found[str(value)] for value in values.tolist()])[which])
-        return found.file(first)
+        collector, array = _LabelPlaces(), np.asarray(labels)
+        for start in range(0, len(array), _LABELS_PER_BLOCK):
+            values, inverse = np.unique(array[start : start + _LABELS_PER_BLOCK], return_inverse=True)
+            collector.add(np.array([collector[str(value)] for value in values.tolist()])[inverse])
+        return collector.file(first)
 
     @property
     def size(self) -> int:
@@ -95,14 +98,14 @@ class LabelsFile:
 
     @property
     def labels(self) -> NDArray[Any]:
-        whole = all(map(_WHOLE_NUMBER.fullmatch, self.names))
-        return np.asarray(np.array([int(name) if whole else name for name in self.names])[self.places])
+        are_numbers = all(map(_WHOLE_NUMBER.fullmatch, self.names))
+        return np.asarray(np.array([int(name) if are_numbers else name for name in self.names])[self.places])
 
     def digest(self, start: int = 0, stop: int | None = None) -> str:
         """Return the SHA-256 of labels as a release writes them to .csv."""
-        digest, chosen = hashlib.sha256(), self.places[start:stop]
-        for place in range(0, chosen.size, _AT_ONCE):
-            block = chosen[place : place + _AT_ONCE]
+        digest, selection = hashlib.sha256(), self.places[start:stop]
+        for place in range(0, selection.size, _LABELS_PER_BLOCK):
+            block = selection[place : place + _LABELS_PER_BLOCK]
             if isinstance(self._lines, list):
                 digest.update(b"".join(map(self._lines.__getitem__, block.tolist())))
             else:
@@ -111,11 +114,11 @@ class LabelsFile:
 
     @cached_property
     def _lines(self) -> list[bytes] | NDArray[Any]:
-        lines = [f"{quoted(name)}\n".encode() for name in self.names]
+        lines = [f"{quote_field(name)}\n".encode() for name in self.names]
         return np.array(lines) if len(set(map(len, lines))) == 1 else lines
 
 
-class _Places(dict[str, int]):
+class _LabelPlaces(dict[str, int]):
     """The places of labels: a new one gets the next place."""
 
     def __init__(self) -> None:
@@ -124,18 +127,22 @@ class _Places(dict[str, int]):
         self.size = 0
 
     def __missing__(self, label: str) -> int:
-        if len(self) == MOST_DIFFERENT:
-            raise TooLargeError(f"it holds more than {MOST_DIFFERENT:,} different labels")
-        if len(label) > _LONGEST_NAME or any("\ud800" <= character <= "\udfff" for character in label) or "\0" in label:
-            raise ValueError(f"a label is no Unicode text of at most {_LONGEST_NAME} characters without zeros")
+        if len(self) == MAX_DISTINCT:
+            raise TooLargeError(f"it holds more than {MAX_DISTINCT:,} different labels")
+        if (
+            len(label) > _MAX_NAME_LENGTH
+            or any("\ud800" <= character <= "\udfff" for character in label)
+            or "\0" in label
+        ):
+            raise ValueError(f"a label is no Unicode text of at most {_MAX_NAME_LENGTH} characters without zeros")
         place = self[label] = len(self)
         return place
 
     def add(self, places: NDArray[Any]) -> None:
         self.size += len(places)
         width = 1 if len(self) <= 256 else 4  # bytes
-        if self.size * width > MOST_LABELS:
-            raise TooLargeError(f"it holds more than {MOST_LABELS // width:,} labels")
+        if self.size * width > MAX_LABELS:
+            raise TooLargeError(f"it holds more than {MAX_LABELS // width:,} labels")
         self.blocks.append(places.astype(f"u{width}"))
 
     def add_texts(self, labels: Sequence[str]) -> None:
@@ -150,11 +157,11 @@ class _Places(dict[str, int]):
             raise ValueError("it is damaged: a label is none of its dictionary")
         is_text_column = types.is_string(encoded.dictionary.type) or types.is_large_string(encoded.dictionary.type)
         places = np.zeros(len(names) + 1, dtype=np.int64)
-        for used in np.flatnonzero(np.bincount(indices, minlength=len(places))).tolist():
-            name = None if used == len(names) else names[used]
+        for entry in np.flatnonzero(np.bincount(indices, minlength=len(places))).tolist():
+            name = None if entry == len(names) else names[entry]
             if name is None and not is_text_column:
                 raise ValueError("there are rows without a label")
-            places[used] = self["" if name is None else str(name)]
+            places[entry] = self["" if name is None else str(name)]
         self.add(places[indices])
 
     def file(self, first: int | None = None) -> LabelsFile:
@@ -163,7 +170,7 @@ class _Places(dict[str, int]):
         return LabelsFile(places, tuple(self), first)
 
 
-def quoted(text: str) -> str:
+def quote_field(text: str) -> str:
     return text if _UNQUOTED.fullmatch(text) else '"' + text.replace('"', '""') + '"'
 
 
@@ -173,13 +180,13 @@ def read_labels(path: Path) -> LabelsFile:
     A .csv file may hold lines ``number,label`` in any order and with repetitions, as a stream prints them, or lines
     ``id,label`` below ``NAME,label``. A spreadsheet's line ends, byte order mark and last line break change no label.
     """
-    if path.stat().st_size > _MOST_LABEL_BYTES:
-        raise TooLargeError(f"{str(path)!r} holds more than {_MOST_LABEL_BYTES:,} bytes")
+    if path.stat().st_size > _MAX_LABEL_BYTES:
+        raise TooLargeError(f"{str(path)!r} holds more than {_MAX_LABEL_BYTES:,} bytes")
     try:
         if path.suffix == ".csv":
-            return _of_csv(path)
+            return _read_csv(path)
         with path.open("rb") as file:
-            return _of_npy(mmap(file.fileno(), 0, access=ACCESS_READ))
+            return _read_npy(mmap(file.fileno(), 0, access=ACCESS_READ))
     except TooLargeError as error:
         raise TooLargeError(f"{str(path)!r}: {error}") from None
     except (ValueError, csv.Error) as error:
@@ -188,38 +195,40 @@ def read_labels(path: Path) -> LabelsFile:
 
 def read_parquet_labels(paths: Sequence[Path]) -> LabelsFile:
     """Read the column ``label``, else the last one; raise as `read_labels`."""
-    where = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-P", "-c", _READ, *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, check=False, env=where)  # noqa: S603 (this program)
-    if done.returncode:
-        message = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][: 2 * _SHOWN]
-        kind = TooLargeError if done.returncode == _TOO_LARGE else ValueError
-        named = message if done.returncode in {_DAMAGED, _TOO_LARGE} else ""
-        raise kind(named or f"{str(paths[0])!r} is damaged, or needs more memory than an audit has")
-    head, _, places = done.stdout.partition(b"\n")
-    width, names = json.loads(head)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-P", "-c", _READER_CODE, *map(str, paths)]
+    process = subprocess.run(command, capture_output=True, check=False, env=environment)  # noqa: S603 (this program)
+    if process.returncode:
+        message = process.stderr.decode(errors="replace").strip().rpartition("\n")[2][: 2 * _MAX_MESSAGE_LENGTH]
+        error_class = TooLargeError if process.returncode == _STATUS_TOO_LARGE else ValueError
+        text = message if process.returncode in {_STATUS_DAMAGED, _STATUS_TOO_LARGE} else ""
+        raise error_class(text or f"{str(paths[0])!r} is damaged, or needs more memory than an audit has")
+    header, _, places = process.stdout.partition(b"\n")
+    width, names = json.loads(header)
     return LabelsFile(np.frombuffer(places, dtype=f"u{width}"), tuple(names))
 
 
 def print_labels() -> None:
-    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = resource.getrlimit(resource.RLIMIT_AS)[1]
     with suppress(ValueError):  # a system without such limits
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY if most < 0 else min(_MOST_MEMORY, most), most))
-    found, path = _Places(), ""
+        resource.setrlimit(
+            resource.RLIMIT_AS, (_MAX_PROCESS_BYTES if limit < 0 else min(_MAX_PROCESS_BYTES, limit), limit)
+        )
+    collector, path = _LabelPlaces(), ""
     try:
         parquet, errors = import_module("pyarrow.parquet"), import_module("pyarrow").ArrowException
     except ImportError:
-        _fail("labels in Parquet need pyarrow: pip install pyarrow", _DAMAGED)
+        _fail("labels in Parquet need pyarrow: pip install pyarrow", _STATUS_DAMAGED)
     try:
         for path in sys.argv[1:]:
             for column in _label_columns(parquet, path):
-                found.add_column(column)
+                collector.add_column(column)
     except TooLargeError as error:
-        _fail(f"{path!r}: {error}", _TOO_LARGE)
+        _fail(f"{path!r}: {error}", _STATUS_TOO_LARGE)
     except (ValueError, LookupError, OSError, MemoryError, errors) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0][:_SHOWN]
-        _fail(f"{path!r} holds no labels: {said}", _DAMAGED)
-    labels = found.file()
+        message = (str(error).splitlines() or [type(error).__name__])[0][:_MAX_MESSAGE_LENGTH]
+        _fail(f"{path!r} holds no labels: {message}", _STATUS_DAMAGED)
+    labels = collector.file()
     sys.stdout.buffer.write(json.dumps([labels.places.itemsize, labels.names]).encode() + b"\n")
     sys.stdout.buffer.write(labels.places.data)
 
@@ -239,109 +248,111 @@ def _label_columns(parquet: Any, path: str) -> Iterator[Any]:  # noqa: ANN401 (p
         raise ValueError(f"it has several columns, and none is named {LABEL!r}")
     column = LABEL if LABEL in schema.names else schema.names[0]
     # one long word a million times stays one
-    texts = [column] if str(schema.field(column).type) in {"string", "large_string"} else []
-    with parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=texts) as file:
-        if (left := file.metadata.num_rows) > MOST_LABELS:
-            raise TooLargeError(f"it claims {left:,} rows: {MOST_LABELS:,} are read")
-        for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[column], use_threads=False):
-            left -= batch.num_rows
+    text_columns = [column] if str(schema.field(column).type) in {"string", "large_string"} else []
+    with parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=text_columns) as file:
+        if (missing_rows := file.metadata.num_rows) > MAX_LABELS:
+            raise TooLargeError(f"it claims {missing_rows:,} rows: {MAX_LABELS:,} are read")
+        for batch in file.iter_batches(batch_size=_ROWS_PER_BLOCK, columns=[column], use_threads=False):
+            missing_rows -= batch.num_rows
             yield batch.column(0)
-        if left:
-            raise ValueError(f"lacks {left:,} of its rows: it is damaged")
+        if missing_rows:
+            raise ValueError(f"lacks {missing_rows:,} of its rows: it is damaged")
 
 
-def read_waiting(content: bytes) -> LabelsFile | None:
+def read_waiting_labels(content: bytes) -> LabelsFile | None:
     try:
-        return _of_npy(content)
+        return _read_npy(content)
     except ValueError:
         return None
 
 
-def _of_npy(content: bytes | mmap) -> LabelsFile:
-    head = BytesIO(content[: 2 * _LONGEST_LINE])
+def _read_npy(content: bytes | mmap) -> LabelsFile:
+    header = BytesIO(content[: 2 * _MAX_LINE_BYTES])
     try:
-        np.lib.format.read_magic(head)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(head, max_header_size=_LONGEST_LINE)
+        np.lib.format.read_magic(header)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(header, max_header_size=_MAX_LINE_BYTES)
     except (ValueError, TypeError, SyntaxError, EOFError, TokenError, OverflowError):  # whose messages quote the file
         raise ValueError("it does not begin as an .npy file of labels does") from None
     if len(shape) != 1 or dtype.kind not in "biufU" or not dtype.itemsize:
         raise ValueError("it is no row of numbers or text")
-    if head.tell() + shape[0] * dtype.itemsize != len(content):
+    if header.tell() + shape[0] * dtype.itemsize != len(content):
         raise ValueError("its header does not fit its size: it is damaged")
-    labels = np.frombuffer(content, dtype, offset=head.tell()) if shape[0] else np.empty(0, dtype)
+    labels = np.frombuffer(content, dtype, offset=header.tell()) if shape[0] else np.empty(0, dtype)
     if dtype.kind in "bU" and labels.size:  # not every pattern of bits is a boolean, or Unicode
-        most, raw = (1, "u1") if dtype.kind == "b" else (sys.maxunicode, f"{dtype.str[0]}u4")
-        if int(labels.view(raw).max()) > most:
+        maximum, raw_type = (1, "u1") if dtype.kind == "b" else (sys.maxunicode, f"{dtype.str[0]}u4")
+        if int(labels.view(raw_type).max()) > maximum:
             raise ValueError("its bits are no booleans, or no characters: it is damaged")
     return LabelsFile.of(labels)
 
 
-def _of_csv(path: Path) -> LabelsFile:
-    found, written = _Places(), hashlib.sha256()
-    pieces = _pieces_of(path, written)
-    numbers, beside, is_plain = list[NDArray[np.int64]](), None, True
+def _read_csv(path: Path) -> LabelsFile:
+    collector, digest = _LabelPlaces(), hashlib.sha256()
+    pieces = _pieces_of(path, digest)
+    numbers, id_digest, is_plain = list[NDArray[np.int64]](), None, True
     for piece in pieces:
         if b'"' in piece or b"," in piece:
             is_plain = False
-            numbers, beside = _add_rows(found, chain([piece], pieces))
+            numbers, id_digest = _add_rows(collector, chain([piece], pieces))
         elif b"\n\n" in piece or piece.startswith(b"\n"):
-            raise ValueError(_BLANK)
+            raise ValueError(_BLANK_REASON)
         else:
-            found.add_texts(piece[:-1].decode().split("\n"))
-    labels = found.file()
+            collector.add_texts(piece[:-1].decode().split("\n"))
+    labels = collector.file()
     if numbers:
-        return _in_order(labels, np.concatenate(numbers))
+        return _sort_numbered(labels, np.concatenate(numbers))
     if is_plain:  # each line is a label without quotes
-        same = all(quoted(name) == name for name in labels.names)
+        is_unchanged = all(quote_field(name) == name for name in labels.names)
     else:
-        same = written.hexdigest() == (labels.digest() if beside is None else beside.hexdigest())
-    if not same:
+        is_unchanged = digest.hexdigest() == (labels.digest() if id_digest is None else id_digest.hexdigest())
+    if not is_unchanged:
         raise ValueError("it was changed after it was written, or by another program")
     return labels
 
 
-def _add_rows(found: _Places, pieces: Iterator[bytes]) -> tuple[list[NDArray[np.int64]], Any]:
+def _add_rows(collector: _LabelPlaces, pieces: Iterator[bytes]) -> tuple[list[NDArray[np.int64]], Any]:
     """Return the numbers of numbered rows, or the digest of lines with an id."""
-    numbers, beside = list[NDArray[np.int64]](), None
+    numbers, id_digest = list[NDArray[np.int64]](), None
     lines = (f"{line}\n" for piece in pieces for line in piece[:-1].decode().split("\n"))
     reader = csv.reader(lines, strict=True)
-    while rows := list(islice(reader, _ROWS_AT_ONCE)):
+    while rows := list(islice(reader, _ROWS_PER_BLOCK)):
         if not all(rows):
-            raise ValueError(_BLANK)
-        if not found.size and len(rows[0]) == 2 and rows[0][1] == LABEL and not rows[0][0].isdigit():
-            beside = hashlib.sha256(f"{quoted(rows.pop(0)[0])},{LABEL}\n".encode())
-        if beside is not None:
-            if any(len(row) != 2 or len(row[0]) > _LONGEST_NAME for row in rows):
-                raise ValueError(f"a line is no id and label of at most {_LONGEST_NAME} characters each")
-            beside.update("".join(f"{quoted(name)},{quoted(label)}\n" for name, label in rows).encode())
+            raise ValueError(_BLANK_REASON)
+        if not collector.size and len(rows[0]) == 2 and rows[0][1] == LABEL and not rows[0][0].isdigit():
+            id_digest = hashlib.sha256(f"{quote_field(rows.pop(0)[0])},{LABEL}\n".encode())
+        if id_digest is not None:
+            if any(len(row) != 2 or len(row[0]) > _MAX_NAME_LENGTH for row in rows):
+                raise ValueError(f"a line is no id and label of at most {_MAX_NAME_LENGTH} characters each")
+            id_digest.update("".join(f"{quote_field(name)},{quote_field(label)}\n" for name, label in rows).encode())
         elif any(len(row) != 1 for row in rows):
             words = [row[0] for row in rows if len(row) == 2 and _WHOLE_NUMBER.fullmatch(row[0])]
             if len(words) < len(rows):
                 raise ValueError("a line is no single label, or no number and its answer: one line is one answer")
             numbers.append(np.array(words, dtype=np.int64))
-        found.add_texts([row[-1] for row in rows])
-        if numbers and found.size > MOST_NUMBERED:
-            raise TooLargeError(f"it holds more than {MOST_NUMBERED:,} numbered lines")
-    return numbers, beside
+        collector.add_texts([row[-1] for row in rows])
+        if numbers and collector.size > MAX_NUMBERED:
+            raise TooLargeError(f"it holds more than {MAX_NUMBERED:,} numbered lines")
+    return numbers, id_digest
 
 
-def _pieces_of(path: Path, written: Any) -> Iterator[bytes]:  # noqa: ANN401 (of hashlib)
+def _pieces_of(path: Path, digest: Any) -> Iterator[bytes]:  # noqa: ANN401 (of hashlib)
     """Yield whole lines, with the line ends of a release outside of quotes."""
     quotes = 0
     with path.open("rb") as file:
-        rest, data = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8), b"\n"
+        remainder, data = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8), b"\n"
         while data:
-            data = file.read(_BYTES_AT_ONCE)
-            whole, newline, rest = (rest + data).rpartition(b"\n")
-            if rest and not data:  # the last line break is missing
-                whole, newline, rest = rest, b"\n", b""
-            if len(rest) > _LONGEST_LINE:
-                raise ValueError(f"a line has more than {_LONGEST_LINE:,} bytes")
+            data = file.read(_BYTES_PER_BLOCK)
+            lines_read, newline, remainder = (remainder + data).rpartition(b"\n")
+            if remainder and not data:  # the last line break is missing
+                lines_read, newline, remainder = remainder, b"\n", b""
+            if len(remainder) > _MAX_LINE_BYTES:
+                raise ValueError(f"a line has more than {_MAX_LINE_BYTES:,} bytes")
             if newline:
-                parts = (whole + newline).split(b'"')
-                ends = [part if (quotes + n) % 2 else part.replace(b"\r\n", b"\n") for n, part in enumerate(parts)]
-                quotes, lines = quotes + len(parts) - 1, b'"'.join(ends)
-                written.update(lines)
+                quoted_parts = (lines_read + newline).split(b'"')
+                normalized = [
+                    part if (quotes + n) % 2 else part.replace(b"\r\n", b"\n") for n, part in enumerate(quoted_parts)
+                ]
+                quotes, lines = quotes + len(quoted_parts) - 1, b'"'.join(normalized)
+                digest.update(lines)
                 try:
                     lines.decode()
                 except UnicodeDecodeError:
@@ -349,18 +360,18 @@ def _pieces_of(path: Path, written: Any) -> Iterator[bytes]:  # noqa: ANN401 (of
                 yield lines
 
 
-def _in_order(file: LabelsFile, numbers: NDArray[np.int64]) -> LabelsFile:
+def _sort_numbered(file: LabelsFile, numbers: NDArray[np.int64]) -> LabelsFile:
     if numbers.size != file.size:
         raise ValueError("some lines are numbered answers: then all must be")
     order = np.argsort(numbers, kind="stable")
     numbers, places = numbers[order], file.places[order]
-    again = numbers[1:] == numbers[:-1]
-    if np.any(again & (places[1:] != places[:-1])):
+    is_repeated = numbers[1:] == numbers[:-1]
+    if np.any(is_repeated & (places[1:] != places[:-1])):
         raise ValueError("a question has two different labels")
-    first = np.concatenate([[True], ~again])
-    if int(numbers[-1]) - int(numbers[0]) + 1 != np.count_nonzero(first):
+    is_first = np.concatenate([[True], ~is_repeated])
+    if int(numbers[-1]) - int(numbers[0]) + 1 != np.count_nonzero(is_first):
         raise ValueError("some numbers of questions are left out")
-    return LabelsFile(places[first], file.names, int(numbers[0]))
+    return LabelsFile(places[is_first], file.names, int(numbers[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,15 +379,15 @@ class Piece:
     role: Role
     path: str
     parts: Mapping[str, bytes] = field(default_factory=dict)  # contents of the file, and next to it, by name ending
-    sealed: tuple[Sealed, ...] = ()  # of files that are not in memory
+    file_digests: tuple[FileDigest, ...] = ()  # of files that are not in memory
     labels: LabelsFile | None = None
     is_parquet: bool = False
     reason: str = ""  # why it is not judged
 
     @property
-    def digests(self) -> list[Sealed]:
-        held = ((end, len(content), hashlib.sha256(content).hexdigest()) for end, content in self.parts.items())
-        return [*self.sealed, *held]
+    def digests(self) -> list[FileDigest]:
+        part_digests = ((end, len(content), hashlib.sha256(content).hexdigest()) for end, content in self.parts.items())
+        return [*self.file_digests, *part_digests]
 
     @property
     def content(self) -> bytes:
@@ -392,9 +403,11 @@ def is_url(name: object) -> bool:
     if not isinstance(name, str):
         return False
     is_postgres = name.startswith(("postgresql:", "postgres:"))
-    if _SECRET.search(unquote(name)) if is_postgres else _NO_FILE.search(name):
-        like = "a ledger is a file or a URL like postgresql://USER@HOST:PORT/DATABASE, and this is neither"
-        raise ValueError(f"{like}: it is not shown, because it may hold a password. Use PGPASSWORD for passwords")
+    if _PASSWORD.search(unquote(name)) if is_postgres else _OTHER_URL.search(name):
+        description = "a ledger is a file or a URL like postgresql://USER@HOST:PORT/DATABASE, and this is neither"
+        raise ValueError(
+            f"{description}: it is not shown, because it may hold a password. Use PGPASSWORD for passwords"
+        )
     return is_postgres
 
 
@@ -410,41 +423,49 @@ def check_regular(path: Path, most_bytes: int) -> None:
 def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
     """Raise `ValueError` or `OSError` for a named path that cannot be used."""
     if not paths:
-        raise ValueError(f"PATH is missing: {_ABSENT}")
-    seen, held = set[str](), 0
+        raise ValueError(f"PATH is missing: {_PATH_ADVICE}")
+    seen_paths, total_size = set[str](), 0
     for path in dict.fromkeys(paths):
         if is_url(path):
             yield Piece("ledger", str(path))
             continue
-        named, real = Path(path), os.path.realpath(path)
-        pieces = _of_folder(named, seen) if named.is_dir() else () if real in seen else [_named(named)]
-        seen.add(real)
+        target, real = Path(path), os.path.realpath(path)
+        pieces = (
+            _read_folder(target, seen_paths) if target.is_dir() else () if real in seen_paths else [_read_file(target)]
+        )
+        seen_paths.add(real)
         for piece in pieces:
-            if held + piece.size > _MOST_HELD:
-                reason = f"the files hold more than the {_MOST_HELD:,} bytes that one audit reads: give it alone"
+            if total_size + piece.size > _MAX_TOTAL_BYTES:
+                reason = f"the files hold more than the {_MAX_TOTAL_BYTES:,} bytes that one audit reads: give it alone"
                 yield Piece("other", piece.path, reason=reason)
                 continue
-            held += piece.size
+            total_size += piece.size
             yield piece
 
 
-def _of_folder(folder: Path, seen: set[str]) -> Iterator[Piece]:
+def _read_folder(folder: Path, seen_paths: set[str]) -> Iterator[Piece]:
     entries = [part for part in sorted(folder.rglob("*")) if not _HIDDEN.search(part.relative_to(folder).as_posix())]
-    faults = {part: fault for part in entries if (fault := _why_not(part, folder))}
+    faults = {part: fault for part in entries if (fault := _find_fault(part, folder))}
     yield from (Piece("other", str(part), reason=fault) for part, fault in faults.items())
-    inside = [part for part in entries if part not in faults and part.is_file()]
-    if not [*inside, *faults] or len(inside) > _MOST_FILES:
-        raise ValueError(f"the folder {str(folder)!r} has {len(inside):,} files, not 1 to {_MOST_FILES:,}: {_ABSENT}")
-    inside = [part for part in inside if os.path.realpath(part) not in seen and not part.name.endswith(BESIDE)]
-    seen |= set(map(os.path.realpath, inside))
-    for (parent, are_partitions), parts in groupby(inside, key=lambda part: (part.parent, part.suffix == _PARTITION)):
+    files = [part for part in entries if part not in faults and part.is_file()]
+    if not [*files, *faults] or len(files) > _MAX_FILES:
+        raise ValueError(
+            f"the folder {str(folder)!r} has {len(files):,} files, not 1 to {_MAX_FILES:,}: {_PATH_ADVICE}"
+        )
+    files = [
+        part for part in files if os.path.realpath(part) not in seen_paths and not part.name.endswith(JOURNAL_ENDINGS)
+    ]
+    seen_paths |= set(map(os.path.realpath, files))
+    for (parent, are_partitions), parts in groupby(
+        files, key=lambda part: (part.parent, part.suffix == _PARQUET_SUFFIX)
+    ):
         if are_partitions:
-            yield _guarded(parent, partial(_of_partitions, parent, list(parts)))
+            yield _read_guarded(parent, partial(_read_partitions, parent, list(parts)))
         else:
-            yield from (_guarded(path, partial(_named, path)) for path in parts)
+            yield from (_read_guarded(path, partial(_read_file, path)) for path in parts)
 
 
-def _why_not(path: Path, folder: Path) -> str:
+def _find_fault(path: Path, folder: Path) -> str:
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         return "it is a link that leaves the folder: name its target"
     if path.is_symlink() and not path.is_file():
@@ -452,7 +473,7 @@ def _why_not(path: Path, folder: Path) -> str:
     return "" if path.is_file() or path.is_dir() else "it is no regular file"
 
 
-def _guarded(path: Path, read_piece: Callable[[], Piece]) -> Piece:
+def _read_guarded(path: Path, read_piece: Callable[[], Piece]) -> Piece:
     try:
         return read_piece()
     except (ValueError, OSError) as error:
@@ -461,60 +482,64 @@ def _guarded(path: Path, read_piece: Callable[[], Piece]) -> Piece:
         return Piece("other", str(path), reason=f"it cannot be read ({type(error).__name__})")
 
 
-def _named(path: Path) -> Piece:
-    check_regular(path, _MOST_BYTES)
-    start = _SQLITE
+def _read_file(path: Path) -> Piece:
+    check_regular(path, _MAX_BYTES)
+    first_bytes = _SQLITE
     with locked(path) as is_free:  # a ledger that is being written is not even opened
         if is_free:
             with path.open("rb") as file:
-                start = file.read(len(BOM_UTF8 + _VOTERS_HEAD))
-    if start.startswith(_SQLITE):
+                first_bytes = file.read(len(BOM_UTF8 + _VOTERS_HEADER))
+    if first_bytes.startswith(_SQLITE):
         return Piece("ledger", str(path), ledger_files(path))
-    if start.startswith(_PARQUET):
-        return _of_partitions(path, [path])
-    if path.suffix == ".csv" and start.removeprefix(BOM_UTF8).startswith(_VOTERS_HEAD):
-        return _not_judged(path, _OF_VOTERS)
+    if first_bytes.startswith(_PARQUET):
+        return _read_partitions(path, [path])
+    if path.suffix == ".csv" and first_bytes.removeprefix(BOM_UTF8).startswith(_VOTERS_HEADER):
+        return _skip(path, _VOTERS_REASON)
     if path.suffix in {".csv", ".npy"}:
-        return Piece("labels", str(path), sealed=_sealed(path), labels=read_labels(path))
-    return _not_judged(path, _ESTIMATOR) if start.startswith(_ZIP) else _of_text(path)
+        return Piece("labels", str(path), file_digests=_hash_file(path), labels=read_labels(path))
+    return _skip(path, _ESTIMATOR_REASON) if first_bytes.startswith(_ZIP) else _read_text(path)
 
 
-def _of_text(path: Path) -> Piece:
-    if (size := path.stat().st_size) > _MOST_TEXT:
-        reason = f"it holds {size:,} bytes, and {_MOST_TEXT:,} of a text are read; nothing is known of such files"
+def _read_text(path: Path) -> Piece:
+    if (size := path.stat().st_size) > _MAX_TEXT_BYTES:
+        reason = f"it holds {size:,} bytes, and {_MAX_TEXT_BYTES:,} of a text are read; nothing is known of such files"
         return Piece("other", str(path), reason=reason)
-    content, whole = path.read_bytes(), str(path)
+    content, name = path.read_bytes(), str(path)
     try:
         data = parse_json(content)
     except ValueError as error:
         if path.suffix == ".json":
             reason = "no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-            wanted = "give what --output of optimize or plan wrote"
-            raise ValueError(f"{whole!r} holds no JSON of this project ({reason}); {wanted}") from None
+            advice = "give what --output of optimize or plan wrote"
+            raise ValueError(f"{name!r} holds no JSON of this project ({reason}); {advice}") from None
         if DIGEST_PREFIX.encode() in content:  # a model card, a report, or a copied digest
-            return Piece("notes", whole, {"": content})
-        return _not_judged(path, _BESIDE if content.startswith(_KEY) else f"nothing is known of such files; {_ABSENT}")
+            return Piece("notes", name, {"": content})
+        return _skip(
+            path, _KEY_REASON if content.startswith(_KEY_START) else f"nothing is known of such files; {_PATH_ADVICE}"
+        )
     if not isinstance(data, dict):
-        raise ValueError(f"{whole!r} holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
-    named = data.get("format")
-    if named is None and {"warning", "table_1"} <= data.keys():
-        return _not_judged(path, "it is private data: what darrm pate computed from the votes, and not to be handed on")
-    if not isinstance(named, str) or named in _FORMATS or "checksum" in data:
-        return Piece(_FORMATS.get(str(named), "release"), whole, {"": content})
-    is_report = named.startswith("darrm ")
-    return _not_judged(path, f"{_REPORTS} (format {named!r})" if is_report else "it is of a format that is not known")
+        raise ValueError(f"{name!r} holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
+    format_name = data.get("format")
+    if format_name is None and {"warning", "table_1"} <= data.keys():
+        return _skip(path, "it is private data: what darrm pate computed from the votes, and not to be handed on")
+    if not isinstance(format_name, str) or format_name in _FORMATS or "checksum" in data:
+        return Piece(_FORMATS.get(str(format_name), "release"), name, {"": content})
+    is_report = format_name.startswith("darrm ")
+    return _skip(
+        path, f"{_REPORT_REASON} (format {format_name!r})" if is_report else "it is of a format that is not known"
+    )
 
 
-def _not_judged(path: Path, reason: str) -> Piece:
-    return Piece("other", str(path), sealed=_sealed(path), reason=reason)
+def _skip(path: Path, reason: str) -> Piece:
+    return Piece("other", str(path), file_digests=_hash_file(path), reason=reason)
 
 
-def _of_partitions(whole: Path, paths: Sequence[Path]) -> Piece:
-    sealed = [seal for path in paths for seal in _sealed(path, "" if path == whole else f"/{path.name}")]
-    return Piece("labels", str(whole), sealed=tuple(sealed), labels=read_parquet_labels(paths), is_parquet=True)
+def _read_partitions(name: Path, paths: Sequence[Path]) -> Piece:
+    digests = [seal for path in paths for seal in _hash_file(path, "" if path == name else f"/{path.name}")]
+    return Piece("labels", str(name), file_digests=tuple(digests), labels=read_parquet_labels(paths), is_parquet=True)
 
 
-def _sealed(path: Path, end: str = "") -> tuple[Sealed, ...]:
+def _hash_file(path: Path, end: str = "") -> tuple[FileDigest, ...]:
     with path.open("rb") as file:
         return ((end, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()),)
 
@@ -522,33 +547,33 @@ def _sealed(path: Path, end: str = "") -> tuple[Sealed, ...]:
 def ledger_files(path: Path) -> dict[str, bytes]:
     """Read a ledger and its journals by name ending while no process writes; else `ValueError`."""
     real = Path(os.path.realpath(path))  # SQLite writes its journal next to the file, not next to a link to it
-    for attempt in range(_ATTEMPTS):
-        time.sleep(_PAUSE if attempt else 0.0)
+    for attempt in range(_MAX_ATTEMPTS):
+        time.sleep(_PAUSE_SECONDS if attempt else 0.0)
         with locked(real) as is_free:
             if not is_free:
                 continue
-            before = _states(real)
+            states = _stat_files(real)
             try:
-                found = {end: real.with_name(real.name + end).read_bytes() for end in before}
+                contents = {end: real.with_name(real.name + end).read_bytes() for end in states}
             except FileNotFoundError:  # a journal that was just dropped
                 continue
-            if before == _states(real):
-                return found
+            if states == _stat_files(real):
+                return contents
     raise LedgerFaultError(f"{str(path)!r} is being written all the time: verify a copy of it")
 
 
-def _states(ledger: Path) -> dict[str, tuple[int, int, int]]:
-    check_regular(ledger, _MOST_HELD)
+def _stat_files(ledger: Path) -> dict[str, tuple[int, int, int]]:
+    check_regular(ledger, _MAX_TOTAL_BYTES)
     states = {}
-    for end in ("", *BESIDE):
-        own = ledger.with_name(ledger.name + end)
+    for end in ("", *JOURNAL_ENDINGS):
+        path = ledger.with_name(ledger.name + end)
         try:
-            found = own.lstat()  # one call: between two a journal may vanish by a commit
+            status = path.lstat()  # one call: between two a journal may vanish by a commit
         except FileNotFoundError:
             continue
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError(f"{str(own)!r} is a link or no file, and no journal that SQLite left")
-        states[end] = found.st_mtime_ns, found.st_size, found.st_ino
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{str(path)!r} is a link or no file, and no journal that SQLite left")
+        states[end] = status.st_mtime_ns, status.st_size, status.st_ino
     return states
 
 
@@ -559,16 +584,17 @@ def locked(path: Path) -> Iterator[bool]:
     Closing any handle of a file drops all POSIX locks of the process, so no ledger is opened without it.
     """
     real = Path(os.path.realpath(path))
-    beside = real.with_name(f".{real.name}.lock")
+    lock_path = real.with_name(f".{real.name}.lock")
     try:
-        handle = os.open(beside, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(lock_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         yield True
         return
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            is_free = os.path.samestat(os.fstat(handle), beside.stat())  # it may have been deleted since it was opened
+            # it may have been deleted since it was opened
+            is_free = os.path.samestat(os.fstat(handle), lock_path.stat())
         except (BlockingIOError, FileNotFoundError):
             is_free = False
         except OSError:  # a file system without locks

@@ -13,7 +13,7 @@ from fractions import Fraction
 from inspect import isfunction
 from typing import Any
 
-from darrm.verify.verdicts import MOST_EPSILON, Point
+from darrm.verify.verdicts import MAX_EPSILON, Point
 
 Json = Any  # any JSON value
 MALFORMED = (KeyError, TypeError, AttributeError, ArithmeticError, IndexError, RecursionError)  # of data in a file
@@ -23,10 +23,10 @@ RECEIPT_FORMAT, DIGEST_PREFIX = "darrm-receipt 1", "darrm-digest:1:"
 OPEN = 0  # the number of classes of open-set answers
 NO_GUARANTEE = (Fraction(10**400), Fraction(1))  # more than any (ε, δ)
 WEIGHT_ONE = 2**53  # the sum of the weights of a law on histograms
-_MOST_VALUES, _MOST_DEPTH, _MOST_DIGITS = 2**19, 32, 1000  # of JSON: values, levels, digits
+_MAX_VALUES, _MAX_DEPTH, _MAX_DIGITS = 2**19, 32, 1000  # of JSON: values, levels, digits
 _COUNT, _QUERIES = range(1, 10**6 + 1), range(1, 10**12 + 1)  # of voters or classes
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?|[0-9]+/[0-9]+")
-_MOST_CHARACTERS = 8000  # of a decimal
+_MAX_CHARACTERS = 8000  # of a decimal
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Voters:
 
     @property
     def are_private(self) -> bool:
-        return any(each is not None for _, each in self.kinds)
+        return any(guarantee is not None for _, guarantee in self.kinds)
 
     @property
     def pairs(self) -> list[Point]:
         """The (ε, δ) of each voter, the least private first."""
-        return sorted((each or NO_GUARANTEE for count, each in self.kinds for _ in range(count)), reverse=True)
+        return sorted((pair or NO_GUARANTEE for count, pair in self.kinds for _ in range(count)), reverse=True)
 
     @property
     def are_private_models(self) -> bool:
@@ -76,10 +76,10 @@ class Voters:
         return Voters(self.K, ((self.K, None),), reached)
 
     def __str__(self) -> str:
-        each = ["without a guarantee" if pair is None else f"({float(pair[0]):.12g}, {float(pair[1]):.12g})-DP"
+        texts = ["without a guarantee" if pair is None else f"({float(pair[0]):.12g}, {float(pair[1]):.12g})-DP"
                 for _, pair in self.kinds]  # fmt: skip
-        counts = [f"{count} of them {pair}" for (count, _), pair in zip(self.kinds, each, strict=True)]
-        kinds = ", ".join(counts) if len(each) > 1 else f"each {each[0]}"
+        counts = [f"{count} of them {pair}" for (count, _), pair in zip(self.kinds, texts, strict=True)]
+        kinds = ", ".join(counts) if len(texts) > 1 else f"each {texts[0]}"
         return f"{self.K:,} voters, {kinds}{', models trained once' if self.models else ''}, overlap {self.reached:,}"
 
 
@@ -151,7 +151,7 @@ class Charge:
     models: Voters | None = None
     plain: tuple[tuple[int, "Charge"], ...] = ()  # the same query for voters without a guarantee, by overlap
     sample: tuple[int, float] | None = None  # a label is a majority of this number of voters, up to this distance
-    alone: bool = False  # costs of several queries do not add up
+    shares_randomness: bool = False  # costs of several queries do not add up
     labels: int = 1  # of one query, at most
     sampled: Sampling | None = None
     vanishing: float = 0.0
@@ -170,41 +170,47 @@ class Charge:
 def parse_json(content: bytes, *, may_be_infinite: bool = False) -> Json:
     """Parse JSON of bounded size; no message quotes it."""
     text = content.decode("utf-8-sig")
-    if sum(map(text.count, ",[{")) > _MOST_VALUES:
-        raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
-    constant = float if may_be_infinite else _float
+    if sum(map(text.count, ",[{")) > _MAX_VALUES:
+        raise ValueError(f"it holds more than {_MAX_VALUES:,} values")
+    constant = float if may_be_infinite else _parse_float
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_int=_int, parse_float=_float, parse_constant=constant)
+        value = json.loads(
+            text,
+            object_pairs_hook=_read_object,
+            parse_int=_parse_int,
+            parse_float=_parse_float,
+            parse_constant=constant,
+        )
         if "\\u" in text:  # the only way to write a surrogate
             json.dumps(value, ensure_ascii=False).encode()
-        is_deep = _depth(value) > _MOST_DEPTH + 1
+        is_deep = _measure_depth(value) > _MAX_DEPTH + 1
     except RecursionError:
         is_deep = True
     except UnicodeEncodeError:
         raise ValueError("it holds half a surrogate pair, which is no text") from None
     if is_deep:
-        raise ValueError(f"it is nested more than {_MOST_DEPTH} levels deep")
+        raise ValueError(f"it is nested more than {_MAX_DEPTH} levels deep")
     return value
 
 
-def _depth(value: Json) -> int:
+def _measure_depth(value: Json) -> int:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max((_depth(one) for one in inner if type(one) in {dict, list}), default=0)
+    return 1 + max((_measure_depth(child) for child in inner if type(child) in {dict, list}), default=0)
 
 
-def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def _read_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a name appears twice in one object")
     return dict(pairs)
 
 
-def _int(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
+def _parse_int(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
         raise ValueError(f"it holds a number of {len(digits):,} characters")
     return int(digits)
 
 
-def _float(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
         raise ValueError("it holds a number beyond all floats")
@@ -216,7 +222,7 @@ def hash_json(data: Json) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def join(*fields: object) -> str:
+def hash_fields(*fields: object) -> str:
     return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
 
 
@@ -234,25 +240,25 @@ def read(data: Json, form: Json) -> Json:
         names = data.keys() if isinstance(data, dict) else set()
         missing, unknown = form.keys() - {f"{name}?" for name in forms} - names, names - forms.keys()
         if missing or unknown:
-            wrong = f"missing ({', '.join(sorted(missing))}) or unknown ({', '.join(unknown)[:80]!r})"
-            raise ValueError(f"fields are {wrong}")
+            faults = f"missing ({', '.join(sorted(missing))}) or unknown ({', '.join(unknown)[:80]!r})"
+            raise ValueError(f"fields are {faults}")
         return {name: read(value, forms[name]) for name, value in data.items()}
     if isinstance(form, list) and isinstance(data, list):
         if len(form) > 1:
-            return tuple(read(value, one) for value, one in zip(data, form, strict=True))
-        one = form[0]
-        return tuple(map(one, data)) if isfunction(one) else tuple(read(value, one) for value in data)
+            return tuple(read(value, item_form) for value, item_form in zip(data, form, strict=True))
+        item_form = form[0]
+        return tuple(map(item_form, data)) if isfunction(item_form) else tuple(read(value, item_form) for value in data)
     if isinstance(form, tuple):
         return None if data is None else read(data, form[1])
     if isfunction(form):
         return form(data)
-    if not _fits(data, form):
+    if not _has_form(data, form):
         expected = f"whole number from {form[0]:,} to {form[-1]:,}" if isinstance(form, range) else str(form)
         raise ValueError(f"{str(data)[:40]!r} is no {expected}")
     return float(data) if form is float else data
 
 
-def _fits(data: Json, form: Json) -> bool:
+def _has_form(data: Json, form: Json) -> bool:
     if isinstance(form, range):
         return type(data) is int and data in form
     if isinstance(form, set):
@@ -262,9 +268,9 @@ def _fits(data: Json, form: Json) -> bool:
     return isinstance(data, form)
 
 
-def exact_number(text: Json) -> Fraction:
+def parse_exact(text: Json) -> Fraction:
     """Read a decimal or p/q exactly."""
-    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or not _NUMBER.fullmatch(text):
+    if not isinstance(text, str) or len(text) > _MAX_CHARACTERS or not _NUMBER.fullmatch(text):
         raise ValueError(f"{str(text)[:40]!r} is no decimal in text")
     value = Fraction(text)
     if value > 10**308:
@@ -272,14 +278,14 @@ def exact_number(text: Json) -> Fraction:
     return value
 
 
-def _from_0(data: Json, most: float = math.inf) -> float:
-    if not _fits(data, float) or not 0.0 <= data <= most:
-        raise ValueError(f"{str(data)[:40]} is no number from 0 to {most:g}")
+def _read_nonnegative(data: Json, maximum: float = math.inf) -> float:
+    if not _has_form(data, float) or not 0.0 <= data <= maximum:
+        raise ValueError(f"{str(data)[:40]} is no number from 0 to {maximum:g}")
     return float(data)
 
 
-def _share(data: Json) -> float:
-    return _from_0(data, 1.0)
+def _read_share(data: Json) -> float:
+    return _read_nonnegative(data, 1.0)
 
 
 def read_texts(data: Json) -> Json:
@@ -287,13 +293,13 @@ def read_texts(data: Json) -> Json:
 
 
 def read_pair(data: Json) -> Point:
-    pair = read(data, {"epsilon": exact_number, "delta": exact_number})
+    pair = read(data, {"epsilon": parse_exact, "delta": parse_exact})
     if pair["delta"] >= 1:
         raise ValueError("δ is at least 1")
     return pair["epsilon"], pair["delta"]
 
 
-def _each(data: Json) -> Point | None:
+def _read_guarantee(data: Json) -> Point | None:
     if data == {"epsilon": "inf", "delta": "0"}:
         return None
     epsilon, delta = read_pair(data)
@@ -302,32 +308,32 @@ def _each(data: Json) -> Point | None:
     return epsilon, delta
 
 
-def _kind(data: Json) -> tuple[int, Point | None]:
-    return read(data["voters"], _COUNT), _each({name: data[name] for name in data if name != "voters"})
+def _read_kind(data: Json) -> tuple[int, Point | None]:
+    return read(data["voters"], _COUNT), _read_guarantee({name: data[name] for name in data if name != "voters"})
 
 
-def _classes(data: Json) -> int:
+def _read_classes(data: Json) -> int:
     return OPEN if data == "open" else int(read(data, _COUNT[1:]))
 
 
-def _parameter(stored: Json) -> float:
-    value = float(exact_number(stored))
+def _read_parameter(stored: Json) -> float:
+    value = float(parse_exact(stored))
     if value <= 0.0 or repr(value) != stored:
         raise ValueError("a parameter is not positive, or not the shortest decimal of a float")
     return value
 
 
 def read_sampling(data: Json) -> Sampling:
-    found = read(data, {"rate": exact_number, "scheme": {"poisson", "fixed"}, "records?": range(1, 101)})
-    if not 0 < found["rate"] <= 1:
+    fields = read(data, {"rate": parse_exact, "scheme": {"poisson", "fixed"}, "records?": range(1, 101)})
+    if not 0 < fields["rate"] <= 1:
         raise ValueError("a rate lies in (0, 1]")
-    return Sampling(found["rate"], found["scheme"], found.get("records", 1))
+    return Sampling(fields["rate"], fields["scheme"], fields.get("records", 1))
 
 
-_VOTERS = {"K": _COUNT, "each": _each, "own?": [_kind], "overlap?": _COUNT, "models?": {True},
+_VOTERS = {"K": _COUNT, "each": _read_guarantee, "own?": [_read_kind], "overlap?": _COUNT, "models?": {True},
            "sampled?": read_sampling}  # fmt: skip
 _VERSION = {"format": str, "version": range(1, 2)}
-_CERTIFICATE = {"worst_cost": float, "budget": float, "rows": range(10**40), "method": object, "scale": _share}
+_CERTIFICATE = {"worst_cost": float, "budget": float, "rows": range(10**40), "method": object, "scale": _read_share}
 _OPTIMALITY = {"prior": read_texts, "value": float, "bound": float, "status": str, "multipliers": object}
 _OPTIMALITY_OF_GAMMA = {
     **_OPTIMALITY,
@@ -345,20 +351,20 @@ _PARAMETERS = {
 
 
 def read_voters(data: Json) -> Voters:
-    return _voters(read(data, _VOTERS))
+    return _make_voters(read(data, _VOTERS))
 
 
-def _voters(found: Mapping[str, Json]) -> Voters:
-    K, sampled = found["K"], found.get("sampled")
-    kinds, overlap = found.get("own", ((K, found["each"]),)), found.get("overlap", K)
+def _make_voters(fields: Mapping[str, Json]) -> Voters:
+    K, sampled = fields["K"], fields.get("sampled")
+    kinds, overlap = fields.get("own", ((K, fields["each"]),)), fields.get("overlap", K)
     if sum(count for count, _ in kinds) != K or len({pair for _, pair in kinds}) < len(kinds):
         raise ValueError("the kinds of voters are not K together, or not different")
-    if ("own" in found and len(kinds) < 2) or ("overlap" in found and overlap >= K):
+    if ("own" in fields and len(kinds) < 2) or ("overlap" in fields and overlap >= K):
         raise ValueError("kinds of voters, or an overlap, are written where all voters are the same")
-    is_plain = kinds == ((K, None),) and "models" not in found
-    if sampled is not None and (not is_plain or overlap < min(K, sampled.records)):
+    are_non_private = kinds == ((K, None),) and "models" not in fields
+    if sampled is not None and (not are_non_private or overlap < min(K, sampled.records)):
         raise ValueError("voters with resampled examples have no own guarantee, and an overlap for each record")
-    return Voters(K, kinds, overlap, "models" in found, sampled)
+    return Voters(K, kinds, overlap, "models" in fields, sampled)
 
 
 def read_release(data: Json) -> Answering:
@@ -366,108 +372,114 @@ def read_release(data: Json) -> Answering:
         data = {name: value for name, value in data.items() if name != "plan"}
         kind = data.get("format")
         if kind in TABLES:
-            return _table(data, kind)
+            return _read_table(data, kind)
         if kind in {RELEASE, RUN}:
-            return _mechanism(data) if kind == RELEASE else _run(data)
+            return _read_mechanism(data) if kind == RELEASE else _read_run(data)
     except MALFORMED as error:
         raise ValueError(f"it is malformed ({type(error).__name__}: {error})") from error
     raise ValueError(f"its format is none of {', '.join((*TABLES, RELEASE, RUN))}")
 
 
-def _table(data: Json, kind: str) -> Table:
+def _read_table(data: Json, kind: str) -> Table:
     law = "gamma" if kind == GAMMA else "weights"
     digest = hash_json({"problem": data["problem"], law: data[law]})
     if data["checksum"] != digest:
         raise ValueError(f"it was changed: the SHA-256 of problem and {law} is {digest}, not its checksum")
     form = {
         **_VERSION,
-        "problem": {**_VOTERS, "target": read_pair, "classes?": _classes},
-        law: [_share] if kind == GAMMA else [[range(WEIGHT_ONE + 1)]],
+        "problem": {**_VOTERS, "target": read_pair, "classes?": _read_classes},
+        law: [_read_share] if kind == GAMMA else [[range(WEIGHT_ONE + 1)]],
         "checksum": str,
         "certificate": _CERTIFICATE,
         "optimality": (None, _OPTIMALITY_OF_GAMMA if kind == GAMMA else _OPTIMALITY),
         "provenance": read_texts,
     }
-    found = read(data, form)
-    problem, numbers = found["problem"], found[law]
-    voters, target, classes = _voters(problem), problem["target"], problem.get("classes", 2)
-    if target[0] > MOST_EPSILON or (kind == GAMMA) != (classes == 2) or (kind == OPEN_TABLE and classes != OPEN):
+    fields = read(data, form)
+    problem, numbers = fields["problem"], fields[law]
+    voters, target, classes = _make_voters(problem), problem["target"], problem.get("classes", 2)
+    if target[0] > MAX_EPSILON or (kind == GAMMA) != (classes == 2) or (kind == OPEN_TABLE and classes != OPEN):
         raise ValueError("its target or its classes are not those of such a table")
     K, lengths = voters.K, [1 if kind == GAMMA else len(part) for part in numbers]
-    needed = {GAMMA: [1] * (K - K // 2), OPEN_TABLE: [*range(K, 0, -1)], PLURALITY: lengths}
-    if lengths != needed[kind]:
+    expected = {GAMMA: [1] * (K - K // 2), OPEN_TABLE: [*range(K, 0, -1)], PLURALITY: lengths}
+    if lengths != expected[kind]:
         raise ValueError(f"{law} has not the numbers that K = {K} needs")
     if kind == PLURALITY and any(sum(part) != WEIGHT_ONE for part in numbers):
         raise ValueError("weights of a partition do not sum to 2^53")
     numbers = tuple(map(Fraction, numbers)) if kind == GAMMA else numbers
-    return Table(kind, voters, target, classes, numbers, found["certificate"], found["optimality"], digest)
+    return Table(kind, voters, target, classes, numbers, fields["certificate"], fields["optimality"], digest)
 
 
-def _mechanism(data: Json) -> Mechanism:
+def _read_mechanism(data: Json) -> Mechanism:
     kind = data["mechanism"]["kind"]
-    parameters = dict.fromkeys(_PARAMETERS[kind], _parameter)
-    form = {"voters": read_voters, "classes": _classes, "mechanism": {"kind": str, **parameters, "reached": _COUNT}}
-    found = read(data, {**_VERSION, **form, "threshold?": range(1, 2**40 + 1)})
-    voters, mechanism, threshold = found["voters"], found["mechanism"], found.get("threshold")
+    parameters = dict.fromkeys(_PARAMETERS[kind], _read_parameter)
+    form = {
+        "voters": read_voters,
+        "classes": _read_classes,
+        "mechanism": {"kind": str, **parameters, "reached": _COUNT},
+    }
+    fields = read(data, {**_VERSION, **form, "threshold?": range(1, 2**40 + 1)})
+    voters, mechanism, threshold = fields["voters"], fields["mechanism"], fields.get("threshold")
     if mechanism["reached"] < voters.reached:
         raise ValueError(f"a person moves {voters.reached} votes, and the mechanism is for {mechanism['reached']}")
-    if (found["classes"] == OPEN) != (threshold is not None):
+    if (fields["classes"] == OPEN) != (threshold is not None):
         raise ValueError("a threshold belongs to open answers, and to no others")
     values = tuple(mechanism[name] for name in parameters)
-    return Mechanism(kind, values, mechanism["reached"], voters, found["classes"], threshold, hash_json(data))
+    return Mechanism(kind, values, mechanism["reached"], voters, fields["classes"], threshold, hash_json(data))
 
 
-def _run(data: Json) -> Run:
+def _read_run(data: Json) -> Run:
     form = {
         **_VERSION,
-        "answer": _mechanism,
-        "check": (None, {"threshold": object, "sigma": exact_number}),
+        "answer": _read_mechanism,
+        "check": (None, {"threshold": object, "sigma": parse_exact}),
         "queries": range(1, 10**7 + 1),
         "budget": read_pair,
-        "order": exact_number,
-        "otherwise": (None, _mechanism),
+        "order": parse_exact,
+        "otherwise": (None, _read_mechanism),
     }
-    found = read(data, form)
-    answer, other, budget = found["answer"], found["otherwise"], found["budget"]
-    if other is not None and (other.voters, other.classes) != (answer.voters, answer.classes):
+    fields = read(data, form)
+    answer, fallback, budget = fields["answer"], fields["otherwise"], fields["budget"]
+    if fallback is not None and (fallback.voters, fallback.classes) != (answer.voters, answer.classes):
         raise ValueError("what answers otherwise is for other voters or classes")
-    if not budget[1] or found["order"] <= 1:
+    if not budget[1] or fields["order"] <= 1:
         raise ValueError("its budget or its order is out of range")
-    may_be_none = found["check"] is not None or other is None
-    return Run(answer.voters, answer.classes, found["queries"], budget, may_be_none, hash_json(data))
+    may_be_none = fields["check"] is not None or fallback is None
+    return Run(answer.voters, answer.classes, fields["queries"], budget, may_be_none, hash_json(data))
 
 
 def read_plan(claims: Json) -> Plan:
-    form = {**_VOTERS, "queries": _QUERIES, "missing?": object, "classes?": _classes, "total": read_pair}
-    found, spent = read(claims["workload"], form), claims["spent"]
-    epsilon, delta = _from_0(spent["epsilon"]), _from_0(spent["delta"])
-    return Plan(_voters(found), found.get("classes", 2), found["queries"], found["total"], epsilon, delta)
+    form = {**_VOTERS, "queries": _QUERIES, "missing?": object, "classes?": _read_classes, "total": read_pair}
+    fields, spent = read(claims["workload"], form), claims["spent"]
+    epsilon, delta = _read_nonnegative(spent["epsilon"]), _read_nonnegative(spent["delta"])
+    return Plan(_make_voters(fields), fields.get("classes", 2), fields["queries"], fields["total"], epsilon, delta)
 
 
-def _divergence(data: Json) -> float:
-    return math.inf if data == math.inf else _from_0(data)
+def _read_divergence(data: Json) -> float:
+    return math.inf if data == math.inf else _read_nonnegative(data)
 
 
 def read_charge(data: Json) -> Charge:
     form = {
-        "guarantee": (None, [exact_number, exact_number]),
-        "renyi": (None, [[float], [_divergence]]),
-        "profile": (None, [[_from_0]]),
-        "estimate?": [(None, _share), object],
+        "guarantee": (None, [parse_exact, parse_exact]),
+        "renyi": (None, [[float], [_read_divergence]]),
+        "profile": (None, [[_read_nonnegative]]),
+        "estimate?": [(None, _read_share), object],
         "composes?": {True, False},
         "labels?": _QUERIES,
         "sampled?": read_sampling,
-        "vanishing?": _share,
+        "vanishing?": _read_share,
         "voters?": read_voters,
         "sample?": [_COUNT, float],
         "plain?": [[_COUNT, read_charge]],
     }
-    found = read(data, form)
-    (orders, divergences), models = found.pop("renyi") or ((), ()), found.pop("voters", None)
-    alone = not found.pop("composes", True) or (models is not None and models.are_private_models)
-    if "estimate" in found:
-        found["estimate"] = 1.0 if found["estimate"][0] is None else found["estimate"][0]
-    charge = Charge(orders=orders, divergences=divergences, models=models, alone=alone, **found)
+    fields = read(data, form)
+    (orders, divergences), models = fields.pop("renyi") or ((), ()), fields.pop("voters", None)
+    shares_randomness = not fields.pop("composes", True) or (models is not None and models.are_private_models)
+    if "estimate" in fields:
+        fields["estimate"] = 1.0 if fields["estimate"][0] is None else fields["estimate"][0]
+    charge = Charge(
+        orders=orders, divergences=divergences, models=models, shares_randomness=shares_randomness, **fields
+    )
     if charge.guarantee is None and not orders and charge.profile is None:
         raise ValueError("nothing bounds the cost of a query")
     sizes = {len(part) for part in charge.profile or ()}

@@ -9,11 +9,11 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 
-from darrm.verify.chain import Entry, Ledger, numbered
+from darrm.verify.chain import Entry, Ledger, format_numbers
 from darrm.verify.costs import Cost, judge_charge
-from darrm.verify.files import LabelsFile, read_waiting
+from darrm.verify.files import LabelsFile, read_waiting_labels
 from darrm.verify.formats import OPEN, Answering, Charge, Run
-from darrm.verify.totals import Priced, Total, filter_admits, filter_order, judge_total, smallest_total
+from darrm.verify.totals import Priced, Total, find_filter_order, judge_total, prove_filter, smallest_total
 from darrm.verify.verdicts import (
     ASSUMED,
     CONSISTENT,
@@ -21,14 +21,14 @@ from darrm.verify.verdicts import (
     PROVED,
     UNKNOWN,
     Verdict,
-    counted,
-    float_up,
-    judged,
-    pair_at_most,
+    decide,
+    format_pair,
+    pluralize,
+    round_up,
 )
 
-_RESERVE = {"adaptive": Fraction(1, 2), "renyi": Fraction(0)}  # the share of δ for the queries' own
-_APART = 1.02  # relative: a larger sum refutes the budget; below it, bounds may differ
+_DELTA_SHARES = {"adaptive": Fraction(1, 2), "renyi": Fraction(0)}  # the share of δ for the queries' own
+_FALSE_RATIO = 1.02  # relative: a larger sum refutes the budget; below it, bounds may differ
 
 
 @dataclass(eq=False)
@@ -39,70 +39,75 @@ class LedgerAudit:
 
     @cached_property
     def priced(self) -> list[Priced]:
-        known, found = {one.digest: one for one in self.answerings}, list[Priced]()
+        answerings, pairs = {answering.digest: answering for answering in self.answerings}, list[Priced]()
         for number, charge in self.ledger.charges.items():
             digests = {entry.table for entry in self.ledger.entries if entry.cost == number}
-            own = [known[digest] for digest in digests if digest in known]
-            found.append((charge, Cost(own[0]) if len(own) == 1 == len(digests) else None))
-        return found
+            candidates = [answerings[digest] for digest in digests if digest in answerings]
+            pairs.append((charge, Cost(candidates[0]) if len(candidates) == 1 == len(digests) else None))
+        return pairs
 
     @cached_property
     def total(self) -> tuple[Verdict, Total | None]:
         ledger, (epsilon, delta) = self.ledger, self.ledger.budget
         charges, number = list(ledger.charges.values()), sum(entry.answers for entry in ledger.entries)
-        within = f"the budget {pair_at_most(epsilon, delta)}"
-        claim = f"{counted(number, 'label keeps', 'labels keep')} to {within}"
+        within = f"the budget {format_pair(epsilon, delta)}"
+        claim = f"{pluralize(number, 'label keeps', 'labels keep')} to {within}"
         if any(charge.estimate is not None for charge in charges):
             reason = "it holds published estimates about the data at hand: no guarantee"
             return Verdict("composition", claim, ASSUMED, reason), None
-        if any(charge.count for charge in charges) and ledger.composition in _RESERVE:
-            how, reason = self._filtered()
+        if any(charge.count for charge in charges) and ledger.composition in _DELTA_SHARES:
+            how, reason = self._judge_filter()
             total = Total(float(epsilon), "a filter", stated=how == CONSISTENT)
             return Verdict("composition", claim, how, reason), total if how in {PROVED, CONSISTENT} else None
         # the joint bound for models is decided at the budget's ε, and not searched
-        found = smallest_total(self.priced, delta, enough=float(epsilon) if any(c.models for c in charges) else 0.0)
-        verdict = judge_total(claim, found, (float_up(epsilon), delta), apart=_APART)
-        if found is None or verdict.verdict not in {PROVED, CONSISTENT}:
+        smallest = smallest_total(self.priced, delta, goal=float(epsilon) if any(c.models for c in charges) else 0.0)
+        verdict = judge_total(claim, smallest, (round_up(epsilon), delta), false_ratio=_FALSE_RATIO)
+        if smallest is None or verdict.verdict not in {PROVED, CONSISTENT}:
             return verdict, None
-        pair = pair_at_most(min(found.epsilon, float(epsilon)), delta, 4)
-        return replace(verdict, claim=f"{counted(number, 'label is', 'labels are')} {pair}-DP, within {within}"), found
+        pair = format_pair(min(smallest.epsilon, float(epsilon)), delta, 4)
+        return replace(
+            verdict, claim=f"{pluralize(number, 'label is', 'labels are')} {pair}-DP, within {within}"
+        ), smallest
 
-    def _filtered(self) -> tuple[str, str]:
-        (epsilon, delta), share = self.ledger.budget, _RESERVE[self.ledger.composition]
+    def _judge_filter(self) -> tuple[str, str]:
+        (epsilon, delta), share = self.ledger.budget, _DELTA_SHARES[self.ledger.composition]
         charges = [charge for charge, _ in self.priced]
-        if any(charge.alone for charge in charges):
-            found = smallest_total([(charge, None) for charge in charges], delta, enough=float(epsilon))
-            if found is not None and found.how.startswith("the composition") and found.epsilon <= float_up(epsilon):
-                return PROVED, found.how
-        if any(charge.alone or charge.vanishing for charge in charges):
+        if any(charge.shares_randomness for charge in charges):
+            total = smallest_total([(charge, None) for charge in charges], delta, goal=float(epsilon))
+            if total is not None and total.how.startswith("the composition") and total.epsilon <= round_up(epsilon):
+                return PROVED, total.how
+        if any(charge.shares_randomness or charge.vanishing for charge in charges):
             return UNKNOWN, "no filter of the independent checker covers costs of models or open answers"
-        room = epsilon * (1 + Fraction(1, 10**9))
-        order = float_up(filter_order(room, delta * (1 - share)))
+        max_epsilon = epsilon * (1 + Fraction(1, 10**9))
+        order = round_up(find_filter_order(max_epsilon, delta * (1 - share)))
         pairs = [
             Charge(charge.count, charge.guarantee if cost is not None and cost.proves(charge) else None)
             for charge, cost in self.priced
         ]
-        if reason := filter_admits(pairs, room, delta, share):
+        if reason := prove_filter(pairs, max_epsilon, delta, share):
             return PROVED, reason
-        found_renyi = [None if cost is None else cost.renyi(order) for _, cost in self.priced]
-        curves = [((), ()) if own is None or math.isinf(own.upper) else ((order,), (own.upper,)) for own in found_renyi]
-        both = [Charge(one.count, one.guarantee, *curve) for one, curve in zip(pairs, curves, strict=True)]
-        for how, costs in ((PROVED, both), (CONSISTENT, charges)):
-            if reason := filter_admits(costs, room, delta, share):
+        renyi_bounds = [None if cost is None else cost.renyi(order) for _, cost in self.priced]
+        curves = [
+            ((), ()) if bound is None or math.isinf(bound.upper) else ((order,), (bound.upper,))
+            for bound in renyi_bounds
+        ]
+        both_bounds = [Charge(pair.count, pair.guarantee, *curve) for pair, curve in zip(pairs, curves, strict=True)]
+        for how, costs in ((PROVED, both_bounds), (CONSISTENT, charges)):
+            if reason := prove_filter(costs, max_epsilon, delta, share):
                 return how, reason
         return FALSE, "neither the sums nor the Rényi filter of the budget admit all queries"
 
     @property
-    def adds_up(self) -> str:
+    def sum_obstacle(self) -> str:
         charges = self.ledger.charges.values()
-        if any(charge.alone for charge in charges):
+        if any(charge.shares_randomness for charge in charges):
             return "answers of trained models share the randomness of their training"
         return "it holds published estimates" if any(charge.estimate is not None for charge in charges) else ""
 
     @property
     def neighbors(self) -> frozenset[str]:
         charges = self.ledger.charges.values()
-        return frozenset("change one person" if one.sampled is None else one.sampled.neighbors for one in charges)
+        return frozenset("change one person" if c.sampled is None else c.sampled.neighbors for c in charges)
 
 
 def assign_releases(audits: Sequence[LedgerAudit], releases: Mapping[str, Answering]) -> dict[str, Answering]:
@@ -110,124 +115,128 @@ def assign_releases(audits: Sequence[LedgerAudit], releases: Mapping[str, Answer
 
     One that no entry names may have answered entries that name an absent release, or none.
     """
-    named = {entry.table for audit in audits for entry in audit.ledger.entries}
-    idle = {path: one for path, one in releases.items() if one.digest not in named}
-    known = {one.digest for one in releases.values()}
+    named_digests = {entry.table for audit in audits for entry in audit.ledger.entries}
+    unused = {path: release for path, release in releases.items() if release.digest not in named_digests}
+    known_digests = {release.digest for release in releases.values()}
     for audit in audits:
-        entries, own = audit.ledger.entries, {entry.table for entry in audit.ledger.entries}
-        audit.answerings = [one for one in releases.values() if one.digest in own]
-        if not entries or own - known:
-            audit.answerings += idle.values()
-            idle = {}
-    return idle
+        entries, named_here = audit.ledger.entries, {entry.table for entry in audit.ledger.entries}
+        audit.answerings = [release for release in releases.values() if release.digest in named_here]
+        if not entries or named_here - known_digests:
+            audit.answerings += unused.values()
+            unused = {}
+    return unused
 
 
 def judge_ledger(audit: LedgerAudit) -> Iterator[Verdict]:
     ledger = audit.ledger
-    claim = f"it is whole ({counted(len(ledger.entries), 'entry', 'entries')}, {ledger.queries[-1]:,} queries)"
+    claim = f"it is whole ({pluralize(len(ledger.entries), 'entry', 'entries')}, {ledger.queries[-1]:,} queries)"
     reason = "pages, checksums, entry hashes and totals agree; a forger could compute them"
     yield Verdict("ledger", claim, CONSISTENT, reason)
     if ledger.population:
         yield Verdict("ledger", f"it is about the population {ledger.population!r}", ASSUMED, "no file can show this")
     yield from _judge_times(ledger)
-    if named := [entry for entry in ledger.entries if entry.questions]:
-        asked = Counter(question for entry in named for question in entry.questions)
-        twice = sorted(question for question, times in asked.items() if times > 1)[:5]
-        reason = f"paid for more than once: {', '.join(twice)}" if twice else "each once"
-        whole = all(len(entry.questions) == entry.count for entry in named)
-        yield judged("ledger", f"it names {asked.total():,} questions that it paid for", reason, holds=whole)
+    if entries := [entry for entry in ledger.entries if entry.questions]:
+        counts = Counter(question for entry in entries for question in entry.questions)
+        repeated = sorted(question for question, times in counts.items() if times > 1)[:5]
+        reason = f"paid for more than once: {', '.join(repeated)}" if repeated else "each once"
+        holds = all(len(entry.questions) == entry.count for entry in entries)
+        yield decide("ledger", f"it names {counts.total():,} questions that it paid for", reason, holds=holds)
     if ledger.composition == "one" and ledger.charges:
-        number = counted(len(ledger.charges), "kind", "kinds")
-        yield judged("ledger", "all its queries are of one kind", f"{number} of cost", holds=len(ledger.charges) == 1)
+        number = pluralize(len(ledger.charges), "kind", "kinds")
+        yield decide("ledger", "all its queries are of one kind", f"{number} of cost", holds=len(ledger.charges) == 1)
     if any(charge.sampled is not None for charge in ledger.charges.values()):
         reason = f"data sets that {' and '.join(sorted(audit.neighbors))}"
-        yield judged("ledger", "all its costs are about the same neighbors", reason, holds=len(audit.neighbors) == 1)
+        yield decide("ledger", "all its costs are about the same neighbors", reason, holds=len(audit.neighbors) == 1)
     yield from _judge_costs(audit)
     if ledger.entries:
         yield audit.total[0]
         reason = "the budget rests on it" if ledger.composition == "planned" else "without it only the budget holds"
         yield Verdict("composition", "the number of queries did not depend on the answers", ASSUMED, reason)
-    if waiting := [entry for entry in ledger.entries if entry.waiting is not None]:
-        spoilt = list[int]()
-        for entry in waiting:
-            labels = read_waiting(entry.waiting or b"")
+    if undelivered := [entry for entry in ledger.entries if entry.waiting is not None]:
+        wrong = list[int]()
+        for entry in undelivered:
+            labels = read_waiting_labels(entry.waiting or b"")
             if labels is None or labels.digest() != entry.labels or not entry.pays_for(labels.size):
-                spoilt.append(entry.number)
-        claim = f"{counted(len(waiting), 'entry is', 'entries are')} not delivered yet"
+                wrong.append(entry.number)
+        claim = f"{pluralize(len(undelivered), 'entry is', 'entries are')} not delivered yet"
         reason = (
-            f"the waiting labels of {numbered(spoilt)} are not the paid ones" if spoilt else "their labels are whole"
+            f"the waiting labels of {format_numbers(wrong)} are not the paid ones"
+            if wrong
+            else "their labels are whole"
         )
-        yield judged("ledger", claim, reason, holds=not spoilt)
+        yield decide("ledger", claim, reason, holds=not wrong)
 
 
 def _judge_times(ledger: Ledger) -> Iterator[Verdict]:
     if not ledger.entries:
         return
-    latest, none, back = _seconds(ledger.created) or float("-inf"), list[int](), list[int]()
+    latest_time, unreadable, earlier = _parse_time(ledger.created) or float("-inf"), list[int](), list[int]()
     for entry in ledger.entries:
-        if (seconds := _seconds(entry.time)) is None:
-            none.append(entry.number)
-        elif seconds < latest - 60.0:  # that clocks of machines may differ
-            back.append(entry.number)
+        if (seconds := _parse_time(entry.time)) is None:
+            unreadable.append(entry.number)
+        elif seconds < latest_time - 60.0:  # that clocks of machines may differ
+            earlier.append(entry.number)
         else:
-            latest = seconds
+            latest_time = seconds
     claim = f"it was debited from {ledger.entries[0].time} to {ledger.entries[-1].time}"
-    if back and not none:
-        reason = f"{numbered(back)} before the entry above: a clock was set back, or the log was changed"
+    if earlier and not unreadable:
+        reason = f"{format_numbers(earlier)} before the entry above: a clock was set back, or the log was changed"
         yield Verdict("ledger", claim, UNKNOWN, f"{reason}; the machine's log would decide")
         return
-    reason = f"the time of {numbered(none)} is none in UTC" if none else "the times increase"
-    yield judged("ledger", claim, reason, holds=not none)
+    reason = f"the time of {format_numbers(unreadable)} is none in UTC" if unreadable else "the times increase"
+    yield decide("ledger", claim, reason, holds=not unreadable)
 
 
-def _seconds(moment: str) -> float | None:
+def _parse_time(moment: str) -> float | None:
     try:
-        read = datetime.fromisoformat(moment)
-        return None if read.utcoffset() != timedelta(0) else read.timestamp()
+        time = datetime.fromisoformat(moment)
+        return None if time.utcoffset() != timedelta(0) else time.timestamp()
     except (ValueError, OverflowError):
         return None
 
 
 def _judge_costs(audit: LedgerAudit) -> Iterator[Verdict]:
-    ledger, known = audit.ledger, {one.digest: one for one in audit.answerings}
-    bare = [entry for entry in ledger.entries if not entry.table]
-    for digest, answering in known.items():
-        named = [entry for entry in ledger.entries if entry.table == digest]
+    ledger, answerings = audit.ledger, {item.digest: item for item in audit.answerings}
+    unnamed = [entry for entry in ledger.entries if not entry.table]
+    for digest, answering in answerings.items():
+        matches = [entry for entry in ledger.entries if entry.table == digest]
         claim = f"queries were answered with this {answering.what}"
-        reason = f"{len(named)} of {counted(len(ledger.entries), 'entry holds', 'entries hold')} its digest {digest}"
+        reason = (
+            f"{len(matches)} of {pluralize(len(ledger.entries), 'entry holds', 'entries hold')} its digest {digest}"
+        )
         if not ledger.entries:
             yield Verdict("ledger", claim, UNKNOWN, "nothing was debited yet")
-        elif not named and bare:
+        elif not matches and unnamed:
             yield Verdict("ledger", claim, ASSUMED, f"{reason}; others hold none")
         else:
-            yield judged("ledger", claim, reason, holds=bool(named))
-        for number in {entry.cost: None for entry in named}:
+            yield decide("ledger", claim, reason, holds=bool(matches))
+        for number in {entry.cost: None for entry in matches}:
             charge = ledger.charges[number]
-            if charge.models is not None and not _covers(answering, charge):
+            if charge.models is not None and not _is_covered(answering, charge):
                 reason = f"it is for {answering.voters}"
                 yield Verdict("cost of a label", f"a query is about {charge.models}", FALSE, reason)
             else:
                 yield from judge_charge(Cost(answering), charge)
-    missing = sorted({entry.table for entry in ledger.entries} - known.keys() - {""})
-    for some, reason in (
+    missing = sorted({entry.table for entry in ledger.entries} - answerings.keys() - {""})
+    for entries, reason in (
         (
             [entry for entry in ledger.entries if entry.table in missing],
             f"the release with the digest {', '.join(missing)} is not among the files: it would decide",
         ),
-        (bare, "no digest names what answered: its maker can"),
+        (unnamed, "no digest names what answered: its maker can"),
     ):
-        if some:
-            queries = counted(sum(entry.count for entry in some), "query costs", "queries cost")
-            numbers = numbered([entry.number for entry in some])
+        if entries:
+            queries = pluralize(sum(entry.count for entry in entries), "query costs", "queries cost")
+            numbers = format_numbers([entry.number for entry in entries])
             yield Verdict("cost of a label", f"{queries} as much as the ledger states, {numbers}", UNKNOWN, reason)
 
 
-def _covers(answering: Answering, charge: Charge) -> bool:
+def _is_covered(answering: Answering, charge: Charge) -> bool:
     models, voters = charge.models, answering.voters
     if models is None or models.K != voters.K or models.reached > voters.reached or models.sampled != voters.sampled:
         return False
     pairs = zip(models.pairs, voters.pairs, strict=True)
-    return all(theirs[0] <= own[0] and theirs[1] <= own[1] for theirs, own in pairs)
+    return all(model[0] <= voter[0] and model[1] <= voter[1] for model, voter in pairs)
 
 
 def judge_populations(audits: Sequence[LedgerAudit]) -> Iterator[Verdict]:
@@ -243,7 +252,7 @@ def judge_populations(audits: Sequence[LedgerAudit]) -> Iterator[Verdict]:
     for population, members in groups.items():
         if len(members) > 1:
             claim = f"{', '.join(audit.path for audit in members)} are about one population, {population!r}"
-            faults = [audit.adds_up for audit in members if audit.adds_up]
+            faults = [audit.sum_obstacle for audit in members if audit.sum_obstacle]
             if len({audit.neighbors for audit in members if audit.ledger.entries}) > 1:
                 faults.append("their costs are about different neighbors")
             if faults:
@@ -251,24 +260,26 @@ def judge_populations(audits: Sequence[LedgerAudit]) -> Iterator[Verdict]:
                 yield Verdict("composition", f"{claim}: their budgets add up", UNKNOWN, reason)
             else:
                 epsilon, delta = (sum(audit.ledger.budget[part] for audit in members) for part in (0, 1))
-                claim = f"{claim}: {pair_at_most(epsilon, delta)} together"
+                claim = f"{claim}: {format_pair(epsilon, delta)} together"
                 yield Verdict("composition", claim, ASSUMED, "by the name that they carry; ε and δ add up")
     if unnamed and len(distinct) > 1:
         names = ", ".join(audit.path for audit in unnamed)
         claim = "no two of these ledgers are about the same people"
         yield Verdict("composition", claim, ASSUMED, f"{names}: without a population; if they are, all count together")
-    for one, other in combinations(audits, 2):
-        if one.ledger.identity == other.ledger.identity:
-            pairs = zip(one.ledger.hashes, other.ledger.hashes, strict=False)
-            apart = next((number for number, (a, b) in enumerate(pairs) if a != b), None)
-            reason = "hashes are equal" if apart is None else f"entry {apart} differs: one is old, or written again"
-            yield judged("ledger", f"{one.path} and {other.path} are copies of one ledger", reason, holds=apart is None)
+    for first, second in combinations(audits, 2):
+        if first.ledger.identity == second.ledger.identity:
+            pairs = zip(first.ledger.hashes, second.ledger.hashes, strict=False)
+            entry = next((number for number, (a, b) in enumerate(pairs) if a != b), None)
+            reason = "hashes are equal" if entry is None else f"entry {entry} differs: one is old, or written again"
+            yield decide(
+                "ledger", f"{first.path} and {second.path} are copies of one ledger", reason, holds=entry is None
+            )
 
 
 ABSTAIN = "-1"  # in place of a label that was not released
-_OF_A_DEBIT = "they are the labels of a debit"
-_AS_MANY = "as many were paid for as there are"
-_DIGESTS, _DIGESTS_AN_ENTRY = 100_000, 8  # computed at most to find labels in a log: 24 microseconds each
+_DEBIT_CLAIM = "they are the labels of a debit"
+_COUNT_CLAIM = "as many were paid for as there are"
+_MAX_DIGESTS, _DIGESTS_PER_ENTRY = 100_000, 8  # computed at most to find labels in a log: 24 microseconds each
 
 
 def judge_labels(
@@ -282,8 +293,8 @@ def judge_labels(
     answerings = list(releases.values())
     payments = [list(_judge_payment(file, answerings, ledger, digests)) for ledger in ledgers]
     # one of several ledgers has paid
-    payment = next((found for found in payments if all(verdict.verdict != FALSE for verdict in found)), None)
-    is_paid = any(verdict.claim == _OF_A_DEBIT and verdict.verdict == PROVED for verdict in payment or ())
+    payment = next((verdicts for verdicts in payments if all(verdict.verdict != FALSE for verdict in verdicts)), None)
+    is_paid = any(verdict.claim == _DEBIT_CLAIM and verdict.verdict == PROVED for verdict in payment or ())
     yield _judge_names(file, answerings, classes, is_paid=is_paid)
     if payments:
         yield from payment or payments[0]
@@ -295,134 +306,136 @@ def judge_labels(
 def _judge_names(
     file: LabelsFile, answerings: Sequence[Answering], classes: tuple[str, ...] | None, *, is_paid: bool
 ) -> Verdict:
-    are_open = any(one.classes == OPEN for one in answerings)
-    may_be_none = any(isinstance(one, Run) and one.may_be_none for one in answerings)
+    are_open = any(answering.classes == OPEN for answering in answerings)
+    may_be_none = any(isinstance(answering, Run) and answering.may_be_none for answering in answerings)
     names = sorted(set(file.names) - ({""} if are_open else {ABSTAIN} if may_be_none else set()))
-    number = max((one.classes for one in answerings), default=0)
+    number = max((answering.classes for answering in answerings), default=0)
     if are_open and not classes:
         claim = f"the labels are {len(names):,} answers that voters gave"
         return Verdict("labels match their debit", claim, ASSUMED, "no file can show this")
     if not number and not classes:
         reason = "what released them would decide: give it, too"
         return Verdict("file", f"the labels are of {len(names):,} classes", UNKNOWN, reason)
-    shown = counted(len(names), "different label", "different labels")
+    listing = pluralize(len(names), "different label", "different labels")
     if is_paid:  # otherwise the file may be one of passwords
-        shown = f"they are {', '.join(map(repr, names[: number + 1]))}{', …' if len(names) > number + 1 else ''}"
-    allowed = f"one of {', '.join(classes)}" if classes else f"one of {number} classes"
-    inside = set(names) <= set(classes) if classes else len(names) <= number
-    return judged("file", f"{counted(file.size, 'label is', 'labels are')} each {allowed}", shown, holds=inside)
+        listing = f"they are {', '.join(map(repr, names[: number + 1]))}{', …' if len(names) > number + 1 else ''}"
+    condition = f"one of {', '.join(classes)}" if classes else f"one of {number} classes"
+    holds = set(names) <= set(classes) if classes else len(names) <= number
+    return decide("file", f"{pluralize(file.size, 'label is', 'labels are')} each {condition}", listing, holds=holds)
 
 
 def _judge_payment(
     file: LabelsFile, releases: Sequence[Answering], ledger: Ledger, digests: Collection[str]
 ) -> Iterator[Verdict]:
     size, entries = file.size, ledger.entries
-    drawn = [entry for entry in entries if entry.files]
-    own = [entry for entry in drawn if set(digests) <= set(entry.files.values())] if digests else []
-    if own or (digests and drawn and all(entry.labels or entry.files for entry in entries)):
-        told = [f"{len(digests)} of the {len(entry.files)} files of entry {entry.number}" for entry in own]
-        reason = f"by SHA-256 they are {', '.join(told) or 'none that an entry names'}"
-        paid, totals = [[entry] for entry in own], [entry.answers for entry in own[:1]]
+    with_files = [entry for entry in entries if entry.files]
+    matches = [entry for entry in with_files if set(digests) <= set(entry.files.values())] if digests else []
+    if matches or (digests and with_files and all(entry.labels or entry.files for entry in entries)):
+        descriptions = [f"{len(digests)} of the {len(entry.files)} files of entry {entry.number}" for entry in matches]
+        reason = f"by SHA-256 they are {', '.join(descriptions) or 'none that an entry names'}"
+        runs, totals = [[entry] for entry in matches], [entry.answers for entry in matches[:1]]
         fits = all(
-            size == entry.answers if len(digests) == len(entry.files) else size < entry.answers for entry in own[:1]
+            size == entry.answers if len(digests) == len(entry.files) else size < entry.answers for entry in matches[:1]
         )
     else:
         digest = file.digest()
-        whole = [[entry] for entry in entries if entry.labels == digest] if file.first is None else []
-        found_in = (whole, []) if whole else _in_parts(file, entries)
-        paid, begun = ([], None) if found_in is None else found_in
-        if not paid:
-            yield _judge_unpaid(file, entries, digest, begun)
+        exact_matches = [[entry] for entry in entries if entry.labels == digest] if file.first is None else []
+        runs_and_start = (exact_matches, []) if exact_matches else _find_parts(file, entries)
+        runs, started = ([], None) if runs_and_start is None else runs_and_start
+        if not runs:
+            yield _judge_unpaid(file, entries, digest, started)
             return
-        reason = f"their SHA-256 {digest} is that of {len(paid)} of {len(entries)} entries"
-        if len(paid[0]) > 1:
-            reason = f"the digests of {len(paid[0])} successive entries are those of their parts, numbers aside"
-        totals = [sum(entry.answers for entry in run) for run in paid]
-        fits = all(len(run) == 1 and run[0].pays_for(size) for run in paid) or set(totals) == {size}
-    yield judged("labels match their debit", _OF_A_DEBIT, reason, holds=bool(paid), how=PROVED)
+        reason = f"their SHA-256 {digest} is that of {len(runs)} of {len(entries)} entries"
+        if len(runs[0]) > 1:
+            reason = f"the digests of {len(runs[0])} successive entries are those of their parts, numbers aside"
+        totals = [sum(entry.answers for entry in run) for run in runs]
+        fits = all(len(run) == 1 and run[0].pays_for(size) for run in runs) or set(totals) == {size}
+    yield decide("labels match their debit", _DEBIT_CLAIM, reason, holds=bool(runs), how=PROVED)
     if totals:
-        reason = f"{counted(size, 'label', 'labels')}, {', '.join(map(str, totals))} paid"
-        yield judged("labels match their debit", _AS_MANY, reason, holds=fits, how=PROVED)
-    if releases and paid:
-        yield _judge_drawn(paid, releases)
+        reason = f"{pluralize(size, 'label', 'labels')}, {', '.join(map(str, totals))} paid"
+        yield decide("labels match their debit", _COUNT_CLAIM, reason, holds=fits, how=PROVED)
+    if releases and runs:
+        yield _judge_release(runs, releases)
 
 
-def _judge_unpaid(file: LabelsFile, entries: Sequence[Entry], digest: str, begun: list[Entry] | None) -> Verdict:
-    """``begun`` are entries of the first labels, None if finding them takes long."""
-    size, bare = file.size, [entry.answers for entry in entries if not entry.labels]
-    if begun is None:
+def _judge_unpaid(file: LabelsFile, entries: Sequence[Entry], digest: str, started: list[Entry] | None) -> Verdict:
+    """Judge labels that no debit matches; ``started`` holds the entries of the first ones, None if that takes long."""
+    size, unnamed = file.size, [entry.answers for entry in entries if not entry.labels]
+    if started is None:
         reason = f"to find them among {len(entries):,} entries takes too long: give the labels of a whole stream"
-    elif begun:
-        known = sum(entry.answers for entry in begun)
-        reason = f"the first {known} are; the other {size - known} are fewer than the next debit has: give all"
-    elif within := [span[0] for _, spans in _streams(entries) for span in spans if (file.first or 0) in span[1:]]:
-        reason = f"question {file.first} was paid for together with those from {within[0]} on: give all of them"
-    elif bare:
-        totals = sorted({*bare, sum(bare)})
+    elif started:
+        known_count = sum(entry.answers for entry in started)
+        reason = (
+            f"the first {known_count} are; the other {size - known_count} are fewer than the next debit has: give all"
+        )
+    elif starts := [span[0] for _, spans in _list_streams(entries) for span in spans if (file.first or 0) in span[1:]]:
+        reason = f"question {file.first} was paid for together with those from {starts[0]} on: give all of them"
+    elif unnamed:
+        totals = sorted({*unnamed, sum(unnamed)})
         reason = f"{size} labels; entries without a digest of theirs count {', '.join(map(str, totals))}"
-        return judged("labels match their debit", _AS_MANY, reason, holds=size in totals)
+        return decide("labels match their debit", _COUNT_CLAIM, reason, holds=size in totals)
     else:
         reason = f"their SHA-256 {digest} is that of none of {len(entries)} entries, nor of successive ones together"
-        return Verdict("labels match their debit", _OF_A_DEBIT, FALSE, reason)
-    return Verdict("labels match their debit", _OF_A_DEBIT, UNKNOWN, reason)
+        return Verdict("labels match their debit", _DEBIT_CLAIM, FALSE, reason)
+    return Verdict("labels match their debit", _DEBIT_CLAIM, UNKNOWN, reason)
 
 
-def _judge_drawn(paid: Sequence[Sequence[Entry]], releases: Sequence[Answering]) -> Verdict:
+def _judge_release(runs: Sequence[Sequence[Entry]], releases: Sequence[Answering]) -> Verdict:
     digests = {answering.digest for answering in releases}
-    same = any(all(entry.table in digests for entry in entries) for entries in paid)
-    what = "table" if all(answering.what == "table" for answering in releases) else "release"
-    claim = f"they were drawn with this {what}" if len(releases) == 1 else f"they were drawn with a {what} of the files"
-    reason = f"the debit holds {', '.join(sorted({entry.table or 'no digest' for run in paid for entry in run}))}"
-    if same or len(releases) == 1:
-        return judged("labels match their debit", claim, reason, holds=same)
+    holds = any(all(entry.table in digests for entry in entries) for entries in runs)
+    kind = "table" if all(answering.what == "table" for answering in releases) else "release"
+    claim = f"they were drawn with this {kind}" if len(releases) == 1 else f"they were drawn with a {kind} of the files"
+    reason = f"the debit holds {', '.join(sorted({entry.table or 'no digest' for run in runs for entry in run}))}"
+    if holds or len(releases) == 1:
+        return decide("labels match their debit", claim, reason, holds=holds)
     return Verdict("labels match their debit", claim, UNKNOWN, f"{reason}: the release with that digest would decide")
 
 
-def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Entry]], list[Entry]] | None:
+def _find_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Entry]], list[Entry]] | None:
     """Find runs of entries with these labels, and one with their beginning; None if it takes long."""
-    found, begun = list[list[Entry]](), list[Entry]()
-    left = _DIGESTS + _DIGESTS_AN_ENTRY * len(entries)
-    for log, starts in _starts(file.first, entries):
+    runs, started = list[list[Entry]](), list[Entry]()
+    remaining = _MAX_DIGESTS + _DIGESTS_PER_ENTRY * len(entries)
+    for log, starts in _list_starts(file.first, entries):
         for start in starts:
-            place, end = 0, start
-            while place < file.size and end < len(log):
-                left -= 1
-                if left < 0:
-                    return (found, begun) if found else None
-                after = min(file.size, place + log[end].answers)
-                if file.digest(place, after) != log[end].labels:
-                    if after - place < log[end].answers and log[end].is_of_a_stream:
-                        begun = max(begun, log[start:end], key=len)
+            position, end = 0, start
+            while position < file.size and end < len(log):
+                remaining -= 1
+                if remaining < 0:
+                    return (runs, started) if runs else None
+                stop = min(file.size, position + log[end].answers)
+                if file.digest(position, stop) != log[end].labels:
+                    if stop - position < log[end].answers and log[end].is_stream:
+                        started = max(started, log[start:end], key=len)
                     break
-                place, end = after, end + 1
-            if place == file.size and place:
-                if log[start:end] not in found:
-                    found.append(log[start:end])
+                position, end = stop, end + 1
+            if position == file.size and position:
+                if log[start:end] not in runs:
+                    runs.append(log[start:end])
                 break
-    return found, begun
+    return runs, started
 
 
-def _starts(first: int | None, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], Sequence[int]]]:
+def _list_starts(first: int | None, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], Sequence[int]]]:
     """Yield entries, and where labels may begin: numbers are of questions, or lines from 1."""
     if first is None:
-        yield from ((log, range(len(log))) for log in (*_logs(entries).values(), list(entries)))
+        yield from ((log, range(len(log))) for log in (*_group_by_output(entries).values(), list(entries)))
         return
     if first == 1:
-        files = [entry for entry in entries if not entry.is_of_a_stream]
+        files = [entry for entry in entries if not entry.is_stream]
         yield files, range(len(files))
-    for log, spans in _streams(entries):
-        yield log, [place for place, span in enumerate(spans) if span[0] == first]
+    for log, spans in _list_streams(entries):
+        yield log, [index for index, span in enumerate(spans) if span[0] == first]
 
 
-def _logs(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+def _group_by_output(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     logs: dict[str, list[Entry]] = {}
     for entry in entries:
         logs.setdefault(entry.output, []).append(entry)
     return logs
 
 
-def _streams(entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], list[range]]]:
-    for log in _logs(entries).values():
-        if log[0].is_of_a_stream:
+def _list_streams(entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], list[range]]]:
+    for log in _group_by_output(entries).values():
+        if log[0].is_stream:
             ends = accumulate((entry.answers for entry in log), initial=1)
             yield log, [range(start, end) for start, end in pairwise(ends)]

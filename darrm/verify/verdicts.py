@@ -22,8 +22,8 @@ Laws = tuple[Sequence[int], Sequence[int]]  # of a label on two neighboring data
 Number = TypeVar("Number", float, Fraction)
 BITS = 128  # after the binary point, of corners and factors
 ONE = 1 << BITS
-MOST_EPSILON = 700  # of one query: beyond it e^ε is no float
-NEAR = 1e-9  # relative: floats on either side
+MAX_EPSILON = 700  # of one query: beyond it e^ε is no float
+RELATIVE_TOLERANCE = 1e-9  # relative: floats on either side
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,19 @@ def exponential(x: Fraction) -> Interval[Fraction]:
         return Interval(-upper_end(-value), upper_end(value))
 
 
-def largest_sums(pairs: Iterable[Laws], epsilons: Sequence[Fraction]) -> list[tuple[int, int]]:
+def bound_largest_sums(pairs: Iterable[Laws], epsilons: Sequence[Fraction]) -> list[tuple[int, int]]:
     """Bound the largest Σ max(0, p − e^ε·q) for each ε, in units of 2^-128, from below and above."""
-    ratios = [(units(one.upper, up=True), units(one.lower)) for one in map(exponential, epsilons)]
+    ratios = [(to_units(interval.upper, up=True), to_units(interval.lower)) for interval in map(exponential, epsilons)]
     worst = [[0, 0] for _ in epsilons]
     for p, q in pairs:
-        for at, ends in enumerate(ratios):
-            for end, ratio in enumerate(ends):
+        for index, bounds in enumerate(ratios):
+            for side, ratio in enumerate(bounds):
                 total = sum(max(0, x * ONE - ratio * y) for x, y in zip(p, q, strict=True))
-                worst[at][end] = max(worst[at][end], total)
-    return [(low, high) for low, high in worst]
+                worst[index][side] = max(worst[index][side], total)
+    return [(lower, upper) for lower, upper in worst]
 
 
-def units(value: Fraction, bits: int = BITS, *, up: bool = False) -> int:
+def to_units(value: Fraction, bits: int = BITS, *, up: bool = False) -> int:
     return -(-(value.numerator << bits) // value.denominator) if up else (value.numerator << bits) // value.denominator
 
 
@@ -76,9 +76,9 @@ def upper_float(value: arb) -> float:
     return math.nextafter(float(value.upper()), math.inf)
 
 
-def float_up(value: Fraction) -> float:
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+def round_up(value: Fraction) -> float:
+    rounded = float(value)
+    return rounded if Fraction(rounded) >= value else math.nextafter(rounded, math.inf)
 
 
 def conversion(order: Fraction, delta: Fraction) -> arb:
@@ -87,10 +87,10 @@ def conversion(order: Fraction, delta: Fraction) -> arb:
     return (1 - 1 / alpha).log() - (ball(delta).log() + alpha.log()) / (alpha - 1)
 
 
-def at_most(bound: float | Fraction, digits: int = 6) -> str:
+def format_bound(bound: float | Fraction, digits: int = 6) -> str:
     """Write an upper bound with ``digits`` significant digits, rounded up.
 
-    >>> at_most(2.31252, 5), at_most(0.1 + 0.2), at_most(Fraction(1, 3), 2)
+    >>> format_bound(2.31252, 5), format_bound(0.1 + 0.2), format_bound(Fraction(1, 3), 2)
     ('2.3126', '0.3', '0.34')
     """
     if not isinstance(bound, Fraction):
@@ -101,17 +101,17 @@ def at_most(bound: float | Fraction, digits: int = 6) -> str:
     return f"{float(context.divide(Decimal(bound.numerator), Decimal(bound.denominator))):.{digits}g}"
 
 
-def pair_at_most(epsilon: float | Fraction, delta: float | Fraction, digits: int = 6) -> str:
+def format_pair(epsilon: float | Fraction, delta: float | Fraction, digits: int = 6) -> str:
     """Write a guaranteed pair, both rounded up.
 
-    >>> pair_at_most(0.30000049, 1e-5)
+    >>> format_pair(0.30000049, 1e-5)
     '(0.300001, 1e-05)'
     """
-    return f"({at_most(epsilon, digits)}, {at_most(delta, 6)})"
+    return f"({format_bound(epsilon, digits)}, {format_bound(delta, 6)})"
 
 
-def counted(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+def pluralize(number: int, singular: str, plural: str) -> str:
+    return f"{number:,} {singular if number == 1 else plural}"
 
 
 MEANINGS = {
@@ -159,5 +159,5 @@ class Verdict:
         return f"{self.verdict.upper() if self.verdict == FALSE else self.verdict:<22}{self.claim} ({self.reason})"
 
 
-def judged(about: Topic, claim: str, reason: str, *, holds: bool, how: str = CONSISTENT) -> Verdict:
+def decide(about: Topic, claim: str, reason: str, *, holds: bool, how: str = CONSISTENT) -> Verdict:
     return Verdict(about, claim, how if holds else FALSE, reason)

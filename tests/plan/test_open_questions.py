@@ -143,12 +143,12 @@ def test_an_audit_adds_up_what_vanishes(mechanism: GNMax | LNMax) -> None:
 def test_an_audit_pays_for_what_vanishes_before_its_sums() -> None:
     charge = NoisyMaximum(GNMax(8.0), Voters(9, PLAIN, overlap=1), OPEN, threshold=30).privacy_cost(10)
     lost, delta = Fraction(charge.vanishing) * 10, Fraction(1, 100)
-    own = smallest_total([(charge_of(charge), None)], delta, enough=0.0)
-    rest = smallest_total([(charge_of(replace(charge, vanishing=0.0)), None)], delta - lost, enough=0.0)
+    own = smallest_total([(charge_of(charge), None)], delta, goal=0.0)
+    rest = smallest_total([(charge_of(replace(charge, vanishing=0.0)), None)], delta - lost, goal=0.0)
     assert own is not None
     assert rest is not None
     assert own.epsilon == rest.epsilon
-    assert smallest_total([(charge_of(charge), None)], lost * Fraction(9, 10), enough=0.0) is None
+    assert smallest_total([(charge_of(charge), None)], lost * Fraction(9, 10), goal=0.0) is None
 
 
 @pytest.mark.parametrize("mechanism", [LNMax(0.4), LNMax(0.4, reached=2), GNMax(3.0, reached=2)])

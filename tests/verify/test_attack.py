@@ -28,13 +28,13 @@ from darrm.table import release as release_module
 from darrm.table.release import Release
 from darrm.table.table import Table, certify
 from darrm.verify.attack import (
-    Intervals,
+    ConfidenceIntervals,
     Pair,
     attack,
+    find_worst_pair,
     judge_attack,
     label_law,
-    near_ties,
-    worst_pair,
+    list_near_ties,
 )
 from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN
 from tests.oracle import all_multisets
@@ -101,7 +101,7 @@ def test_the_worst_pair_is_the_worst_of_all_multisets(name: str) -> None:
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = np.log(np.maximum(first - delta, 0.0)) - np.log(second)
-    epsilon, (p, p_prime) = worst_pair(table)
+    epsilon, (p, p_prime) = find_worst_pair(table)
     assert epsilon == pytest.approx(float(np.max(losses, where=first > delta + 1e-12, initial=0.0)), abs=1e-12)
     one, one_prime = (0.5 * (1.0 + float(poisson_binomial_pmf(side) @ table.gamma.signed)) for side in (p, p_prime))
     assert math.log((one - delta) / one_prime) == pytest.approx(epsilon, abs=1e-12)
@@ -111,18 +111,18 @@ def test_the_worst_pair_is_the_worst_of_all_multisets(name: str) -> None:
 @pytest.mark.parametrize("n", [1, 7, 30])
 @pytest.mark.parametrize("miss", [0.2, 0.01])
 def test_a_bound_fails_as_seldom_as_it_says_and_not_much_less(n: int, miss: float) -> None:
-    bounds = Intervals.of_counts(np.arange(n + 1), n, miss)
+    bounds = ConfidenceIntervals.of_counts(np.arange(n + 1), n, miss)
     laws = [(P, binomial_pmf(n, P)) for P in np.linspace(0.001, 0.999, 999)]
     assert 0.5 * miss < max(float(law[bounds.lower > P].sum()) for P, law in laws) <= miss
     assert 0.5 * miss < max(float(law[bounds.upper < P].sum()) for P, law in laws) <= miss
 
 
 def test_a_refuted_epsilon_is_the_largest_that_no_law_within_the_bounds_has() -> None:
-    bounds = Intervals(np.array([[0.3, 0.1], [0.1, 0.5]]), np.array([[0.4, 0.2], [0.2, 0.7]]))
+    bounds = ConfidenceIntervals(np.array([[0.3, 0.1], [0.1, 0.5]]), np.array([[0.4, 0.2], [0.2, 0.7]]))
     assert bounds.epsilon(0.0) == pytest.approx(math.log(0.5 / 0.2))  # the second event, from the second side
     assert bounds.epsilon(0.25) == pytest.approx(math.log(0.25 / 0.2))
     assert bounds.epsilon(0.45) == 0.0
-    impossible = Intervals(np.array([[0.0, 0.0], [0.0, 0.3]]), np.array([[0.0, 0.0], [0.0, 0.4]]))
+    impossible = ConfidenceIntervals(np.array([[0.0, 0.0], [0.0, 0.3]]), np.array([[0.0, 0.0], [0.0, 0.4]]))
     assert (impossible.epsilon(0.3), impossible.epsilon(0.2)) == (0.0, np.inf)
 
 
@@ -170,7 +170,7 @@ def test_the_laws_of_selection_are_those_of_their_definitions(counts: tuple[int,
 def test_labels_of_private_voters_are_averaged_over_all_that_they_say(name: str) -> None:
     aggregator = RELEASES[name]()
     assert isinstance(aggregator, Release)
-    pair = dict(near_ties(aggregator.voters, 3))["3 classes at a lead of 1, 1 moving to 1 and 2"]
+    pair = dict(list_near_ties(aggregator.voters, 3))["3 classes at a lead of 1, 1 moving to 1 and 2"]
     voters = [np.repeat(side, pair.sizes, axis=0) for side in pair.sides]
     for side, label in zip(voters, pair.labels(label_law(aggregator)), strict=True):
         total = np.zeros(3)
@@ -192,7 +192,7 @@ def test_labels_of_private_voters_are_averaged_over_all_that_they_say(name: str)
     ],
 )
 def test_pairs_are_neighbors(voters: Voters, classes: int) -> None:
-    pairs = [pair for _, pair in near_ties(voters, classes)]
+    pairs = [pair for _, pair in list_near_ties(voters, classes)]
     strengths = sorted(each.epsilon if each.is_private else math.inf for n, each in voters.groups for _ in range(n))
     assert max(moved_in(pair, voters, strengths) for pair in pairs) == voters.reached
 

@@ -28,7 +28,7 @@ from darrm.table.table import Table
 from darrm.verify.__main__ import main
 from darrm.verify.attack import label_law
 from darrm.verify.audit import audit, judge_file
-from darrm.verify.costs import Cost, judge_charge, partitions, worst_differences, worst_of_private_voters
+from darrm.verify.costs import Cost, enclose_differences, enclose_private_voters, judge_charge, list_partitions
 from darrm.verify.totals import smallest_total
 from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN
 from tests.doors import validated
@@ -49,7 +49,7 @@ def test_two_pieces_of_code_that_share_nothing_agree(reached: int) -> None:
     problem = Problem(Voters(4, PrivacyParams("inf"), overlap=reached), PrivacyParams("0.7", "0.01"), 3)
     table = optimize_plurality(problem)
     for epsilon in (Fraction(7, 10), Fraction(0), Fraction(2)):
-        found = worst_differences(table_of(table), [epsilon], reached)
+        found = enclose_differences(table_of(table), [epsilon], reached)
         assert found is not None
         ours = largest_excess(table.plurality, pairs_of(problem), epsilon)
         assert found[0].lower - Fraction(1, 2**90) <= ours <= found[0].upper + Fraction(1, 2**90)
@@ -77,7 +77,7 @@ def test_the_auditor_finds_the_worst_of_all_multisets(voters: Voters, classes: i
     target = PrivacyParams("0.9", "0.06")
     table = certify(Problem(voters, target, classes), any_law(voters, classes, 8, falls=True))
     epsilons = [Fraction(0), Fraction(9, 10), Fraction(2)]
-    enclosures = worst_of_private_voters(table_of(table), epsilons)
+    enclosures = enclose_private_voters(table_of(table), epsilons)
     assert enclosures is not None
     for epsilon, found in zip(epsilons, enclosures, strict=True):
         by_hand = worst_by_hand(voters, table.plurality, exp(epsilon))
@@ -89,7 +89,7 @@ def test_the_auditor_finds_the_worst_of_all_multisets(voters: Voters, classes: i
 def test_what_is_too_large_is_left_to_the_prover() -> None:
     voters = Voters(14, PrivacyParams("0.4"))
     table = certify(Problem(voters, PrivacyParams("0.9"), 3), random_law(14, 3))
-    assert worst_of_private_voters(table_of(table), [Fraction(1)]) is None
+    assert enclose_private_voters(table_of(table), [Fraction(1)]) is None
 
 
 def test_a_table_of_private_voters_is_proved_by_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +184,7 @@ def test_a_mechanism_without_a_cost_stops_no_audit(gamma: float, tmp_path: Path)
 
 
 def test_partitions_of_few_votes_on_many_classes_are_quick() -> None:
-    parts = list(partitions(3, 2000, 3))
+    parts = list(list_partitions(3, 2000, 3))
     assert [part[:4] for part in parts] == [(3, 0, 0, 0), (2, 1, 0, 0), (1, 1, 1, 0)]
     assert {len(part) for part in parts} == {2000}
 
@@ -275,8 +275,8 @@ def test_many_votes_that_move_are_bounded_by_the_counts() -> None:
 
 def test_a_sum_whose_delta_is_too_large_is_none() -> None:
     ten = PrivacyCost("answers", guarantee=PrivacyParams("0.1", "1e-3")).repeated(10)
-    assert smallest_total([(charge_of(ten), None)], Fraction(1, 10**5), enough=0.0) is None
-    found = smallest_total([(charge_of(ten), None)], Fraction(1, 50), enough=1.0)
+    assert smallest_total([(charge_of(ten), None)], Fraction(1, 10**5), goal=0.0) is None
+    found = smallest_total([(charge_of(ten), None)], Fraction(1, 50), goal=1.0)
     assert found is not None
     assert found.epsilon == pytest.approx(1.0)
 

@@ -12,7 +12,7 @@ from darrm import PrivacyParams, Problem, Voters, optimize_table
 from darrm.majority.certify import worst_cost_ball
 from darrm.majority.noise_function import NoiseFunction
 from darrm.verify import gamma as own
-from darrm.verify.gamma import CHAINS, MONOTONE, Gamma, budget, divergences, worst_costs
+from darrm.verify.gamma import CHAINS, MONOTONE, Gamma, budget, enclose_deltas, worst_costs
 from darrm.verify.verdicts import ONE, exponential
 from tests import oracle, strategies
 from tests.majority.test_full_set import NEEDS_LOW
@@ -37,7 +37,7 @@ def test_no_corner_is_forgotten(delta: str) -> None:
     each = PrivacyParams("0.3", delta)
     true = oracle.corner_list(Problem(Voters(3, each), PrivacyParams("0.5", delta)))
     ours = [(Fraction(0), Fraction(0)), (Fraction(1), Fraction(1))]
-    corners = own._corners((each.exact_epsilon, each.exact_delta))
+    corners = own._list_corners((each.exact_epsilon, each.exact_delta))
     ours += [(Fraction(p, ONE), Fraction(p_prime, ONE)) for p, p_prime in corners]
     for first, second in zip(sorted(true), sorted(ours), strict=True):
         assert max(abs(first[side] - second[side]) for side in (0, 1)) < Fraction(2, ONE)
@@ -64,7 +64,7 @@ def test_the_chains_are_all_multisets(data: st.DataObject) -> None:
     numbers = gamma_of(problem, NoiseFunction(problem.voters.K, values))
     epsilons = [problem.target.exact_epsilon, Fraction(0), Fraction(2)]
     few = worst_costs(numbers, epsilons)
-    everything = own._enumerate(numbers, [exponential(epsilon) for epsilon in epsilons])
+    everything = own._enumerate_corners(numbers, [exponential(epsilon) for epsilon in epsilons])
     assert few is not None
     assert everything is not None
     for one, other in zip(few, everything, strict=True):
@@ -80,8 +80,8 @@ def test_a_dip_needs_voters_that_move_in_part() -> None:
     assert not numbers.is_monotone
     found = worst_of(numbers, Fraction(1, 3))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own, "MOST_WORK", 10**12)
-        every = own._enumerate(numbers, [exponential(Fraction(1, 3))])
+        patch.setattr(own, "MAX_WORK", 10**12)
+        every = own._enumerate_corners(numbers, [exponential(Fraction(1, 3))])
     assert every is not None
     assert every[0].lower <= found.upper
     assert found.lower <= every[0].upper
@@ -121,7 +121,7 @@ def test_tables_of_many_voters_are_decided(K: int, shape: str, delta: str, rows:
 def test_weights_of_many_voters_add_up_to_one() -> None:
     chains = own._Chains(Gamma(1001, (Fraction(1),) * 501, ((1001, (Fraction(1), Fraction(1, 10))),), 1001))
     chance = Fraction(chains.delta, own._UNIT)
-    weights = [Fraction(weight, own._UNIT) for weight in chains._binomial(1001)]
+    weights = [Fraction(weight, own._UNIT) for weight in chains._compute_binomial(1001)]
     assert 0 <= 1 - sum(weights) < Fraction(1, 10**25)
     true = (math.comb(1001, n) * chance**n * (1 - chance) ** (1001 - n) for n in (0, 50, 100))
     assert all(0 <= one - weights[n] < Fraction(1, 10**25) for n, one in zip((0, 50, 100), true, strict=True))
@@ -130,7 +130,7 @@ def test_weights_of_many_voters_add_up_to_one() -> None:
 def test_what_is_too_large_is_not_decided() -> None:
     dip = (Fraction(1), Fraction(1, 2)) + (Fraction(1),) * 1499
     large = Gamma(3001, dip, ((3001, TENTH),), 3001)
-    assert divergences(large, [Fraction(1)]) is None
+    assert enclose_deltas(large, [Fraction(1)]) is None
 
 
 @pytest.mark.parametrize(("gamma", "expected"), [("1/3", True), ("0.3333333333333333334", False)])
@@ -146,7 +146,7 @@ def test_the_edge_is_sharp(gamma: str, expected: bool) -> None:
 def test_a_divergence_is_that_of_two_written_out_laws() -> None:
     # one voter, truth told with probability γ: Pr[1] = (1 + γ(2p − 1))/2
     numbers = Gamma(1, (Fraction(1, 2),), ((1, (Fraction(1), Fraction(1, 50))),), 1)
-    answers = divergences(numbers, [Fraction(1, 5)])
+    answers = enclose_deltas(numbers, [Fraction(1, 5)])
     assert answers is not None
     (found,) = answers
     hi = (math.e + 0.02) / (math.e + 1)

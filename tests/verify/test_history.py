@@ -285,7 +285,7 @@ def test_a_ledger_written_anew_beside_an_honest_older_copy_is_false(honest: Path
 def test_the_newest_signatures_are_checked_and_all_must_be_there(
     honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain, "_MOST_CHECKED", 2)
+    monkeypatch.setattr(chain, "_MAX_CHECKED_SIGNATURES", 2)
     audited = found(honest, tmp_path / "whole", nothing, "a")
     assert [one.reason.partition(" ")[0] for one in audited.verdicts if SIGNED in one.claim] == ["2"]
     for number, verdict in ((1, PROVED), (2, FALSE)):

@@ -124,9 +124,9 @@ def test_three_outcomes_are_all_there_are(z: int) -> None:
     law = noisy_labels._Noise(weights_of(SHAPED), 2.0)
     i, j = (corner.ravel() for corner in np.meshgrid(np.arange(-9, 12), np.arange(-9, 12), indexing="ij"))
     for side in (0, 1):  # before the vote moves, and after
-        outcomes = [pair[side] for pair in noisy_labels._outcomes(law, i, j, z)]
+        outcomes = [pair[side] for pair in noisy_labels._find_outcomes(law, i, j, z)]
         assert sum(outcomes) == pytest.approx(1.0, abs=1e-12)
-    wins = noisy_labels._outcomes(law, i, j, 0)[0][0] - noisy_labels._outcomes(law, i, j, 1)[0][0]
+    wins = noisy_labels._find_outcomes(law, i, j, 0)[0][0] - noisy_labels._find_outcomes(law, i, j, 1)[0][0]
     assert np.all(wins >= 0.0)  # a tie goes to a, or it does not
     assert np.max(wins) > 0.01
 
@@ -138,8 +138,10 @@ def test_a_block_is_bounded_by_its_corners(penalty: Any) -> None:
         i, j, across, along = (int(number) for number in (*rng.integers(-8, 10, 2), *rng.integers(0, 5, 2)))
         block = np.array([[i], [j], [across], [along]])
         row, column = (at.ravel() for at in np.mgrid[i : i + across + 1, j : j + along + 1])
-        least, values = zip(*(noisy_labels._values(law, penalty, row, column, z) for z in (0, 1)), strict=True)
-        assert noisy_labels._bounds(law, penalty, block)[0] >= max(float(np.max(own)) for own in values) * (1.0 - 1e-15)
+        least, values = zip(*(noisy_labels._evaluate_places(law, penalty, row, column, z) for z in (0, 1)), strict=True)
+        assert noisy_labels._bound_blocks(law, penalty, block)[0] >= max(float(np.max(own)) for own in values) * (
+            1.0 - 1e-15
+        )
         assert all(np.all(own >= exact) for own, exact in zip(values, least, strict=True))
 
 
@@ -152,8 +154,8 @@ def test_few_voters_cost_less(K: int, C: int) -> None:
     assert cost < bounds[0] < bounds[1] < bounds[2]
 
 
-@pytest.mark.parametrize("of_label", [lambda w, enough: renyi_of_label(w, 4.0, enough=enough),
-                                      lambda w, enough: delta_of_label(w, 0.3, enough=enough)])  # fmt: skip
+@pytest.mark.parametrize("of_label", [lambda w, enough: renyi_of_label(w, 4.0, goal=enough),
+                                      lambda w, enough: delta_of_label(w, 0.3, goal=enough)])  # fmt: skip
 def test_what_is_enough_is_proved_and_no_more(of_label: Callable[..., Interval[float]]) -> None:
     close = of_label(weights_of(GAUSSIAN), 0.0)
     for factor in (1.01, 1.3, 5.0):
@@ -178,9 +180,9 @@ def test_the_profile_of_wide_gaussian_noise_is_that_of_a_normal_law() -> None:
 
 def test_the_box_and_three_lines_are_looked_at() -> None:
     law = noisy_labels._Noise(weights_of(GAUSSIAN), 2.0)
-    i, j, across, along = noisy_labels._first_blocks(law)
+    i, j, across, along = noisy_labels._list_first_blocks(law)
     far = law.last - law.first + 2
-    lines = [(i < -far, across), (j < -far, along), ((i > far) & (j > law.reach), across)]
+    lines = [(i < -far, across), (j < -far, along), ((i > far) & (j > law.radius), across)]
     assert all(np.any(at) and not np.any(more[at]) for at, more in lines)
 
 

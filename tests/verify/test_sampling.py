@@ -73,7 +73,7 @@ def test_a_table_costs_what_every_set_of_every_pair_says(sampling: Subsampling) 
             back = max(hockey_stick(laws[a], mixed(a, b), growth) for a, b, _ in close)
         exact = cost_of(table)
         for reverse, true in ((False, max(forward, back)), (True, back)):
-            (enclosed,) = exact.deltas([epsilon], back=reverse) or []
+            (enclosed,) = exact.deltas([epsilon], is_reversed=reverse) or []
             assert enclosed.lower <= true <= enclosed.upper + Fraction(1, 10**30)
             assert enclosed.upper - enclosed.lower < Fraction(1, 10**30)
 
@@ -116,7 +116,7 @@ MECHANISMS = [GNMax(1.1), LNMax(0.9), ExponentialMechanism(2.0), PermuteAndFlip(
 def test_a_bit_costs_what_mpmath_says(mechanism: GNMax | LNMax, sampling: Subsampling) -> None:
     released, order, epsilon = NoisyMaximum(mechanism, voters(4, sampling), 2), 3.0, Fraction(1, 50)
     exact, q = cost_of(released), mpmath.mpf(1) / 5
-    bits = mechanisms.two_class_laws(mechanism_of(released))
+    bits = mechanisms.compute_bit_laws(mechanism_of(released))
     assert bits is not None
     with mpmath.workdps(40):
         laws = bit_of_noise(released)
@@ -221,12 +221,12 @@ def test_a_total_is_that_of_both_directions() -> None:
     """One voter, of whom a person is one record: forty answers are bits of two known probabilities."""
     mechanism = NoisyMaximum(LNMax(1.0), voters(1, COIN), 2)
     charge, delta = mechanism.privacy_cost(40), Fraction(1, 1000)
-    bits = mechanisms.two_class_laws(mechanism_of(mechanism))
+    bits = mechanisms.compute_bit_laws(mechanism_of(mechanism))
     assert bits is not None
     p, q = (Fraction(float(one)) for one in bits[:, 1])
     mixed = (4 * q + p) / 5
     for exact in (cost_of(mechanism), None):
-        total = smallest_total([(charge_of(charge), exact)], delta, enough=0.0)
+        total = smallest_total([(charge_of(charge), exact)], delta, goal=0.0)
         assert total is not None
         needed, closer = (
             max(delta_of_many(pair, 40, Fraction(total.epsilon) * share) for pair in ((mixed, q), (q, mixed)))
@@ -238,7 +238,7 @@ def test_a_total_is_that_of_both_directions() -> None:
 def test_an_account_without_any_bound_is_looked_at_all_the_same() -> None:
     exact = cost_of(gamma_table(FIXED))
     found = smallest_total(
-        [(charge_of(Release(gamma_table(FIXED)).privacy_cost(40)), exact)], Fraction(1, 10**3), enough=math.inf
+        [(charge_of(Release(gamma_table(FIXED)).privacy_cost(40)), exact)], Fraction(1, 10**3), goal=math.inf
     )
     assert found is not None
     assert math.isfinite(found.epsilon)

@@ -18,7 +18,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.noisy_max.label_cost import label_profile
 from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.verify import sums, verdicts
-from darrm.verify.sums import Kind, LossSum, composed_epsilon, telling_points
+from darrm.verify.sums import Kind, LossSum, choose_points, compose_epsilon
 from tests.verify.support import charge_of
 
 exponential = cache(verdicts.exponential)
@@ -114,7 +114,7 @@ UNEVEN = Pair(
 @pytest.mark.parametrize("guard", [3, 0])
 def test_coarse_roundings_are_on_the_safe_side(guard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers have a dozen bits, and ends of some mass are cut off: a rounding to the wrong side is seen."""
-    for name, value in (("_BITS", 4), ("_SPARE", 1), ("_GUARD", guard)):
+    for name, value in (("_SUM_BITS", 4), ("_TAIL_DIVISOR", 1), ("_GUARD_BITS", guard)):
         monkeypatch.setattr(sums, name, value)
     check_one_response()
     for pair, count in product((RESPONSE, CONFESSING, UNEVEN), (1, 3)):
@@ -138,11 +138,11 @@ def check_one_response() -> None:
     for place, parts in product(range(1, 60, 5), (1, 2, 3)):
         epsilon = Fraction(place, 20)
         growth = exponential(epsilon).lower
-        lowest, masses = sums._loss([(epsilon, Fraction(0))], epsilon / parts, 8)
+        lowest, masses = sums._build_loss([(epsilon, Fraction(0))], epsilon / parts, 8)
         law = LossSum(epsilon / parts, lowest, tuple(masses), 8)
         for x in (Fraction(0), epsilon / 3, epsilon / 2):
             assert read(law, x) >= (growth - exponential(x).upper) / (1 + growth)
-        assert sums._height([(0, place), (7, 3)], 2 * parts) * 7 >= 3 * 2 * parts + place * (7 - 2 * parts)
+        assert sums._interpolate([(0, place), (7, 3)], 2 * parts) * 7 >= 3 * 2 * parts + place * (7 - 2 * parts)
 
 
 def test_a_delta_read_off_few_bits_is_no_smaller() -> None:
@@ -170,12 +170,12 @@ def test_each_direction_is_added_up_on_its_own() -> None:
     both = [max(pair) for pair in zip(forward, back, strict=True)]
     ordered = ((back, (BITS, BITS[::-1])), (forward, (BITS[::-1], BITS)))
     for (other, laws), first in product(ordered, (0, 25)):  # without ε = 0 the total variation is known of one only
-        directed = sums.Directed(both[first:], other)
+        directed = sums.DirectedPoints(both[first:], other)
         for kind, bits in zip((directed, directed.exchanged), laws, strict=True):
             law = sums.compose([(kind, 8)], Fraction(1, 16), Fraction(1, 10**9))
             assert all(law.delta(4 * e) >= delta_of_many(bits, 8, 4 * e) for e in OFTEN[:40:3])
     symmetric, total = (
-        sums.composed_epsilon([(kind, 40)], Fraction(1, 1000)) for kind in (both, sums.Directed(both, forward))
+        sums.compose_epsilon([(kind, 40)], Fraction(1, 1000)) for kind in (both, sums.DirectedPoints(both, forward))
     )
     assert total is not None
     assert symmetric is not None
@@ -196,12 +196,12 @@ def test_gaussians_add_up_to_a_gaussian(distance: float, count: int) -> None:
     delta, width = Fraction(1, 10**6), Fraction(distance) / 4
     points = [(width * place, gaussian_delta(distance, width * place)) for place in range(30)]
     points += [(width * place, gaussian_delta(distance, width * place)) for place in range(30, 60, 3)]
-    found = sums.composed_epsilon([(points, count)], delta)
+    found = sums.compose_epsilon([(points, count)], delta)
     assert found is not None
     whole = distance * math.sqrt(count)
     assert gaussian_delta(whole, found) <= delta
     assert gaussian_delta(whole, found * 99 / 100) >= delta
-    least = sums.composed_delta([(points, count)], found)
+    least = sums.compose_delta([(points, count)], found)
     assert gaussian_delta(whole, found) <= least <= delta * 11 / 10
 
 
@@ -240,10 +240,10 @@ def test_within_one_percent_of_the_accountant(name: str) -> None:
     charges, delta = ACCOUNTS[name]
     spent = PrivacyAccountant(charges=charges).spent(float(delta))
     kinds = kinds_of(charges)
-    found = sums.composed_epsilon(kinds, Fraction(delta))
+    found = sums.compose_epsilon(kinds, Fraction(delta))
     assert found is not None
     assert spent.epsilon * (1.0 - 1e-5) <= found <= spent.epsilon * 1.01
-    assert sums.composed_delta(kinds, found, least=Fraction(delta)) <= Fraction(delta) * 21 / 20
+    assert sums.compose_delta(kinds, found, least=Fraction(delta)) <= Fraction(delta) * 21 / 20
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "count"), [("0.5", "0", 30), ("0.1", "0.001", 50), ("3", "1e-9", 4)])
@@ -254,20 +254,20 @@ def test_pairs_compose_optimally(epsilon: str, delta: str, count: int) -> None:
         gains = [max(0, growth**true - ratio * growth ** (count - true)) for true in range(count + 1)]
         terms = [mpmath.binomial(count, true) * gain for true, gain in enumerate(gains)]
         optimal = 1 - (1 - mpmath.mpf(delta)) ** count * (1 - mpmath.fsum(terms) / (1 + growth) ** count)
-        found = sums.composed_delta([([pair], count)], total)
+        found = sums.compose_delta([([pair], count)], total)
         assert abs(mpmath.mpf(found.numerator) / found.denominator - optimal) <= mpmath.mpf(10) ** -20
 
 
 def test_limits() -> None:
     pure, failing = [(Fraction(1, 2), Fraction(0))], [(Fraction(0), Fraction(1, 4))]
-    assert sums.composed_epsilon([], Fraction(1, 2)) == sums.composed_delta([], Fraction(0)) == 0
-    assert sums.composed_epsilon([(pure, 3)], Fraction(0)) == Fraction(3, 2)
-    assert sums.composed_epsilon([(failing, 1)], Fraction(0)) is None
-    assert sums.composed_epsilon([(failing, 2)], Fraction(43, 100)) is None
-    assert sums.composed_epsilon([(failing, 2)], Fraction(44, 100)) == 0
-    assert 0 <= sums.composed_delta([(failing, 2)], Fraction(3)) - Fraction(7, 16) < Fraction(1, 10**20)
-    assert sums.composed_delta([([(Fraction(1), Fraction(1))], 2)], Fraction(1)) == 1
-    assert sums.composed_epsilon([(pure, 2**53)], Fraction(1, 100)) == Fraction(2**52)  # as they add up: no sum fits
+    assert sums.compose_epsilon([], Fraction(1, 2)) == sums.compose_delta([], Fraction(0)) == 0
+    assert sums.compose_epsilon([(pure, 3)], Fraction(0)) == Fraction(3, 2)
+    assert sums.compose_epsilon([(failing, 1)], Fraction(0)) is None
+    assert sums.compose_epsilon([(failing, 2)], Fraction(43, 100)) is None
+    assert sums.compose_epsilon([(failing, 2)], Fraction(44, 100)) == 0
+    assert 0 <= sums.compose_delta([(failing, 2)], Fraction(3)) - Fraction(7, 16) < Fraction(1, 10**20)
+    assert sums.compose_delta([([(Fraction(1), Fraction(1))], 2)], Fraction(1)) == 1
+    assert sums.compose_epsilon([(pure, 2**53)], Fraction(1, 100)) == Fraction(2**52)  # as they add up: no sum fits
 
 
 def test_enough_stops_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,9 +279,9 @@ def test_enough_stops_early(monkeypatch: pytest.MonkeyPatch) -> None:
         return compose(kinds, step, delta)
 
     monkeypatch.setattr(sums, "compose", composed)
-    found = sums.composed_epsilon(kinds, Fraction(1, 10**6), enough=Fraction(14))
+    found = sums.compose_epsilon(kinds, Fraction(1, 10**6), goal=Fraction(14))
     first = len(steps)
-    best = sums.composed_epsilon(kinds, Fraction(1, 10**6))
+    best = sums.compose_epsilon(kinds, Fraction(1, 10**6))
     assert found is not None
     assert best is not None
     assert best < found <= 14
@@ -301,30 +301,30 @@ def kind_of_labels(sigma: float, count: int) -> Kind:
 )
 def test_twelve_points_are_as_good_as_all(sigma: float, count: int) -> None:
     points, _ = kind_of_labels(sigma, count)
-    chosen = telling_points([(points, count)], SMALL, 12)[0]
+    chosen = choose_points([(points, count)], SMALL, 12)[0]
     assert len(chosen) == 12
     assert set(chosen) < set(points)
     assert (chosen[0], chosen[-1]) == (points[0], points[-1])
-    best, near = (composed_epsilon([(some, count)], SMALL) for some in (points, chosen))
+    best, near = (compose_epsilon([(some, count)], SMALL) for some in (points, chosen))
     assert best is not None
     assert near is not None
     assert best <= near <= best * Fraction(1011, 1000)
-    even = composed_epsilon([(points[::9], count)], SMALL)  # also twelve
+    even = compose_epsilon([(points[::9], count)], SMALL)  # also twelve
     assert even is not None
     assert even > near
 
 
 def test_limits_of_points() -> None:
     line = [(Fraction(place), Fraction(1, 2 + place)) for place in range(5)]
-    assert telling_points([(line, 1), (line[:1], 2)], SMALL, 1) == [[line[0], line[-1]], line[:1]]
-    assert telling_points([(line[::-1], 1)], Fraction(0), 9) == [line]
-    assert telling_points([([*line, (Fraction(4), Fraction(1))], 1)], SMALL, 9) == [line]
+    assert choose_points([(line, 1), (line[:1], 2)], SMALL, 1) == [[line[0], line[-1]], line[:1]]
+    assert choose_points([(line[::-1], 1)], Fraction(0), 9) == [line]
+    assert choose_points([([*line, (Fraction(4), Fraction(1))], 1)], SMALL, 9) == [line]
     far = [(Fraction(place * 100), Fraction(1, 2**place)) for place in range(8)]
-    assert len(telling_points([(far, 1)], SMALL, 3)[0]) == 3
+    assert len(choose_points([(far, 1)], SMALL, 3)[0]) == 3
 
 
 def test_points_that_floats_do_not_tell_apart_are_one() -> None:
     line = [(Fraction(place), Fraction(1, 2 + place)) for place in range(5)]
     near = (1 + Fraction(1, 10**20), Fraction(1, 3) - Fraction(1, 10**20))
-    assert telling_points([([*line, near], 1)], SMALL, 4)[0] == telling_points([(line, 1)], SMALL, 4)[0]
-    assert composed_epsilon([([*line, near], 9)], SMALL) == composed_epsilon([(line, 9)], SMALL)
+    assert choose_points([([*line, near], 1)], SMALL, 4)[0] == choose_points([(line, 1)], SMALL, 4)[0]
+    assert compose_epsilon([([*line, near], 9)], SMALL) == compose_epsilon([(line, 9)], SMALL)

@@ -25,8 +25,8 @@ from darrm.table.release import charge_of as cost_model
 from darrm.verify import totals
 from darrm.verify.audit import audit
 from darrm.verify.formats import Charge
-from darrm.verify.sums import composed_delta
-from darrm.verify.totals import Priced, filter_admits, smallest_total
+from darrm.verify.sums import compose_delta
+from darrm.verify.totals import Priced, prove_filter, smallest_total
 from darrm.verify.verdicts import FALSE, exponential
 from tests.verify.support import charge_of, cost_of
 
@@ -56,11 +56,11 @@ def test_randomized_response_has_its_divergence(epsilon: str, order: str) -> Non
     moment = truth**alpha * (1.0 - truth) ** (1.0 - alpha) + (1.0 - truth) ** alpha * truth ** (1.0 - alpha)
     expected = math.log(moment) / (alpha - 1.0)
     pair = (Fraction(epsilon), Fraction(order))
-    assert value(totals._of_response(*pair)) == pytest.approx(expected, rel=1e-9)
+    assert value(totals._bound_response(*pair)) == pytest.approx(expected, rel=1e-9)
     # its profile bends at ε alone, and what a cut there leaves is all of it
     profile = [(Fraction(0), Fraction(math.tanh(x / 2.0))), (pair[0], Fraction(0))]
-    assert value(totals._of_cut(profile, *pair)) == pytest.approx(expected, rel=1e-9)
-    assert value(totals._of_cut(profile[1:], *pair)) == pytest.approx(expected, rel=1e-9)
+    assert value(totals._bound_cut_ratios(profile, *pair)) == pytest.approx(expected, rel=1e-9)
+    assert value(totals._bound_cut_ratios(profile[1:], *pair)) == pytest.approx(expected, rel=1e-9)
 
 
 @given(
@@ -83,17 +83,17 @@ def test_no_law_with_the_profile_leaves_more(
     profile = [(Fraction(place, 4), delta(Fraction(place, 4))) for place in places]
     epsilon, alpha = Fraction(cut, 4), float(order)
     left = math.log(sum(float(q) * min(float(p / q), math.exp(epsilon)) ** alpha for p, q in law)) / (alpha - 1.0)
-    assert value(totals._of_cut(profile, epsilon, order)) >= left - 1e-12
+    assert value(totals._bound_cut_ratios(profile, epsilon, order)) >= left - 1e-12
 
 
 def test_a_curve_is_read_between_its_orders() -> None:
     two = [GAUSSIAN[0], GAUSSIAN[-1]]
     chord = (Fraction(1, 100) + (Fraction(18 * 19, 200) - Fraction(1, 100)) * Fraction(3, 17)) / 4
-    assert value(totals._of_curve(two, Fraction(5))) == pytest.approx(float(chord), rel=1e-15)
-    assert value(totals._of_curve(GAUSSIAN, Fraction(7))) == 7 / 200
-    assert value(totals._of_curve(GAUSSIAN, Fraction(3, 2))) == 1 / 100
-    assert totals._of_curve(GAUSSIAN, Fraction(20)) is None
-    assert totals._of_curve((), Fraction(2)) is None
+    assert value(totals._interpolate_curve(two, Fraction(5))) == pytest.approx(float(chord), rel=1e-15)
+    assert value(totals._interpolate_curve(GAUSSIAN, Fraction(7))) == 7 / 200
+    assert value(totals._interpolate_curve(GAUSSIAN, Fraction(3, 2))) == 1 / 100
+    assert totals._interpolate_curve(GAUSSIAN, Fraction(20)) is None
+    assert totals._interpolate_curve((), Fraction(2)) is None
 
 
 @pytest.mark.parametrize("delta", ["1e-3", "1e-5", "1e-12"])
@@ -102,11 +102,11 @@ def test_fixed_kinds_cost_what_the_accountant_says(delta: str) -> None:
     charges = [PrivacyCost("a", renyi=curves[0], count=50), PrivacyCost("b", renyi=curves[1], count=7)]
     priced: list[totals.Priced] = [(charge_of(one), None) for one in charges]
     expected = (curves[0].repeated(50) + curves[1].repeated(7)).best(float(delta)).epsilon
-    found = smallest_total(priced, Fraction(delta), enough=0.0)
+    found = smallest_total(priced, Fraction(delta), goal=0.0)
     assert found is not None
     assert found.epsilon == pytest.approx(expected, rel=1e-9)
     other = Charge(guarantee=(Fraction(1), Fraction(0)))
-    assert smallest_total([*priced, (other, None)], Fraction(delta), enough=0.0) is None
+    assert smallest_total([*priced, (other, None)], Fraction(delta), goal=0.0) is None
 
 
 def pair(epsilon: str, delta: str, count: int) -> PrivacyCost:
@@ -136,30 +136,30 @@ def test_a_budget_admits_what_the_accountant_lets_in(name: str) -> None:
     bound = filter_bound(tuple(charges), float(delta), aside)
     assert bound is not None
     costs, epsilon = [charge_of(one) for one in charges], Fraction(bound.epsilon)
-    assert filter_admits(costs, epsilon * (1 + Fraction(1, 10**6)), Fraction(delta), aside)
-    assert not filter_admits(costs, epsilon * (1 - Fraction(1, 10**6)), Fraction(delta), aside)
+    assert prove_filter(costs, epsilon * (1 + Fraction(1, 10**6)), Fraction(delta), aside)
+    assert not prove_filter(costs, epsilon * (1 - Fraction(1, 10**6)), Fraction(delta), aside)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.5", "1e-6"), ("3", "1e-2"), ("10", "1e-9")])
 def test_what_is_admitted_is_private(epsilon: str, delta: str) -> None:
     budget = (Fraction(epsilon), Fraction(delta))
     each, count = Fraction(epsilon) / 20, 0
-    while filter_admits([Charge(count + 1, (each, Fraction(0)))], *budget, Fraction(0)):
+    while prove_filter([Charge(count + 1, (each, Fraction(0)))], *budget, Fraction(0)):
         count += 1
     assert count >= 20
-    assert composed_delta([([(each, Fraction(0))], count)], budget[0]) <= budget[1]
+    assert compose_delta([([(each, Fraction(0))], count)], budget[0]) <= budget[1]
 
 
 def test_what_nothing_bounds_is_not_admitted() -> None:
     failing = Charge(2, (Fraction(1, 10), Fraction(1, 100)), profile=((0.0,), (0.1,)))
     whole = (Fraction(5), Fraction(3, 100))
-    assert filter_admits([failing], *whole, Fraction(2, 3))
-    assert not filter_admits([failing], *whole, Fraction(65, 100))
-    assert filter_admits([replace(failing, **GAUSSIAN_CURVE)], *whole, Fraction(65, 100))
-    assert not filter_admits([replace(failing, **GAUSSIAN_CURVE, count=1000)], *whole, Fraction(65, 100))
-    assert not filter_admits([Charge(1)], *whole, HALF)
-    assert not filter_admits([Charge(1, **GAUSSIAN_CURVE)], *whole, Fraction(1))
-    assert filter_admits([], *whole, Fraction(1))
+    assert prove_filter([failing], *whole, Fraction(2, 3))
+    assert not prove_filter([failing], *whole, Fraction(65, 100))
+    assert prove_filter([replace(failing, **GAUSSIAN_CURVE)], *whole, Fraction(65, 100))
+    assert not prove_filter([replace(failing, **GAUSSIAN_CURVE, count=1000)], *whole, Fraction(65, 100))
+    assert not prove_filter([Charge(1)], *whole, HALF)
+    assert not prove_filter([Charge(1, **GAUSSIAN_CURVE)], *whole, Fraction(1))
+    assert prove_filter([], *whole, Fraction(1))
 
 
 PLAIN = PrivacyParams("inf")
@@ -200,7 +200,7 @@ BOUNDS = {
 def proved(account: list[Priced], delta: Fraction, enough: Fraction) -> dict[str, Fraction]:
     models = account[0][0].models
     assert models is not None
-    found = totals._of_models(models, account, delta, enough)
+    found = totals._bound_models(models, account, delta, enough)
     return {how: epsilon for epsilon, how in found if epsilon is not None}
 
 
@@ -221,7 +221,7 @@ def test_each_bound_is_the_accountants(name: str) -> None:
         if voters.per_voter is None:
             lower = proved(account, Fraction(delta), enough * Fraction(9, 10)).get(BOUNDS[bound.name])
             assert lower is None or lower >= enough * (1 - Fraction(1, 10**6))
-    least = smallest_total(account, Fraction(delta), enough=spent.epsilon)
+    least = smallest_total(account, Fraction(delta), goal=spent.epsilon)
     assert least is not None
     assert not least.stated
     assert least.epsilon <= spent.epsilon * 1.002
@@ -235,7 +235,7 @@ def test_the_joint_bound_of_pure_privacy_has_a_closed_form(each: str, release: s
     account: list[Priced] = [(charge_of(charge), None)]
     x = Fraction(2.0 * math.atanh(math.tanh(float(each) / 2.0) * math.tanh(float(release))))
     joint = BOUNDS["joint bound"]
-    assert proved(account, Fraction(0), x)[joint] == x * totals._TRIED[0]
+    assert proved(account, Fraction(0), x)[joint] == x * totals._JOINT_FACTORS[0]
     assert proved(account, Fraction(0), x * (1 - Fraction(1, 10**8)))[joint] > x
 
 
@@ -259,7 +259,7 @@ def test_no_course_of_answers_costs_more(reached: int, delta: str) -> None:
     epsilon, each = 1.0, PrivacyParams("1")
     voters = Voters(3, each, overlap=reached, models=True)
     table = certify(Problem(voters, PrivacyParams("2.9")), NoiseFunction(3, [0.4, 0.9]))
-    found = smallest_total(priced(table, 3), Fraction(delta), enough=0.0)
+    found = smallest_total(priced(table, 3), Fraction(delta), goal=0.0)
     assert found is not None
     likely, worst = 1.0 / (1.0 + math.exp(-epsilon)), 0.0
     for course in product(product((0, 1), repeat=3), repeat=3):
@@ -295,7 +295,7 @@ def test_models_of_a_boundless_epsilon_stop_no_audit(tmp_path: Path) -> None:
     charge = PrivacyCost(
         "of models", guarantee=PrivacyParams("1e100"), voters=voters, for_plain_voters=(plain,), count=2
     )
-    assert smallest_total([(charge_of(charge), None)], Fraction(0), enough=1e100) is None
+    assert smallest_total([(charge_of(charge), None)], Fraction(0), goal=1e100) is None
     ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams("1e111", "1e-5"))
     ledger.debit(PrivacyCost("a release", guarantee=PrivacyParams("1e100", "1e-9"), count=2))
     assert [one.claim for one in audit([tmp_path]).verdicts if one.verdict == FALSE] == []
@@ -308,8 +308,8 @@ def test_a_cheap_pair_of_a_table_is_not_believed() -> None:
     cheap = replace(charge.plain[0][1], guarantee=(Fraction(1, 1000), Fraction(0)))
     lying = replace(charge, plain=((charge.plain[0][0], cheap),))
     delta = Fraction(1, 10**4)
-    honest = smallest_total([(charge, exact)], delta, enough=0.0)
-    judged, believed = (smallest_total([(lying, by)], delta, enough=0.0) for by in (exact, None))
+    honest = smallest_total([(charge, exact)], delta, goal=0.0)
+    judged, believed = (smallest_total([(lying, by)], delta, goal=0.0) for by in (exact, None))
     assert honest is not None
     assert judged is not None
     assert believed is not None

@@ -39,7 +39,7 @@ from darrm.priors import Dirichlet, Independent, Point, Spread
 from darrm.table.release import Release, charge_of
 from darrm.verify import costs
 from darrm.verify.__main__ import main
-from darrm.verify.audit import answer, assumptions, audit, judge_file, text_report
+from darrm.verify.audit import audit, judge_file, list_answers, list_assumptions, text_report
 from darrm.verify.chain import Entry, Ledger
 from darrm.verify.files import LabelsFile, read_labels
 from darrm.verify.formats import Answering, Charge
@@ -189,11 +189,11 @@ class TestAnHonestTrio:
     ) -> None:
         ledger = PrivacyLedger.create(trio.folder / "own.sqlite", PrivacyParams(9, "1e-2"), composition=kinds)
         ledger.debit(Release(trio.table).privacy_cost(20))
-        monkeypatch.setattr("darrm.verify.gamma.MOST_WORK", 0)
-        for cached in (costs._divergences, costs._renyi):
+        monkeypatch.setattr("darrm.verify.gamma.MAX_WORK", 0)
+        for cached in (costs._enclose_deltas, costs._enclose_renyi):
             cached.cache_clear()
         found = audit([trio.table_path, trio.folder / "own.sqlite"])
-        for cached in (costs._divergences, costs._renyi):
+        for cached in (costs._enclose_deltas, costs._enclose_renyi):
             cached.cache_clear()
         assert found.status == 0
         (label,) = [one for one in found.verdicts if one.claim.startswith("one label is")]
@@ -409,7 +409,7 @@ class TestLiesInALedger:
     def test_no_sum_is_made_for_models(self, trio: Trio) -> None:
         # 32 · 0.3 is within 20, but no sum bounds several answers of trained models
         audited = audit_of(trio.ledger_path)
-        charges = {n: replace(charge, alone=True) for n, charge in audited.ledger.charges.items()}
+        charges = {n: replace(charge, shares_randomness=True) for n, charge in audited.ledger.charges.items()}
         verdict, total = LedgerAudit("l", replace(audited.ledger, charges=charges)).total
         assert (verdict.verdict, total) == (UNKNOWN, None)
 
@@ -533,7 +533,7 @@ class TestLiesInLabels:
         assert held == [3, 4, 5, 12]
 
     def test_what_may_begin_anywhere_is_not_looked_for_without_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("darrm.verify.ledger._DIGESTS", 2_000)
+        monkeypatch.setattr("darrm.verify.ledger._MAX_DIGESTS", 2_000)
         one = labels_digest(np.array([1]))
         ledgers = paid_by(*(entry(1, 1, one, output="stream") for _ in range(200)))
         verdicts = list(judge_labels(LabelsFile.of(np.array([1] * 99 + [0])), {}, ledgers, None))
@@ -616,7 +616,7 @@ class TestTheReport:
             assert sha256(file.read_bytes()).hexdigest() in page.words
         found = audit([trio.table_path, trio.ledger_path, trio.labels_path])
         assert all(verdict.claim in page.words and verdict.reason in page.words for verdict in found.verdicts)
-        (first, *_), rests = answer(found), assumptions(found)
+        (first, *_), rests = list_answers(found), list_assumptions(found)
         assert f"{first[0]}: {first[1]}" in page.words
         assert first[0] == "PASS"
         assert page.words.index(first[1]) < page.words.index("Assumptions") < page.words.index("Checks")
