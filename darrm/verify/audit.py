@@ -79,7 +79,7 @@ class AuditedFile:
 
 @dataclass(eq=False)
 class Audit:
-    """All verdicts, and what was usable, by the path of its file."""
+    """All verdicts, and the readable inputs by path."""
 
     pieces: Sequence[Piece] = ()
     files: list[AuditedFile] = field(default_factory=list)

@@ -50,7 +50,7 @@ from darrm.verify.verdicts import (
 )
 
 COMPOSITIONS = ("one", "planned", "adaptive", "renyi")
-STREAM = "-"  # begins the output of a stream; that of a file is an absolute path
+STREAM = "-"  # the output of a stream begins with it; that of a file is an absolute path
 _SIGNATURE, _RECEIPT_END = "ed25519:", ".receipt.json"
 _APPLICATION_ID, _VERSION = 0x6C656467, 1
 _DIGEST = re.compile(r"darrm-digest:1:[0-9A-Za-z:.%_/-]+")
@@ -86,7 +86,7 @@ class Entry:
     labels: str  # the digest of the labels
     output: str
     questions: tuple[str, ...]
-    files: Mapping[str, str]  # drawn after the debit: the SHA-256 of each
+    files: Mapping[str, str]  # the SHA-256 of each file that was drawn after the debit
     signature: str
     waiting: bytes | None  # the labels until they are delivered
     what: str = ""
@@ -113,11 +113,11 @@ class Ledger:
     composition: str
     population: str
     created: str
-    charges: Mapping[int, Charge]  # of each kind of query, with the number of queries
+    charges: Mapping[int, Charge]  # the cost of each kind of query, with the number of queries
     costs: Mapping[int, str]  # the same as text
     entries: tuple[Entry, ...]
-    hashes: tuple[str, ...]  # computed here: before the first entry, and of each
-    queries: tuple[int, ...]  # up to each
+    hashes: tuple[str, ...]  # computed here: of the budget, and of each entry
+    queries: tuple[int, ...]  # their number before the first entry, and up to each
 
     @property
     def budget(self) -> Point:

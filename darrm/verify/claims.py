@@ -1,7 +1,7 @@
 """Judge what people state of a release: plans, model cards, named voters, and published figures of PATE.
 
-A published figure is an estimate about the data at hand, not a guarantee. Its conversion at λ and δ is recomputed in
-balls, and the probability Φ(−z) that it is too small. Publishing it costs λ/(2s²) on the scale of votes; by smooth
+A published figure is an estimate about the data at hand, not a guarantee. Balls enclose its conversion at λ and δ, and
+the probability Φ(−z) that it is too small. Publishing it costs λ/(2s²) on the scale of votes; by smooth
 sensitivity at least the divergence of N(f, (σS)²) and N(f', (σS')²), |f − f'| = min(S, S'), with a mean that carries
 zσS [P, Definition 22], at both ends r = S'/S of |log r| ≤ β:
 
@@ -184,8 +184,8 @@ def read_members(path: Path) -> dict[str, Point]:
 def judge_members(members: Mapping[str, Point], voters: Voters) -> Iterator[Verdict]:
     """Judge for each named voter whether a table counts them as no more private than they are.
 
-    Match greedily, largest ε first: of the voters whose ε covers a member, and so all later ones, they get the least δ
-    that is large enough. No matching covers more.
+    Match greedily, largest ε first. A voter whose ε covers a member covers the ε of all later ones, so the member gets
+    the least δ of such voters that is large enough. No matching covers more members.
     """
     remaining = voters.pairs
     if len(members) != len(remaining):

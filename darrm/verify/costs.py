@@ -4,16 +4,16 @@ A `Cost` encloses the smallest δ for each ε, and the Rényi divergence at an o
 noise that is too wide, it returns None, and the claim is *unknown*.
 
 **Laws on histograms.** For each partition of K votes into C counts (the largest first) and each count n in it, the file
-holds the probability that a class with n votes is the answer, in units of 2^-53; these classes share it equally. This
+holds the probability, in units of 2^-53, that a class with n votes is the answer; such classes share it equally. This
 law h is (ε, δ)-private exactly if Σ_c max(0, h_c(n) − e^ε·h_c(n')) ≤ δ for all histograms with Σ_c |n_c − n'_c| ≤ 2t.
-As h treats classes alike, n may be a partition. Times lcm(1 … C) all numbers are whole; only e^ε is rounded.
+As h treats classes alike, n may be a partition. Multiplied by lcm(1 … C), all numbers are whole; only e^ε is rounded.
 
-For open-set answers a list has no zeros, and ends with the probability of no answer. A histogram n' has places for t
-strings without votes in n. Without votes a string is no answer: h_c = 0 if n_c = 0.
+For open-set answers a list omits n = 0, and ends with the probability of no answer. A neighbor n' may have votes for t
+strings that have none in n. A string without votes is never the answer: h_c = 0 if n_c = 0.
 
-Private voters are at corners: a voter returns (a, b) with probabilities (hi, lo) and (lo, hi) on the two data sets, and
-with probability Δ u and v instead. Every multiset of at most t of them is examined; all others are certain. hi and Δ
-are rounded down, and the error is bounded.
+Private voters are at corners: a voter answers a or b with probabilities (hi, lo) on one data set and (lo, hi) on the
+other; with probability Δ it answers u on the one and v on the other instead. Every multiset of at most t such voters is
+examined; all other voters always answer alike. hi and Δ are rounded down, and the error is bounded.
 """
 
 import math
@@ -64,7 +64,7 @@ class Cost:
         return released if self.reached is None else released.without_guarantee(self.reached)
 
     def without_guarantee(self, reached: int) -> "Cost":
-        if isinstance(self.answering, Mechanism):  # it holds for all votes
+        if isinstance(self.answering, Mechanism):  # its cost holds for all votes
             if reached > self.answering.reached:
                 raise ValueError(f"a person moves {self.answering.reached} votes at most, and reaches {reached}")
             return self
@@ -154,7 +154,7 @@ def _list_label_laws(table: Table, voters: Voters) -> tuple[Iterator[Laws], int]
 
 
 def is_subsampled(sample: tuple[int, float] | None, cost: Cost | None) -> bool:
-    """Whether a label is nearly a majority of few voters, mixed with a coin; without a release trust the ledger."""
+    """Whether a label is nearly a small sample's majority, mixed with a coin; trust the ledger without a release."""
     if sample is None:
         return False
     if cost is None:
@@ -311,10 +311,10 @@ def _compare(claim: str, stored: Sequence[float], bounds: Sequence[Interval[floa
 MAX_WORK = 24_000_000  # classes of pairs of histograms: about twenty seconds
 MAX_PAIRS = 1_000_000  # of numbers of ones: some seconds
 _MAX_PARTITIONS, _MAX_VOTERS, _MAX_CLASSES = 5000, 10_000, 100
-_NO_ANSWER = -1  # in place of the votes for it
+_NO_ANSWER = -1  # its key, where strings have numbers of votes
 
 Histogram = tuple[int, ...]
-_Values = dict[Histogram, list[int]]  # of every label
+_Values = dict[Histogram, list[int]]  # a number for every label
 _Corner = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -396,7 +396,7 @@ def _read_law(table: Table, reached: int = 0) -> dict[Histogram, dict[int, int]]
     law = {}
     for index, part in enumerate(list_partitions(K, table.classes or K, K)):
         values = sorted(set(part) - ({0} if is_open else set()), reverse=True)
-        if table.format == OPEN_TABLE:  # by a string's votes and the most votes of another
+        if table.format == OPEN_TABLE:  # by the votes of a string, and of the strongest other one
             others = {n: part[0] if n < part[0] else part[1] if K > 1 else 0 for n in values}
             chances = {n: common * table.law[n - 1][other] for n, other in others.items()}
         else:
@@ -453,7 +453,7 @@ def list_partitions(K: int, C: int, max_count: int) -> Iterator[tuple[int, ...]]
         if max_count >= K:
             yield (K,)
         return
-    if K == 0:  # at once: of many classes most have no votes
+    if K == 0:  # a shortcut, because most of many classes have no votes
         yield (0,) * C
         return
     for first in range(min(K, max_count), -(-K // C) - 1, -1):

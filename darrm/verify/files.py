@@ -3,7 +3,7 @@
 A folder means all files in and below it, except hidden ones. A named file of unknown format is an error; in a folder it
 is listed as not judged. A ledger is never opened: its file is copied under its lock, with the journal of a crash.
 
-A label is stored as its place among the different ones, which bounds the memory; larger files raise `TooLargeError`. No
+A label is stored as an index of the different labels, which bounds the memory; larger files raise `TooLargeError`. No
 message quotes a file: it may hold passwords. A Parquet page may claim two gigabytes in a few bytes, and damaged
 metadata end the process of pyarrow: a process of its own reads such files.
 """
@@ -80,7 +80,7 @@ _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 @dataclass(frozen=True, eq=False)
 class LabelsFile:
-    places: NDArray[Any]  # (Q,) of each label among the names
+    places: NDArray[Any]  # (Q,) the index of each label in ``names``
     names: tuple[str, ...]
     first: int | None = None  # the number of the first question, where lines are ``number,label``
 
@@ -119,7 +119,7 @@ class LabelsFile:
 
 
 class _LabelPlaces(dict[str, int]):
-    """The places of labels: a new one gets the next place."""
+    """The index of each label, in the order of first appearance."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ def _label_columns(parquet: Any, path: str) -> Iterator[Any]:  # noqa: ANN401 (p
     if LABEL not in schema.names and len(schema.names) > 1:
         raise ValueError(f"it has several columns, and none is named {LABEL!r}")
     column = LABEL if LABEL in schema.names else schema.names[0]
-    # one long word a million times stays one
+    # a dictionary holds a repeated long word once
     text_columns = [column] if str(schema.field(column).type) in {"string", "large_string"} else []
     with parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=text_columns) as file:
         if (missing_rows := file.metadata.num_rows) > MAX_LABELS:
@@ -271,7 +271,7 @@ def _read_npy(content: bytes | mmap) -> LabelsFile:
     try:
         np.lib.format.read_magic(header)
         shape, _, dtype = np.lib.format.read_array_header_1_0(header, max_header_size=_MAX_LINE_BYTES)
-    except (ValueError, TypeError, SyntaxError, EOFError, TokenError, OverflowError):  # whose messages quote the file
+    except (ValueError, TypeError, SyntaxError, EOFError, TokenError, OverflowError):  # their messages quote the file
         raise ValueError("it does not begin as an .npy file of labels does") from None
     if len(shape) != 1 or dtype.kind not in "biufU" or not dtype.itemsize:
         raise ValueError("it is no row of numbers or text")

@@ -1,7 +1,7 @@
 """Decide in whole numbers whether a noise function is private, with every rounding bounded.
 
-One voter in the data set and in its neighbor answers 1 with probabilities (p, p'). That each voter is (ε, Δ)-private
-leaves a polygon; with hi = (e^ε + Δ)/(e^ε + 1) and lo = 1 − hi its corners are
+A voter answers 1 with probability p on the data set and p' on its neighbor. (ε, Δ)-privacy confines (p, p') to a
+polygon; with hi = (e^ε + Δ)/(e^ε + 1) and lo = 1 − hi its corners are
 
     (0,0)  (1,1)  (0,Δ)  (Δ,0)  (1−Δ,1)  (1,1−Δ)  (hi,lo)  (lo,hi),
 
@@ -10,39 +10,39 @@ and (0,0) (1,1) (1,0) (0,1) for voters without a guarantee. With c = e^ε' the r
     f = E_p[g(L)] − c·E_{p'}[g(L)]  ≤  c − 1 + 2δ'    for all pairs of all voters        [D, Lemma 3.4],
 
 where L is the number of ones, g(l) = γ(l) above K/2, −γ(l) below and 0 at a tie. f is linear in each voter's pair, so
-corners are enough [D, Lemma 5.1]; the K − t voters outside of the overlap t have p = p', so (0,0) or (1,1).
+corners are enough [D, Lemma 5.1]; the K − t voters beyond the overlap t have p = p', so (0,0) or (1,1).
 
 **Theorem 1 (two chains).** No row with voters at both (hi,lo) and (lo,hi) costs more than every row without such a
-pair. *Proof.* hi + lo = 1, so the number x of ones among the two has one law under p and p'. Given x they are as two
-voters at (0,0) or (1,1), and f averages the costs of such rows over x. ∎ So a row has j voters at (hi,lo), or j at
-(lo,hi), the others near 0 or 1. With T_j(s) = E[g(s + Bin(j, hi))], T_{j+1}(s) = lo·T_j(s) + hi·T_j(s+1), and, g odd
+pair. *Proof.* hi + lo = 1, so the number x of ones among the two has one law under p and p'. Given x, the two act as
+voters at (0,0) or (1,1), so f is the average over x of the costs of such rows. ∎ So a row has j voters at (hi,lo), or j
+at (lo,hi), the others near 0 or 1. With T_j(s) = E[g(s + Bin(j, hi))], T_{j+1}(s) = lo·T_j(s) + hi·T_j(s+1), and, g odd
 about K/2, E[g(s + Bin(j, lo))] = −T_j(K − j − s).
 
-**Theorem 2 (voters near 0 and 1).** Of the N = t − j other voters of the overlap let n be near 1, and of the K − t
-certain ones k at 1. Under p any a of the N − n may have Δ and any b of the n may have 1 − Δ, and independently under
+**Theorem 2 (voters near 0 and 1).** Let n of the N = t − j other voters of the overlap be near 1, and k of the K − t
+voters beyond it at 1. Under p any a of the N − n may have Δ and any b of the n may have 1 − Δ, and independently under
 p', as (Δ,Δ) is in the polygon. With V(n, k) the largest φ(a, b) = E[T_j(n + k + Bin(a, Δ) − Bin(b, Δ))] over a ≤ N − n,
 b ≤ n, the largest cost is V(n, k) + c·V(N − n, K − t − k); for the other chain with −T_j. Second differences of φ in a
-and b are Δ²·E[T_j''], so where T_j'' ≥ −M, φ exceeds a grid of steps u and v by at most Δ²M(u² + v²)/8; where T_j
-rises or falls it is largest at a corner. The grid {0, N − n} × {0, n} is refined until the bound decides.
+and b are Δ²·E[T_j''], so where T_j'' ≥ −M, φ exceeds a grid of steps u and v by at most Δ²M(u² + v²)/8; where T_j rises
+or falls it is largest at a corner. The grid {0, N − n} × {0, n} is refined until the bound decides.
 
 **Theorem 3 (monotone γ).** If g never falls, E[g] rises with every p_i, and every pair has one with no smaller p and no
 larger p' on the chain (Δ,0) – (hi,lo) – (1,1−Δ): the first chain is enough, with a = N − n and b = 0.
 
-**Voters that differ** are placed kind by kind, in every multiset of corners.
+**Different voters** are placed kind by kind: every multiset of corners is examined.
 
 **Rounding.** Numbers are whole, in units of 2^-b. hi, Δ and c are rounded down: a voter's probability is off by at most
-2^(1−b), each average and c by one unit. Weights of binomials are rounded down, and what they lack of 1 is an error, as
-|g| ≤ 1. Results enclose the true numbers; tests compare them with exact fractions.
+2^(1−b), each average and c by one unit. Weights of binomials are rounded down; as |g| ≤ 1,
+the mass that they lack bounds the error. Results enclose the true numbers; tests compare them with exact fractions.
 
 **Theorem 4 (optimality).** Let w_l be the weights of the expected error ½ Σ_l w_l (1 − γ(l)), and y_r ≥ 0 any
 multipliers of rows a_r·γ ≤ B of voters at corners. With ρ_l = Σ_r y_r a_{r,l} − ½ w_l no private γ has an expected
 error below
 
-    ½ Σ_l w_l − B Σ_r y_r + G,      G = Σ_l min(0, ρ_l),      of those that never fall  G = min(0, min_k Σ_{l≥k} ρ_l).
+    ½ Σ_l w_l − B Σ_r y_r + G,      G = Σ_l min(0, ρ_l),      or, if γ never falls,  G = min(0, min_k Σ_{l≥k} ρ_l).
 
 *Proof.* A private γ satisfies the rows, so its error is at least ½ Σ_l w_l (1 − γ(l)) + Σ_r y_r (a_r·γ − B). Either
 every γ(l) is in [0, 1], or γ is a convex combination of 0 and of steps that are 1 from some k on. ∎ The bound is
-computed in balls, from priors in exact fractions. The accuracy of more classes is not judged.
+computed in balls, from priors in exact fractions. Optimality for more classes is not judged.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ from darrm.verify.verdicts import (
     to_units,
 )
 
-MAX_WORK = 100_000_000  # about twenty seconds
+MAX_WORK = 100_000_000  # operations: about twenty seconds
 ALL, CHAINS, MONOTONE = (
     "all multisets of corners",
     "two chains of corners (theorems 1 and 2)",
@@ -185,7 +185,7 @@ class _Chains:
     def _bound_level(
         self, j: int, T: list[int], factors: list[int], attained: list[int], open_rows: list[list[_OpenRow]]
     ) -> None:
-        """Raise what is attained by voters at corners of their domains; list the rows that may cost more."""
+        """Raise the attained costs by voters at the corners of each grid; list the rows that may cost more."""
         N = self.reached - j if self.delta else 0  # voters near 0 or 1; all others are certain
         places = [(n + k, N - n, n) for n in range(N + 1) for k in range(len(T) - N)]
         means = [[value] for value in T]
@@ -280,7 +280,7 @@ def _dot_product(weights: list[int], values: Iterable[int]) -> int:
 
 
 def _bound_bend(T: list[int]) -> int:
-    """Return M of theorem 2; 0 if T is monotone, where corners are the largest."""
+    """Return M of theorem 2; 0 if T is monotone, as corners then have the largest mean."""
     slopes = [next_value - value for value, next_value in pairwise(T)] or [0]
     is_monotone = min(slopes) >= 0 or max(slopes) <= 0
     return 0 if is_monotone else max(0, *(value - next_value for value, next_value in pairwise(slopes)))
@@ -325,7 +325,7 @@ def _enumerate_corners(gamma: Gamma, ratios: Sequence[Interval[Fraction]]) -> li
 
 
 def list_label_laws(gamma: Gamma) -> tuple[Iterator[Laws], int] | None:
-    """List laws for all multisets of corners, where jointly convex divergences are largest, and their unit."""
+    """List laws at all multisets of corners, which maximize jointly convex divergences, and their unit."""
     if (expectations := _list_expectations(gamma)) is None:
         return None
     unit, states = expectations

@@ -27,7 +27,7 @@ from darrm.verify.verdicts import (
     round_up,
 )
 
-_DELTA_SHARES = {"adaptive": Fraction(1, 2), "renyi": Fraction(0)}  # the share of δ for the queries' own
+_DELTA_SHARES = {"adaptive": Fraction(1, 2), "renyi": Fraction(0)}  # the share of δ for the queries' own δ
 _FALSE_RATIO = 1.02  # relative: a larger sum refutes the budget; below it, bounds may differ
 
 
@@ -113,7 +113,7 @@ class LedgerAudit:
 def assign_releases(audits: Sequence[LedgerAudit], releases: Mapping[str, Answering]) -> dict[str, Answering]:
     """Give each ledger the releases that its entries name; return those without a ledger.
 
-    One that no entry names may have answered entries that name an absent release, or none.
+    A release that no entry names may have answered entries whose release is absent, or unnamed.
     """
     named_digests = {entry.table for audit in audits for entry in audit.ledger.entries}
     unused = {path: release for path, release in releases.items() if release.digest not in named_digests}
@@ -244,7 +244,7 @@ def judge_populations(audits: Sequence[LedgerAudit]) -> Iterator[Verdict]:
 
     Concurrent interactive mechanisms compose as sequential ones, with the same neighbors and independent randomness.
     """
-    distinct = {audit.ledger.identity: audit for audit in audits}  # a copy pays for nothing
+    distinct = {audit.ledger.identity: audit for audit in audits}  # a copy is no further budget
     groups: dict[str, list[LedgerAudit]] = {}
     for audit in distinct.values():
         groups.setdefault(audit.ledger.population, []).append(audit)
@@ -289,7 +289,7 @@ def judge_labels(
     classes: tuple[str, ...] | None,
     digests: Collection[str] = (),
 ) -> Iterator[Verdict]:
-    """``digests`` are the SHA-256 of Parquet files, and ``classes`` the names of labels."""
+    """Judge released labels; ``digests`` are the SHA-256 of Parquet files, and ``classes`` the names of labels."""
     answerings = list(releases.values())
     payments = [list(_judge_payment(file, answerings, ledger, digests)) for ledger in ledgers]
     # one of several ledgers has paid
@@ -392,7 +392,7 @@ def _judge_release(runs: Sequence[Sequence[Entry]], releases: Sequence[Answering
 
 
 def _find_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Entry]], list[Entry]] | None:
-    """Find runs of entries with these labels, and one with their beginning; None if it takes long."""
+    """Find runs of entries with these labels, and the longest with their beginning; None if that takes long."""
     runs, started = list[list[Entry]](), list[Entry]()
     remaining = _MAX_DIGESTS + _DIGESTS_PER_ENTRY * len(entries)
     for log, starts in _list_starts(file.first, entries):

@@ -16,7 +16,7 @@ PermuteAndFlip              (ε, 0)-private: Pr[c] = e_c·∫ Π (1 − e_o·s) 
 
 **Privacy amplification** when voters resample examples per query. The person is drawn with probability q. Given all
 other data, the label has the law A without the person and B with them (in a fixed sample: a replacement); the votes of
-A and B differ by the overlap.
+A and B differ by at most the overlap.
 
 ==========  ============================================  ========================================================
 scheme      one direction, the largest over all A and B   the other direction
@@ -32,7 +32,7 @@ All are convex in B (and B'), so several drawn records cost at most what one B d
 
 with qu/c ≥ 1: both directions follow exactly from the cost for a person who certainly takes part. For fixed samples the
 first is attained at B' = A, and by joint convexity nothing costs more. An α-divergence exp((α − 1)D) is jointly convex,
-too: at most 1 − q + q·exp((α − 1)D) of B and A, or of B and B'. Of few numbers it is computed for every pair.
+too: at most 1 − q + q·exp((α − 1)D) of B and A, or of B and B'. If pairs are few, it is computed for each.
 """
 
 import math
@@ -60,10 +60,10 @@ from darrm.verify.verdicts import Array, Interval, Laws, ball, exponential, uppe
 
 _PURE_KINDS = ("ExponentialMechanism", "PermuteAndFlip")
 _PRECISION_BITS = 2200  # bits: differences of numbers near ε are about ε²
-_EXPONENT_FACTORS = (1.0, 0.84, 1.19, 0.71, 1.41, 0.5, 2.0)  # of p − 1 that is best for curves linear in the order
+_EXPONENT_FACTORS = (1.0, 0.84, 1.19, 0.71, 1.41, 0.5, 2.0)  # times the best p − 1 for curves linear in the order
 _MAX_LOG_WEIGHT, _MAX_TERMS = 700.0, 1 << 27  # −log of weights that are summed, and how many for two classes: a second
 _MAX_POINTS = 1 << 23  # of noise that is added up one by one
-_MIN_PROBABILITY = 1e-290  # of probabilities: less counts as none
+_MIN_PROBABILITY = 1e-290  # smaller probabilities count as 0
 
 
 @lru_cache(maxsize=256)
@@ -77,7 +77,8 @@ def enclose_certain_deltas(
     mechanism: Mechanism, epsilons: Sequence[Fraction], goal: Sequence[float]
 ) -> list[Interval[Fraction]] | None:
     """Enclose δ for each ε, for a person who certainly takes part."""
-    is_sampled = mechanism.voters.sampled is not None  # otherwise votes may be missing, and bits are of all K of them
+    # without sampling, votes may be missing, and the laws of bits are of all K of them
+    is_sampled = mechanism.voters.sampled is not None
     if is_sampled and (bits := compute_bit_laws(mechanism)) is not None:
         deltas = [
             _find_largest_delta(*list_pairs_of_bits(bits, mechanism.voters.reached), epsilon) for epsilon in epsilons
@@ -148,7 +149,7 @@ def find_pure_epsilon(mechanism: Mechanism) -> float:
 def _enclose_certain_renyi(mechanism: Mechanism, order: float, goal: float) -> Interval[float] | None:
     if mechanism.kind == "PermuteAndFlip":
         return Interval(0.0, _bound_pure(mechanism.parameters[0], order))
-    if mechanism.kind == "ExponentialMechanism":  # over u, where the slope is 0; r is e^{−ε} or 1
+    if mechanism.kind == "ExponentialMechanism":  # the largest over u, where the slope is 0; r is e^{−ε} or 1
         with ctx.workprec(_PRECISION_BITS):
             alpha, e = arb(order), decimal_ball(mechanism.parameters[0])
             rise, fall = ((alpha - 1) * e).expm1(), (-e).expm1()

@@ -1,16 +1,16 @@
 """Bound the cost of a label of a noisy maximum, in code that shares nothing with the prover.
 
-Two classes a and b are i and j votes above the least noisy count that beats all others, so given the others the label
-is a, b or neither; a vote moves from a to b: (i, j) → (i − 1, j + 1). With independent noises X, f(w) = Pr[X = w],
+Let classes a and b be i and j votes above the least noisy count that beats all others. Given the others, the label
+is a, b or neither. A vote moves from a to b: (i, j) → (i − 1, j + 1). With independent noises X, f(w) = Pr[X = w],
 G(t) = Pr[X ≤ t] and S(i, j) = Pr[i + X_a ≥ 0, i + X_a ≥ j + X_b] the three outcomes have the probabilities
 
     S(i, j + z),    S(j, i + 1 − z),    G(−i − 1)·G(−j − 1),    z = 1 where b wins ties, else 0.
 
 Divergences are jointly convex, so the largest over all (i, j, z) bounds that of any number of classes, in both
-directions (`darrm.noisy_max.label_cost` has the proof). Each is Σ q·φ(L) over the outcomes, q after the move,
-L = log p/q, φ falling below and rising above 0. The noise is log-concave, so all three L fall in i and rise in j and z,
-and each q is largest at one corner of a block of (i, j, z), which bounds the block. Blocks are halved until every bound
-is within `_TOLERANCE` of the largest value, or at most ``goal``. Blocks where one class leads by more votes than
+directions (`darrm.noisy_max.label_cost` has the proof). Each is Σ q·φ(L) over the outcomes: q is after the move, L =
+log p/q, and φ falls for L < 0 and rises for L > 0. The noise is log-concave, so all three L fall in i and rise in j and
+z, and each q is largest at one corner of a block of (i, j, z), which bounds the block. Blocks are halved until every
+bound is within `_TOLERANCE` of the largest value, or at most ``goal``. Blocks where one class leads by more votes than
 there are, up to ties, are left out.
 
 **Outside** of −R ≤ i, j ≤ 3R, |i − j| ≤ 2R. Let τ be the mass of X beyond −l or r, l and r ≤ R, and for α-divergences
@@ -19,15 +19,15 @@ T_B. By Hölder's inequality an outcome that needs a pair of noises in a set add
 one that needs some noise beyond −l or r adds at most T = T_A·H_B + H_A·T_B. So does an outcome of probability below
 `min_probability`: with both noises within −l and r it would be likelier.
 
-- i < −R: a needs X_a ≥ R. Then b and neither have p at most, and q at least 1 − τ times, that of the single bit
+- i < −R: a needs X_a ≥ R. Then b and "neither" have p at most, and q at least 1 − τ times, that of the single bit
   "j + X_b ≥ 0", whose threshold moves by one vote. Likewise j < −R.
-- |i − j| > 2R and neither of both below −R: one of a and b, and neither, need a noise beyond ±R. The last one adds at
-  most (1 − 2τ)^{1−α}.
-- max(i, j) > 3R, |i − j| ≤ 2R: neither needs a noise beyond ±R, and a and b have p at most, and q at least 1 − τ times,
-  those of "i + X_a ≥ j + X_b" without others (G grows, so given a win X_a below −i is less likely than without).
+- |i − j| > 2R and neither of both below −R: one of a and b, and "neither", need a noise beyond ±R. The third outcome
+  adds at most (1 − 2τ)^{1−α}.
+- max(i, j) > 3R, |i − j| ≤ 2R: "neither" needs a noise beyond ±R, and a and b have p at most, and q at least 1 − τ
+  times, those of "i + X_a ≥ j + X_b" without others (G grows, so given a win X_a below −i is less likely than without).
 
-Single bits and pairs without others are one-dimensional. The hockey stick is bounded with τ for T. Sums of positive
-floats are off by 2^-52 for each summand: `_Noise.rounding`.
+Single bits and pairs without others are one-dimensional. The hockey stick is bounded likewise, with τ in place of T.
+Sums of positive floats are off by 2^-52 for each summand: `_Noise.rounding`.
 """
 
 import math
@@ -41,21 +41,21 @@ from darrm.verify.verdicts import Array, Interval
 
 Integers = NDArray[np.int64]
 _TAIL_EXPONENT = 39.0  # −log of the mass beyond R
-# −log of the smallest weights next to R, and of those that are summed; the second pair for steep noise, large orders
+# −log of the smallest weight at ±R, and of the smallest one that is summed; then for steep noise and large orders
 _SUPPORT_EXPONENTS = ((80.0, 250.0), (160.0, 400.0))
 _TOLERANCE = 1e-3  # relative, of a divergence above the largest value found
 _FINE_TOLERANCE, _MAX_FINE_BLOCKS = 1e-6, 1 << 15  # if ``goal`` is not refuted, and blocks are few
 # blocks at once; terms along diagonals, fifteen seconds; terms in memory
 _MAX_BLOCKS, _MAX_SUMMED, _MAX_STORED = 1 << 20, 1 << 31, 1 << 26
-_DIAGONALS_PER_BLOCK = 32  # that a place and its block need, at most
+_DIAGONALS_PER_BLOCK = 32  # of one block and its middle, at most
 _MAX_SUPPORT = 1 << 21  # numbers of a support: noise of 100,000 votes
 _ROUNDING_MARGIN = 1e-8  # relative, for roundings and for votes outside the box
 _DELTA_ERROR = 1e-15  # of a δ: near the resolution of floats
 _FLOAT_ERROR = 1e-9  # relative: probabilities are off by 2^-53, losses by 2^-50
 _MAX_EXPONENT = 700.0  # of the largest float
-_TIE_VOTES = 1  # vote: i − j is the lead before the move, up to who wins ties with the best of the others
+_TIE_VOTES = 1  # by which i − j may differ from the lead before the move: ties with the best of the others
 _MAX_DEVIATIONS = 32.0  # of one noise: the difference of two is larger with probability e^{−256}
-_WEIGHT_ERROR = 1e-12  # of f, without the errors of sums
+_WEIGHT_ERROR = 1e-12  # relative, of f; errors of sums are separate
 _MIN_SLOPE, _MAX_END_WEIGHT = 1e-4, 1e-25  # of truncated tails: the rest adds e^{−48} at most
 
 

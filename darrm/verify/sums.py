@@ -7,7 +7,7 @@ Then the sum of independent losses, one for each query, dominates all answers [Z
 
     δ = E[max(0, 1 − e^{ε−ΣL})].
 
-This grows with every L, so every rounding moves masses to larger losses, or to infinite ones.
+δ grows with every L, so every rounding moves masses to larger losses, or to infinite ones.
 
 **Theorem.** Let y_j ≥ H(e^{jh}) for j = 0 … n, in both directions, never rising, and
 
@@ -24,10 +24,10 @@ is 1 − c·t, the chord to 1 at t = 0. ∎ As y_j bounds both directions, L dom
 y'_0 = y_0, are known for one direction, they replace the y_j of the second line, and L dominates the other direction
 alone. For the direction of the y'_j, y and y' change places.
 
-A chord of proved points, as function of t, lies above H: it gives the y_j, and (ε, δ) proves the point (1,
-(e^ε − 1 + 2δ)/(e^ε + 1)). The means of 1 and e^{−L} are kept, so errors are of second order in h [DGKKM22].
+H, a function of t, lies below the chords of its proved points: they give the y_j, and (ε, δ) proves the point (1,
+(e^ε − 1 + 2δ)/(e^ε + 1)). The grid keeps the means of 1 and e^{−L}, so errors are of second order in h [DGKKM22].
 
-Kinds and numbers must be fixed before the first answer. Answers may choose the questions, and when to stop.
+Kinds and numbers of queries are fixed before the first answer. Answers may decide the questions, and when to stop.
 """
 
 import math
@@ -46,22 +46,23 @@ from darrm.verify.verdicts import BITS, Point, ball, exponential, upper_end
 Kind = tuple[Sequence[Point], int]  # proved points of one query, and the number of queries
 _Corner = tuple[float, float]  # e^ε and δ, in floats
 _Law = tuple[int, list[int]]  # the lowest loss in steps, and the masses from there on
-_MAX_EXACT_COUNT = 1000  # of a fraction, so that its digits stay few
+_MAX_EXACT_COUNT = 1000  # queries: the exact power of a fraction has few enough digits
 _ZERO = Fraction(0)
-_GUARD_BITS = 128  # bits behind those of a sum, while the loss of one query is built
+_GUARD_BITS = 128  # extra bits while the loss of one query is built
 # bits of a sum beyond those of δ and of the number of queries; the tails that are cut off are worth this part of δ
 _SUM_BITS, _TAIL_DIVISOR = 80, 2**40
 _MAX_CELLS, _MAX_WORK = 2**18, 2**23  # of a sum, and of all its products: about ten seconds
-_MAX_STEP_RATIO = 8  # times the size of most losses, the first step
-_MAX_DEVIATIONS = 24.0  # standard deviations of a sum, at most, that are kept
-_MIN_GAIN, _MIN_DELTA_GAIN = Fraction(1, 2000), Fraction(1, 100)  # relative: a half step that gains less is the last
+_MAX_STEP_RATIO = 8  # the first step is at most this multiple of a typical loss
+_MAX_DEVIATIONS = 24.0  # standard deviations of a sum that its cells cover
+# relative: with a smaller gain the step is not halved again
+_MIN_GAIN, _MIN_DELTA_GAIN = Fraction(1, 2000), Fraction(1, 100)
 # relative: the distance of an ε from a lattice; the smallest ε in units of a common step
 _LATTICE_TOLERANCE, _MAX_DENOMINATOR = Fraction(1, 10**9), 1024
 _MAX_EXPONENT = 600.0  # so that moments are floats
 
 
 class DirectedPoints(list[Point]):
-    """Points for both directions, and ``reverse_points`` for one, the second for ``side`` = 1."""
+    """Points that hold in both directions, and ``reverse_points`` for one: the second if ``side`` is 1."""
 
     def __init__(self, points: Sequence[Point], reverse_points: Sequence[Point], side: int = 1) -> None:
         super().__init__(points)
@@ -74,7 +75,7 @@ class DirectedPoints(list[Point]):
 
 @dataclass(frozen=True)
 class LossSum:
-    """A sum of losses, rounded up; the mass that 1 lacks is of an infinite loss."""
+    """A sum of losses, rounded up; the mass that is missing to 1 belongs to an infinite loss."""
 
     step: Fraction
     lowest: int  # the loss of the first mass, in steps
@@ -104,7 +105,7 @@ class LossSum:
         return max(_ZERO, cell * self.step - distance)
 
     def _list_tails(self, until: int) -> Iterator[tuple[int, int, int]]:
-        """Yield cells downwards with two masses: at x ≤ step below, δ is one − e^{−x}·the other."""
+        """Yield (cell, mass, damped) downwards: at x ≤ step below the cell, δ = mass − e^{−x}·damped."""
         cell, total_mass, damped = self.lowest + len(self.masses), (1 << self.bits) - sum(self.masses), 0
         yield cell, total_mass, damped
         shrink = floor((1 << self.bits) / exponential(self.step).upper)
@@ -116,7 +117,7 @@ class LossSum:
 
 
 def compose_epsilon(kinds: Sequence[Kind], delta: Fraction, *, goal: Fraction = _ZERO) -> Fraction | None:
-    """Bound the ε of all queries together at one δ from above, no closer than ``goal``; None if it is infinite.
+    """Bound the total ε at δ from above, None if it is infinite; a bound of at most ``goal`` is not refined.
 
     >>> round(float(compose_epsilon([([(Fraction(1, 2), Fraction(0))], 30)], Fraction(1, 10**5))), 3)
     12.984
@@ -138,7 +139,7 @@ def compose_epsilon(kinds: Sequence[Kind], delta: Fraction, *, goal: Fraction = 
 
 
 def compose_delta(kinds: Sequence[Kind], epsilon: Fraction, *, least: Fraction = Fraction(1, 10**12)) -> Fraction:
-    """Bound the δ of all queries together at one ε from above, up to a thousandth of ``least`` > 0.
+    """Bound the total δ at ε from above; a bound of at most ``least`` > 0 is not refined.
 
     >>> round(float(compose_delta([([(Fraction(1, 2), Fraction(0))], 30)], Fraction(12))), 7)
     7.85e-05
@@ -290,7 +291,7 @@ def _find_smallest(values: Iterator[Fraction | None], gain: Fraction, goal: Frac
         previous, best = best, value if best is None else min(best, value)
         if best <= goal:
             return best
-        # if the same gain again would be enough, try another step
+        # a further step is worth it only if the same gain again would reach the goal
         if previous is not None and previous - best <= gain * previous and 2 * best - previous > goal:
             return best
     return best
@@ -299,9 +300,9 @@ def _find_smallest(values: Iterator[Fraction | None], gain: Fraction, goal: Frac
 def choose_points(kinds: Sequence[Kind], delta: Fraction, max_points: int) -> list[list[Point]]:
     """Choose two to ``max_points`` points of each kind that matter most at this δ; no claim rests on the choice.
 
-    A corner t = e^ε where the slope rises by s adds s·(t^{1+λ} + t^{−λ}) to the moment E[e^{λL}]; without it, the chord
-    passes its masses on. Corners whose absence adds least are dropped. λ = √(2·log(1/δ)/V), V the variance of all
-    losses, bounds δ best.
+    A corner t = e^ε where the slope rises by s adds s·(t^{1+λ} + t^{−λ}) to the moment E[e^{λL}]; without the corner,
+    its mass moves to the neighboring ones. Corners whose removal adds least are dropped. λ = √(2·log(1/δ)/V), V the
+    variance of all losses, bounds δ best.
 
     >>> line = [(Fraction(place, 4), Fraction(4 - place, 8)) for place in range(5)]
     >>> [[float(epsilon) for epsilon, _ in points] for points in choose_points([(line, 9)], Fraction(1, 1000), 3)]
@@ -321,7 +322,7 @@ def choose_points(kinds: Sequence[Kind], delta: Fraction, max_points: int) -> li
 
 
 def _sort_distinct(points: Sequence[Point]) -> list[Point]:
-    """Sort points; of those with one e^ε in floats keep the smallest."""
+    """Sort points; of those whose e^ε is the same float keep the smallest."""
     return sorted({exp(point[0]): point for point in sorted(points, reverse=True)}.values())
 
 

@@ -1,9 +1,9 @@
 """Prove an ε for all answers together: the smallest of several bounds.
 
-The cost of one answer is computed from its release, or else stated by the ledger, and the total conditional on it.
+The cost of one answer is computed from its release. Without the release, the total relies on the ledger's statement.
 `darrm.verify.sums` adds losses. Balls of `flint` enclose all other numbers, and their safe ends are compared.
 
-**Fixed kinds.** ρ in all at the order α > 1 gives (ε, δ) with ε = ρ + c(α) [CKS20, Proposition 12],
+**Fixed kinds.** A total divergence ρ at the order α > 1 gives (ε, δ) with ε = ρ + c(α) [CKS20, Proposition 12],
 
     c(α) = log(1 − 1/α) − (log r + log α)/(α − 1)        at r = δ.
 
@@ -15,8 +15,8 @@ is the least of
 1. the chord of (α − 1)·ρ(α), which is convex, between the orders of the curve; before the first ρ is no larger,
 2. if Σδ_i ≤ d or δ_i = 0, log((e^{αε_i} + e^{(1−α)ε_i})/(1 + e^{ε_i}))/(α − 1) of randomized response [M17, Proposition
    6],
-3. as in 2, the divergence with likelihood ratios cut off at c = e^{ε_i}: log(1 + α(α − 1)·I)/(α − 1), where
-   I = ∫_1^∞ u^{−α−1}·H(u) du + ∫_1^c u^{α−2}·H(u) du, H the line through the points of the profile.
+3. under the same condition, the divergence with likelihood ratios cut off at c = e^{ε_i}: log(1 + α(α − 1)·I)/(α − 1),
+   where I = ∫_1^∞ u^{−α−1}·H(u) du + ∫_1^c u^{α−2}·H(u) du, H the line through the points of the profile.
 
 **Private models.** A person's data influence t models, each (ε, Δ)-private, trained once. Costs of their answers do not
 add up. These bounds hold (docs/theory/composition.md has the proofs):
@@ -30,8 +30,7 @@ joint             H_{e^x} ≤ R·h(y), e^y = 1 + (e^x − 1)/R, with R ≥ H_{e^
                   voters without a guarantee; or, one model after another, t steps of (x/t, d), d·Σ e^{ix/t} ≤ δ, i < t
 ================  ====================================================================================================
 
-If models differ, each of the t counts with the largest ε and Δ. The joint bound is tried at the ε that is enough and
-somewhat above.
+If models differ, the t largest ε and the t largest Δ count. The joint bound is tried at ``goal`` and slightly above.
 """
 
 import math
@@ -68,9 +67,9 @@ from darrm.verify.verdicts import (
 
 Priced = tuple[Charge, Cost | None]  # a cost of the ledger, and its recomputation if the release is among the files
 _MAX_POINTS, _MAX_SAMPLED_POINTS = 16, 256  # of a profile: each takes as long as the proof of privacy
-_INITIAL_STEP, _MIN_STEP, _MAX_EXCESS = 0.1, 0.001, 1.3  # relative steps of orders; a sum that is nearly enough
-_COMPUTED_POINTS, _COARSE_POINTS = 192, 32  # without a stated profile; if each takes a tenth of a second
-_ORDER_FACTORS = (1.0, 1.1, 0.9, 1.2, 0.8, 1.4, 0.7)  # times the order that is best for curves linear in it
+_INITIAL_STEP, _MIN_STEP, _MAX_EXCESS = 0.1, 0.001, 1.3  # relative steps of orders; a multiple of the goal
+_COMPUTED_POINTS, _COARSE_POINTS = 192, 32  # without a stated profile; the same if a point takes a tenth of a second
+_ORDER_FACTORS = (1.0, 1.1, 0.9, 1.2, 0.8, 1.4, 0.7)  # multiples of the α − 1 that is best for curves linear in α
 _PRECISION_BITS = 192
 _MIN_EXCESS, _BISECTIONS = 2.0**-20, 80  # of α − 1: an order nearer 1 belongs to an ε without protection
 _JOINT_FACTORS = (1 + Fraction(9, 10**10), Fraction(1001, 1000), Fraction(101, 100), Fraction(11, 10))
@@ -85,7 +84,7 @@ class Total:
 
 
 def smallest_total(priced: Sequence[Priced], delta: Fraction, *, goal: float) -> Total | None:
-    delta -= sum(charge.count * Fraction(charge.vanishing) for charge, _ in priced)  # paid first
+    delta -= sum(charge.count * Fraction(charge.vanishing) for charge, _ in priced)  # paid before all else
     if not priced or delta < 0 or any(charge.estimate is not None for charge, _ in priced):
         return None
     stated, best = any(cost is None or not cost.proves(charge) for charge, cost in priced), None

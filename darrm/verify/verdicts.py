@@ -1,6 +1,6 @@
-"""The verdicts on a claim, one of five, and the exact and enclosed numbers on which they rest.
+"""The five verdicts on a claim, and the exact and enclosed numbers behind them.
 
-No proof rests on a float: a float is read as the exact fraction, or is inside a ball of `flint`.
+No proof uses float arithmetic: a float is read as its exact fraction, or enclosed in a ball of `flint`.
 """
 
 import math
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[float64]
 Point = tuple[Fraction, Fraction]  # (ε, δ) of one query
-Laws = tuple[Sequence[int], Sequence[int]]  # of a label on two neighboring data sets, in one unit
+Laws = tuple[Sequence[int], Sequence[int]]  # the laws of a label on two neighboring data sets, in one unit
 Number = TypeVar("Number", float, Fraction)
-BITS = 128  # after the binary point, of corners and factors
+BITS = 128  # bits after the binary point of corners and factors
 ONE = 1 << BITS
-MAX_EPSILON = 700  # of one query: beyond it e^ε is no float
-RELATIVE_TOLERANCE = 1e-9  # relative: floats on either side
+MAX_EPSILON = 700  # of one query: beyond it e^ε overflows
+RELATIVE_TOLERANCE = 1e-9  # for rounding in the prover's floats and in ours
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Interval(Generic[Number]):
 
     lower: Number
     upper: Number
-    rows: str = ""  # which rows were examined, for a worst cost
+    rows: str = ""  # the examined rows, if it encloses a worst cost
 
 
 @lru_cache(maxsize=4096)
@@ -60,6 +60,7 @@ def bound_largest_sums(pairs: Iterable[Laws], epsilons: Sequence[Fraction]) -> l
 
 
 def to_units(value: Fraction, bits: int = BITS, *, up: bool = False) -> int:
+    """Convert a value to whole units of 2^-bits, rounded down or ``up``."""
     return -(-(value.numerator << bits) // value.denominator) if up else (value.numerator << bits) // value.denominator
 
 
