@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from darrm.estimators.ensemble import check_one_type, codes_of, public_classes
 from darrm.privacy import PrivacyParams
 from darrm.training import Partition, PrivateSGD, calibrate_noise, train_teachers
-from darrm.training.network import Build, built, check_fits
+from darrm.training.network import Build, build_network, check_fits
 from darrm.util import checks
 from darrm.util.extras import Untyped
 
@@ -51,13 +51,13 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         inputs, labels = validate_data(self, X, y, dtype=np.float32)
         self.classes_ = public_classes(self.classes)
         codes = codes_of(labels, self.classes_)
-        if (outputs := check_fits(built(self.build), inputs, codes)) != len(self.classes_):
-            found, allowed = checks.Text(f"{outputs} outputs"), f"a network with {len(self.classes_)} outputs"
-            checks.fail("build", found, allowed, "one for each of the classes")
-        noise = _noise(PrivacyParams(self.epsilon, self.delta), self.sampling_rate, self.steps)
+        if (outputs := check_fits(build_network(self.build), inputs, codes)) != len(self.classes_):
+            description, allowed = checks.Text(f"{outputs} outputs"), f"a network with {len(self.classes_)} outputs"
+            checks.fail("build", description, allowed, "one for each of the classes")
+        noise = _calibrate(PrivacyParams(self.epsilon, self.delta), self.sampling_rate, self.steps)
         recipe = PrivateSGD(self.learning_rate, self.steps, self.sampling_rate, noise)
-        whole = Partition(1, np.zeros(len(inputs), dtype=np.int64))
-        self.network_ = train_teachers(inputs, codes, whole, recipe, build=self.build, jobs=1, progress=False)
+        partition = Partition(1, np.zeros(len(inputs), dtype=np.int64))
+        self.network_ = train_teachers(inputs, codes, partition, recipe, build=self.build, jobs=1, progress=False)
         return self
 
     def predict(self, X: Untyped) -> NDArray[Untyped]:
@@ -68,5 +68,5 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
 
 @lru_cache(maxsize=16)  # models of an ensemble need the same noise, which takes seconds
-def _noise(target: PrivacyParams, sampling_rate: float, steps: int) -> float:
+def _calibrate(target: PrivacyParams, sampling_rate: float, steps: int) -> float:
     return calibrate_noise(target, sampling_rate=sampling_rate, steps=steps).value

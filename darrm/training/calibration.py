@@ -20,18 +20,19 @@ from darrm.training.recipes import PrivateSGD
 from darrm.util import checks
 from darrm.util.extras import require
 
-_DIGITS = 6  # decimal places of the reported ε, rounded up
-_ROUNDING = 1e-9  # covers the floating-point error of one step's distribution and of this rounding
-_COARSEST, _FINEST, _RELATIVE_INTERVAL = 1e-3, 1e-5, 1e-4  # of the discretization; a finer one moves ε by 2e-7
-_BYTES_A_POINT = 64  # of a distribution: its probabilities, two transforms of them, and their product
-_SMALLEST_NOISE = 0.1  # below, the distribution of a single step takes long, for an epsilon in the hundreds
-_MOST_STEPS = 1_000_000
-_MOST_NOISE = 1e6
-_LEAST_NOISE = 0.125  # below, epsilon is in the hundreds and the discretized distributions grow without need
+_DECIMALS = 6  # decimal places of the reported ε, rounded up
+_ROUNDING_ERROR = 1e-9  # covers the floating-point error of one step's distribution and of this rounding
+# of the discretization; a finer one moves ε by 2e-7
+_MAX_INTERVAL, _MIN_INTERVAL, _RELATIVE_INTERVAL = 1e-3, 1e-5, 1e-4
+_BYTES_PER_POINT = 64  # of a distribution: its probabilities, two transforms of them, and their product
+_MIN_ACCOUNTED_NOISE = 0.1  # below, the distribution of a single step takes long, for an epsilon in the hundreds
+_MAX_STEPS = 1_000_000
+_MAX_NOISE = 1e6
+_MIN_NOISE = 0.125  # below, epsilon is in the hundreds and the discretized distributions grow without need
 _NOISE_TOLERANCE = 1e-3  # relative width at which the search stops
-_STEEPEST, _FLATTEST = -5.0, -0.2  # slopes of log ε over log σ that a secant may have
-_MOST_SECANTS = 20
-_LEAST_EPSILON = 1e-12  # in place of 0
+_MIN_SLOPE, _MAX_SLOPE = -5.0, -0.2  # slopes of log ε over log σ that a secant may have
+_MAX_SECANTS = 20
+_MIN_EPSILON = 1e-12  # in place of 0
 _BOUND = "the privacy loss distribution of DP-SGD"
 
 
@@ -46,7 +47,7 @@ def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
     """
     checks.instance(PrivateSGD, recipe=recipe, advice="training without noise promises nothing")
     checks.open_probability(delta=delta)
-    epsilon = _epsilon(recipe.noise, recipe.sampling_rate, recipe.steps, delta)
+    epsilon = _bound_epsilon(recipe.noise, recipe.sampling_rate, recipe.steps, delta)
     if math.isinf(epsilon):
         checks.fail("delta", delta, "larger: no finite epsilon is known at it", "take some 1e-12 or more")
     return PrivacyParams(str(epsilon), str(delta))
@@ -62,17 +63,17 @@ def calibrate_sampling(target: PrivacyPair, *, noise: float, epochs: int) -> Cal
     >>> print(calibrate_sampling(PrivacyParams(0.0892, 1e-4), noise=12.0, epochs=5))
     sampling rate = 0.0384615 (steps 130) for (0.0892, 0.0001), by the privacy loss distribution of DP-SGD
     """
-    target = _checked(target)
+    target = _check_target(target)
     checks.positive(noise=noise)
     checks.integer_at_least(1, epochs=epochs)
 
     def fits(steps: int) -> bool:
-        return _epsilon(noise, epochs / steps, steps, target.delta) <= target.epsilon
+        return _bound_epsilon(noise, epochs / steps, steps, target.delta) <= target.epsilon
 
     high = epochs
     while not fits(high):
         high *= 2
-        if high > _MOST_STEPS:
+        if high > _MAX_STEPS:
             checks.fail("target", str(target), f"reachable with noise = {noise:g}", "use more noise or fewer epochs")
     steps = last_allowed_integer(fits, inside=high, outside=max(epochs, high // 2) - 1)
     return Calibration("sampling rate", epochs / steps, target, _BOUND, {"steps": steps})
@@ -89,7 +90,7 @@ def calibrate_noise(target: PrivacyPair, *, sampling_rate: float, steps: int) ->
     ...     PrivateSGD(0.1, 4, 1, 0.99 * noise), 1e-5).epsilon
     True
     """
-    target = _checked(target)
+    target = _check_target(target)
     checks.positive(sampling_rate=sampling_rate)
     checks.probability(sampling_rate=sampling_rate)
     checks.integer_at_least(1, steps=steps)
@@ -97,90 +98,90 @@ def calibrate_noise(target: PrivacyPair, *, sampling_rate: float, steps: int) ->
     def excess(log_noise: float) -> float:
         """Return log(ε / target) at a noise; at most 0 if it fits."""
         noise = math.exp(log_noise)
-        cells = _range_of_losses(noise, sampling_rate, steps) / _COARSEST
-        if cells * _BYTES_A_POINT > checks.MOST_BYTES:
+        cells = _range_of_losses(noise, sampling_rate, steps) / _MAX_INTERVAL
+        if cells * _BYTES_PER_POINT > checks.MOST_BYTES:
             return math.inf
-        epsilon = _epsilon(noise, sampling_rate, steps, target.delta, enough=target.epsilon)
-        return math.log(max(epsilon, _LEAST_EPSILON) / target.epsilon)
+        epsilon = _bound_epsilon(noise, sampling_rate, steps, target.delta, goal=target.epsilon)
+        return math.log(max(epsilon, _MIN_EPSILON) / target.epsilon)
 
     # for many steps μ = q·√(T·(e^{1/σ²} − 1)) is that of one Gaussian [Dong, Roth, Su 2019]
     mu = 1.0 / analytic_sigma(target, sensitivity=1.0).value
     guess = -0.5 * math.log(math.log1p((mu / sampling_rate) ** 2 / steps))
-    found = _last_fitting(excess, guess, math.log(_LEAST_NOISE), math.log(_MOST_NOISE))
-    if found is None:
-        checks.fail("target", str(target), f"reachable with noise of at most {_MOST_NOISE:g}")
-    return Calibration("noise", math.exp(found), target, _BOUND)
+    fitting_log_noise = _find_last_fitting(excess, guess, math.log(_MIN_NOISE), math.log(_MAX_NOISE))
+    if fitting_log_noise is None:
+        checks.fail("target", str(target), f"reachable with noise of at most {_MAX_NOISE:g}")
+    return Calibration("noise", math.exp(fitting_log_noise), target, _BOUND)
 
 
-def _last_fitting(excess: Callable[[float], float], guess: float, least: float, most: float) -> float | None:
-    """Return the least place in [least, most], up to the tolerance, whose excess is at most 0; None if there is none.
+def _find_last_fitting(excess: Callable[[float], float], guess: float, minimum: float, maximum: float) -> float | None:
+    """Return the least place in [minimum, maximum], up to the tolerance, with an excess of at most 0, or None.
 
     The excess falls. Secants aim just beyond its zero; where they do not help, the middle is taken.
     """
     outside, inside = -math.inf, math.inf  # the largest place that does not fit, the smallest that does
-    place, slope, looks = min(max(guess, least), most), -1.0, 0
-    before: tuple[float, float] | None = None
+    place, slope, evaluations = min(max(guess, minimum), maximum), -1.0, 0
+    previous: tuple[float, float] | None = None
     while True:
-        value, looks = excess(place), looks + 1
+        value, evaluations = excess(place), evaluations + 1
         if value <= 0.0:
             inside = place
-        elif place == most:
+        elif place == maximum:
             return None
         else:
             outside = place
-        if inside - max(outside, least) <= _NOISE_TOLERANCE:
+        if inside - max(outside, minimum) <= _NOISE_TOLERANCE:
             return inside
-        aimed = place + math.log(2.0)  # where ε is not known
+        next_place = place + math.log(2.0)  # where ε is not known
         if math.isfinite(value):
-            if before is not None:
-                slope = min(max((value - before[1]) / (place - before[0]), _STEEPEST), _FLATTEST)
-            before = place, value
-            aimed = place - value / slope + math.copysign(_NOISE_TOLERANCE / 3.0, value)
-        if looks >= _MOST_SECANTS or not outside < aimed < inside:
-            ends = max(outside, least), min(inside, most)
-            unseen = [end for end, seen in zip(ends, (outside, inside), strict=True) if math.isinf(seen)]
-            aimed = unseen[0] if unseen else sum(ends) / 2.0
-        place = min(max(aimed, least), most)
+            if previous is not None:
+                slope = min(max((value - previous[1]) / (place - previous[0]), _MIN_SLOPE), _MAX_SLOPE)
+            previous = place, value
+            next_place = place - value / slope + math.copysign(_NOISE_TOLERANCE / 3.0, value)
+        if evaluations >= _MAX_SECANTS or not outside < next_place < inside:
+            ends = max(outside, minimum), min(inside, maximum)
+            open_ends = [end for end, bound in zip(ends, (outside, inside), strict=True) if math.isinf(bound)]
+            next_place = open_ends[0] if open_ends else sum(ends) / 2.0
+        place = min(max(next_place, minimum), maximum)
 
 
-def _checked(pair: PrivacyPair) -> PrivacyParams:
+def _check_target(pair: PrivacyPair) -> PrivacyParams:
     target = PrivacyParams.of(pair, "target")
     if target.epsilon <= 0 or target.delta <= 0:
         checks.fail("target", str(target), "a pair of positive numbers", "DP-SGD reaches no (epsilon, 0) or (0, delta)")
     return target
 
 
-def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float, *, enough: float = 0.0) -> float:
-    """Bound ε, from the coarsest grid alone where that is at most ``enough``."""
+def _bound_epsilon(noise: float, sampling_rate: float, steps: int, delta: float, *, goal: float = 0.0) -> float:
+    """Bound ε, from the coarsest grid alone where that is at most ``goal``."""
     range_of_losses = _range_of_losses(noise, sampling_rate, steps)
     what = f"the privacy loss distribution of {steps:,} steps with noise = {noise:g}"
-    checks.affordable(what, range_of_losses / _COARSEST, "take more noise", bytes_each=_BYTES_A_POINT)
-    coarse = _epsilon_at(_COARSEST, noise, sampling_rate, steps, delta)
-    finest = max(_FINEST, range_of_losses * _BYTES_A_POINT / checks.MOST_BYTES)
-    interval = min(_COARSEST, max(finest, coarse * _RELATIVE_INTERVAL))
+    checks.affordable(what, range_of_losses / _MAX_INTERVAL, "take more noise", bytes_each=_BYTES_PER_POINT)
+    coarse = _compose_epsilon(_MAX_INTERVAL, noise, sampling_rate, steps, delta)
+    finest = max(_MIN_INTERVAL, range_of_losses * _BYTES_PER_POINT / checks.MOST_BYTES)
+    interval = min(_MAX_INTERVAL, max(finest, coarse * _RELATIVE_INTERVAL))
     epsilon = coarse
-    if coarse > 0.0 and interval < _COARSEST and _rounded_up(coarse) > enough:
-        epsilon = min(coarse, _epsilon_at(interval, noise, sampling_rate, steps, delta))  # both are upper bounds
-    return _rounded_up(epsilon)
+    if coarse > 0.0 and interval < _MAX_INTERVAL and _round_up(coarse) > goal:
+        epsilon = min(coarse, _compose_epsilon(interval, noise, sampling_rate, steps, delta))  # both are upper bounds
+    return _round_up(epsilon)
 
 
-def _rounded_up(epsilon: float) -> float:
-    scale = 10.0**_DIGITS
-    return epsilon if math.isinf(epsilon) else math.ceil(epsilon * (1.0 + _ROUNDING) * scale) / scale
+def _round_up(epsilon: float) -> float:
+    scale = 10.0**_DECIMALS
+    return epsilon if math.isinf(epsilon) else math.ceil(epsilon * (1.0 + _ROUNDING_ERROR) * scale) / scale
 
 
 def _range_of_losses(noise: float, sampling_rate: float, steps: int) -> float:
     # a step's loss is log(1 − q + q·e^L), L of mean 1/(2σ²) and deviation 1/σ; the step's deviation is at most 1/σ
     # and about q·√(e^{1/σ²} − 1)
-    if noise < _SMALLEST_NOISE:
-        checks.fail("noise", noise, f"at least {_SMALLEST_NOISE:g}", "with less, epsilon is above a hundred")
+    if noise < _MIN_ACCOUNTED_NOISE:
+        checks.fail("noise", noise, f"at least {_MIN_ACCOUNTED_NOISE:g}", "with less, epsilon is above a hundred")
     largest = math.log1p(sampling_rate * math.expm1(0.5 / noise**2 + 8.0 / noise))
     deviation = min(1.0 / noise, sampling_rate * math.sqrt(math.expm1(noise**-2)))
     return largest + 16.0 * math.sqrt(steps) * deviation
 
 
-def _epsilon_at(interval: float, noise: float, sampling_rate: float, steps: int, delta: float) -> float:
-    one_step = require("dp_accounting.pld.privacy_loss_distribution").from_gaussian_mechanism(
+def _compose_epsilon(interval: float, noise: float, sampling_rate: float, steps: int, delta: float) -> float:
+    step_distribution = require("dp_accounting.pld.privacy_loss_distribution").from_gaussian_mechanism(
         standard_deviation=noise,
         pessimistic_estimate=True,
         value_discretization_interval=interval,
@@ -188,10 +189,10 @@ def _epsilon_at(interval: float, noise: float, sampling_rate: float, steps: int,
         use_connect_dots=True,
     )
     # remove and add a record; both are the same object without subsampling
-    sides = {one_step._pmf_remove, one_step._pmf_add}
+    distributions = {step_distribution._pmf_remove, step_distribution._pmf_add}
     epsilons = []
-    for side in (each.to_dense_pmf() for each in sides):
-        masses = np.maximum(np.asarray(side._probs, dtype=np.float64), 0.0)
-        queries = GridQueries(int(side._lower_loss), masses, float(side._infinity_mass), steps)
+    for pmf in (distribution.to_dense_pmf() for distribution in distributions):
+        masses = np.maximum(np.asarray(pmf._probs, dtype=np.float64), 0.0)
+        queries = GridQueries(int(pmf._lower_loss), masses, float(pmf._infinity_mass), steps)
         epsilons.append(GridComposition([queries], interval).smallest_epsilon(delta))
     return max(epsilons)

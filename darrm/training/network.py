@@ -25,7 +25,7 @@ Array = NDArray[Any]  # of records, of classes or of parameters
 Build = Callable[[], Module]
 Parameters = dict[str, Tensor]  # by name; stacked for G teachers: (G, …)
 
-_GENERATOR = threading.Lock()
+_GENERATOR_LOCK = threading.Lock()
 
 
 def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -> Module:
@@ -92,12 +92,12 @@ def choose_device(device: str = "auto") -> Device:
 @contextmanager
 def threads_for(device: Device) -> Iterator[None]:
     """Limit torch to one thread on a CPU: more threads are slower for small batches."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if device.type == "cpu" else before)
+    thread_count = torch.get_num_threads()
+    torch.set_num_threads(1 if device.type == "cpu" else thread_count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(thread_count)
 
 
 @contextmanager
@@ -109,13 +109,13 @@ def memory_of(device: Device) -> Iterator[None]:
         raise MemoryError(f"the memory of {device} is full ({checks.one_line(error)}): {advice}") from error
 
 
-def built(build: Build) -> Module:
+def build_network(build: Build) -> Module:
     """Build a network for its architecture; torch's global generator keeps its state."""
     advice = "such as functools.partial(Network, 784, 10)"
     if isinstance(build, nn.Module) or not callable(build):
         checks.fail("build", checks.Text(f"a {type(build).__name__}"), "a function that makes a network", advice)
     try:
-        with _GENERATOR, torch.random.fork_rng(devices=[]):
+        with _GENERATOR_LOCK, torch.random.fork_rng(devices=[]):
             model = build()
     except Exception as error:
         reason = checks.one_line(error)
@@ -132,41 +132,44 @@ def network_digest(build: Build) -> str:
     It covers each module's class, source (except torch's), settings and buffers, not functions that the code looks up
     by name. `ValueError` if a source is not readable.
     """
-    model = built(build)
-    own = vars(nn.Module()).keys()
+    model = build_network(build)
+    base_names = vars(nn.Module()).keys()
     facts: list[object] = []
     for name, part in model.named_modules():
-        settings = {k: v for k, v in vars(part).items() if k not in own}
-        facts.append([name, [_fact(kind) for kind in type(part).__mro__], _fact(settings)])
+        settings = {k: v for k, v in vars(part).items() if k not in base_names}
+        facts.append([name, [_describe(kind) for kind in type(part).__mro__], _describe(settings)])
     for name, value in model.named_parameters():
         facts.append([name, tuple(value.shape), str(value.dtype), *([] if value.requires_grad else ["frozen"])])
-    facts += [[name, _fact(value)] for name, value in model.named_buffers()]
+    facts += [[name, _describe(value)] for name, value in model.named_buffers()]
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
-def _fact(value: object) -> object:
+def _describe(value: object) -> object:
     if isinstance(value, bool | int | float | str | torch.dtype | torch.device | None):
         return value
     if isinstance(value, list | tuple):
-        return [_fact(item) for item in value]
+        return [_describe(item) for item in value]
     if isinstance(value, dict):
-        return sorted((str(key), repr(_fact(item))) for key, item in value.items())
+        return sorted((str(key), repr(_describe(item))) for key, item in value.items())
     if isinstance(value, torch.Tensor | np.ndarray):
         array = torch.as_tensor(value).detach().cpu().contiguous().numpy()
         return [str(array.dtype), array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
     if isinstance(value, partial):
-        return [_fact(value.func), _fact(value.args), _fact(value.keywords)]
-    named: Any = value if hasattr(value, "__qualname__") else type(value)
-    return [named.__module__, named.__qualname__, _source(named)]
+        return [_describe(value.func), _describe(value.args), _describe(value.keywords)]
+    definition: Any = value if hasattr(value, "__qualname__") else type(value)
+    return [definition.__module__, definition.__qualname__, _read_source(definition)]
 
 
-def _source(code: object) -> str:
-    if not isinstance(code, type | FunctionType) or code.__module__.partition(".")[0] in {"torch", "builtins"}:
+def _read_source(definition: object) -> str:
+    if not isinstance(definition, type | FunctionType) or definition.__module__.partition(".")[0] in {
+        "torch",
+        "builtins",
+    }:
         return ""
     try:
-        return inspect.getsource(code)
+        return inspect.getsource(definition)
     except (OSError, TypeError):
-        return checks.fail("build", code.__qualname__, "code with a readable source", "define it in a file")
+        return checks.fail("build", definition.__qualname__, "code with a readable source", "define it in a file")
 
 
 def check_fits(model: Module, x: Array, y: Array) -> int:
@@ -184,7 +187,7 @@ def check_fits(model: Module, x: Array, y: Array) -> int:
         if value.dtype not in {torch.float32, torch.float64}:
             found = checks.Text(f"{name} in {str(value.dtype).removeprefix('torch.')}")
             checks.fail("model", found, "in single or double precision", "call .float() on it")
-    logits = answers_to(model.eval(), torch.tensor(x[:1]))
+    logits = ask_network(model.eval(), torch.tensor(x[:1]))
     if logits.ndim != 2:
         found = checks.Text(f"answers of shape {tuple(logits.shape)}")
         checks.fail("model", found, "a network with one logit for each class")
@@ -194,11 +197,11 @@ def check_fits(model: Module, x: Array, y: Array) -> int:
     return int(logits.shape[1])
 
 
-def answers_to(ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Return logits without gradients; `ValueError` if ``ask`` fails on the inputs."""
+def ask_network(network: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return logits without gradients; `ValueError` if ``network`` fails on the inputs."""
     try:
         with torch.no_grad(), memory_of(x.device):
-            return ask(x)
+            return network(x)
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 (a network is any code)
@@ -208,21 +211,21 @@ def answers_to(ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 def initial_parameters(build: Build, seed: int) -> Parameters:
     """Initialize a network from ``seed``; torch's global generator keeps its state."""
-    with _GENERATOR, torch.random.fork_rng(devices=[]):
+    with _GENERATOR_LOCK, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return {name: parameter.detach().clone() for name, parameter in build().named_parameters()}
 
 
 def stack(parameters: list[Parameters]) -> Parameters:
-    return {name: torch.stack([one[name] for one in parameters]) for name in parameters[0]}
+    return {name: torch.stack([member[name] for member in parameters]) for name in parameters[0]}
 
 
-def along_first(factors: Tensor, like: Tensor) -> Tensor:
+def reshape_factors(factors: Tensor, like: Tensor) -> Tensor:
     """Reshape (G,) factors so that they multiply ``like``, (G, …), along its first axis."""
     return factors.view([-1] + [1] * (like.ndim - 1))
 
 
-def in_batches(ask: Callable[[Tensor], Tensor], x: Array, device: Device, batch: int) -> list[Array]:
+def ask_in_batches(network: Callable[[Tensor], Tensor], x: Array, device: Device, batch: int) -> list[Array]:
     with threads_for(device):
         parts = (torch.tensor(x[start : start + batch], device=device) for start in range(0, len(x), batch))
-        return [answers_to(ask, part).cpu().numpy() for part in parts]
+        return [ask_network(network, part).cpu().numpy() for part in parts]

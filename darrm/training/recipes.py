@@ -2,7 +2,7 @@
 
 All draws derive from 64-bit words of (teacher, purpose, step), so a resumed training continues with the same numbers.
 A seed is not secret: who knows it can subtract the noise. A key is 256 secret bits from the operating system, in a file
-of its owner (`kept_key`); the words are SHAKE-256 of it.
+of its owner (`read_or_create_key`); the words are SHAKE-256 of it.
 
 Limitation: the Gaussian uses floats (Box–Muller over 53-bit uniforms), but the accounting assumes real numbers. An
 attacker who sees the last bits of a released noise value could in principle distinguish them [M12]. Only trained
@@ -47,7 +47,7 @@ class RandomSource:
         """Identifier of the source: the seed, or a one-way digest of the key."""
         return hashlib.sha256(self.key).hexdigest() if self.key else self.seed
 
-    def bound_to(self, training: str) -> "RandomSource":
+    def bind_to(self, training: str) -> "RandomSource":
         """Return the source for one training: a key gives different noise to trainings on different data."""
         return RandomSource(key=hashlib.sha256(self.key + training.encode()).digest()) if self.key else self
 
@@ -65,7 +65,7 @@ class RandomSource:
         return generator.integers(0, 2**64, size=count, dtype=np.uint64, endpoint=False)
 
 
-def kept_key(path: Path) -> bytes:
+def read_or_create_key(path: Path) -> bytes:
     """Read or create a key file that only its owner can read; `CheckpointError` for any other file."""
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -109,7 +109,7 @@ def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
 
 
-_LEAST_CLIP = 1e-100
+_MIN_CLIP = 1e-100
 WORDS = 7  # random words per image: four entries of E, two of t, one for the mirror
 
 
@@ -140,18 +140,18 @@ class Augmentation:
         linear = np.eye(2) + self.distortion * draws[:, :4].reshape(-1, 2, 2)
         if self.mirror:
             linear[:, 0] *= np.where(draws[:, 6] < 0.0, -1.0, 1.0)[:, np.newaxis]
-        maps = affine_maps(torch.as_tensor(linear), torch.as_tensor(self.shift * draws[:, 4:6]), shape)
+        maps = make_affine_maps(torch.as_tensor(linear), torch.as_tensor(self.shift * draws[:, 4:6]), shape)
         return np.asarray(maps.float().numpy())
 
 
-def affine_maps(linear: Tensor, shifts: Tensor, shape: tuple[int, ...]) -> Tensor:
+def make_affine_maps(linear: Tensor, shifts: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Assemble n maps [A, t], (n, 2, 3), from (n, 2, 2) matrices and (n, 2) shifts in pixels."""
     height, width = shape[-2:]
     shifts = 2.0 * shifts / shifts.new_tensor([width, height])  # the image is 2 wide and 2 high
     return torch.cat([linear, shifts[:, :, None]], dim=2)
 
 
-def distorted(images: Tensor, maps: Tensor) -> Tensor:
+def distort(images: Tensor, maps: Tensor) -> Tensor:
     """Apply (n, 2, 3) maps to (n, channels, height, width) images, with 0 outside; `ValueError` for other shapes."""
     if images.ndim != 4:
         found = checks.Text(f"inputs of shape {tuple(images.shape[1:])}")
@@ -180,8 +180,8 @@ class PrivateSGD:
 
     def __post_init__(self) -> None:
         checks.positive(learning_rate=self.learning_rate, noise=self.noise, clip=self.clip)
-        if not _LEAST_CLIP <= self.clip <= 1.0 / _LEAST_CLIP:
-            checks.fail("clip", self.clip, f"in [{_LEAST_CLIP:g}, {1.0 / _LEAST_CLIP:g}]", "lengths near 1 are usual")
+        if not _MIN_CLIP <= self.clip <= 1.0 / _MIN_CLIP:
+            checks.fail("clip", self.clip, f"in [{_MIN_CLIP:g}, {1.0 / _MIN_CLIP:g}]", "lengths near 1 are usual")
         checks.integer_at_least(1, steps=self.steps)
         checks.probability(sampling_rate=self.sampling_rate)
         checks.positive(sampling_rate=self.sampling_rate)
@@ -237,8 +237,8 @@ class PlainSGD:
 
     def to_dict(self) -> Document:
         """Return the recipe as plain data without default values."""
-        chosen = {part.name for part in fields(self) if getattr(self, part.name) != part.default}
-        return {"kind": "plain"} | {name: value for name, value in asdict(self).items() if name in chosen}
+        changed_fields = {part.name for part in fields(self) if getattr(self, part.name) != part.default}
+        return {"kind": "plain"} | {name: value for name, value in asdict(self).items() if name in changed_fields}
 
 
 Recipe = PrivateSGD | PlainSGD

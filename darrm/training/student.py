@@ -39,16 +39,16 @@ from darrm.training.network import (
     Module,
     Parameters,
     Tensor,
-    along_first,
-    built,
+    ask_in_batches,
+    build_network,
     check_fits,
     choose_device,
     convolutional_network,
-    in_batches,
     network_digest,
+    reshape_factors,
     threads_for,
 )
-from darrm.training.recipes import affine_maps, distorted
+from darrm.training.recipes import distort, make_affine_maps
 from darrm.training.training import digest_of, load_tensors, save_tensors
 from darrm.util import checks
 from darrm.util.progress import bar
@@ -73,38 +73,38 @@ class Perturbation:
     def __post_init__(self) -> None:
         checks.non_negative(**{name: value for name, value in asdict(self).items() if name != "flip"})
 
-    def applied(self, x: Tensor, generator: Generator) -> Tensor:
+    def apply(self, x: Tensor, generator: Generator) -> Tensor:
         """Return changed copies of a batch (B, …); `ValueError` if a geometric change meets no images."""
         if self.shift or self.rotation or self.scale or self.shear or self.flip:
-            x = distorted(x, self._maps(x, generator).to(x.device))
+            x = distort(x, self._draw_maps(x, generator).to(x.device))
         if self.fading:
-            x = x * along_first(torch.exp(_uniform(self.fading, len(x), generator=generator)).to(x.device), x)
+            x = x * reshape_factors(torch.exp(_draw_uniform(self.fading, len(x), generator=generator)).to(x.device), x)
         if self.noise:
             x = x + self.noise * torch.randn(x.shape, generator=generator).to(x.device)
         return x
 
-    def _maps(self, x: Tensor, generator: Generator) -> Tensor:
+    def _draw_maps(self, x: Tensor, generator: Generator) -> Tensor:
         count = len(x)
-        angle = _uniform(math.radians(self.rotation), count, generator=generator)
+        angle = _draw_uniform(math.radians(self.rotation), count, generator=generator)
         cosine, sine = angle.cos(), angle.sin()
         rotation = torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
         shear = torch.eye(2).repeat(count, 1, 1)
-        shear[:, 0, 1] = _uniform(self.shear, count, generator=generator)
-        maps = rotation @ shear @ torch.diag_embed(torch.exp(_uniform(self.scale, count, 2, generator=generator)))
+        shear[:, 0, 1] = _draw_uniform(self.shear, count, generator=generator)
+        maps = rotation @ shear @ torch.diag_embed(torch.exp(_draw_uniform(self.scale, count, 2, generator=generator)))
         if self.flip:
             maps[:, 0] *= 1.0 - 2.0 * torch.randint(2, (count, 1), generator=generator)
-        return affine_maps(maps, _uniform(self.shift, count, 2, generator=generator), x.shape)
+        return make_affine_maps(maps, _draw_uniform(self.shift, count, 2, generator=generator), x.shape)
 
 
-def _uniform(limit: float, *shape: int, generator: Generator) -> Tensor:
+def _draw_uniform(limit: float, *shape: int, generator: Generator) -> Tensor:
     return limit * (2.0 * torch.rand(*shape, generator=generator) - 1.0)
 
 
-_PROBE = 1e-2  # length of the finite difference for the adversarial direction
-_GROWTH = 0.1  # share of the steps with a growing weight of consistency
-_TRUST = 0.15  # share of the steps with cross-entropy (q = 0)
+_PROBE_LENGTH = 1e-2  # length of the finite difference for the adversarial direction
+_GROWTH_SHARE = 0.1  # share of the steps with a growing weight of consistency
+_TRUST_SHARE = 0.15  # share of the steps with cross-entropy (q = 0)
 _CHECKPOINT_EVERY = 200  # steps: seconds
-_MEMORY = 0.99  # decay of the moving average of class frequencies
+_FREQUENCY_DECAY = 0.99  # decay of the moving average of class frequencies
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,13 @@ class Student:
 
     def predict(self, x: Array, *, batch: int = 512) -> NDArray[np.int64]:
         inputs = np.asarray(x, dtype=np.float32)
-        parts = in_batches(self.model, inputs, self.device, batch)
+        parts = ask_in_batches(self.model, inputs, self.device, batch)
         return np.concatenate([np.empty(0, dtype=np.int64), *(part.argmax(axis=1) for part in parts)])
 
     def scores(self, x: Array, *, batch: int = 512) -> NDArray[np.float64]:
         """Return the probability of each class for each of (n, …) inputs, n ≥ 1: (n, C)."""
         inputs = np.asarray(x, dtype=np.float32)
-        logits = np.concatenate(in_batches(self.model, inputs, self.device, batch))
+        logits = np.concatenate(ask_in_batches(self.model, inputs, self.device, batch))
         return np.asarray(torch.as_tensor(logits).double().softmax(dim=1).numpy())
 
 
@@ -179,42 +179,42 @@ def train_student(
     or that of another training.
     """
     recipe = StudentRecipe() if recipe is None else recipe
-    inputs, classes, everything = _checked(x, labels, unlabeled)
-    check_fits(built(build), inputs, classes)
-    target, answered = choose_device(device), classes >= 0
-    known_x = torch.tensor(inputs[answered], device=target)
-    known_y = torch.tensor(classes[answered].astype(np.int64), device=target)
-    all_x, facts = torch.tensor(everything, device=target), ""
+    inputs, classes, all_inputs = _check_data(x, labels, unlabeled)
+    check_fits(build_network(build), inputs, classes)
+    target, is_labeled = choose_device(device), classes >= 0
+    labeled_x = torch.tensor(inputs[is_labeled], device=target)
+    labeled_y = torch.tensor(classes[is_labeled].astype(np.int64), device=target)
+    all_x, facts = torch.tensor(all_inputs, device=target), ""
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]), threads_for(target):
         torch.manual_seed(seed)
         model = build().to(target).train()
         training, start = _Training(model, moving_average(model, recipe.averaging), all_x, recipe, generator), 0
         if checkpoint is not None:
-            digests = network_digest(build), digest_of(classes), digest_of(everything)
+            digests = network_digest(build), digest_of(classes), digest_of(all_inputs)
             facts = json.dumps([asdict(recipe), seed, *digests], sort_keys=True)
             start = training.resume(checkpoint, facts)
         with bar(recipe.steps, "student's steps", enabled=progress, done=start) as advance:
             for step in range(start, recipe.steps):
-                training.advance(known_x, known_y, step)
+                training.advance(labeled_x, labeled_y, step)
                 advance(1)
                 if checkpoint is not None and (step + 1) % _CHECKPOINT_EVERY == 0:
                     training.save(checkpoint, facts, step + 1)
     return Student(training.average.module.eval(), target)
 
 
-def _checked(x: Array, labels: Array, unlabeled: Array) -> tuple[Array, Array, Array]:
+def _check_data(x: Array, labels: Array, unlabeled: Array) -> tuple[Array, Array, Array]:
     classes = np.asarray(labels)
     if classes.ndim != 1 or len(classes) != len(x) or not np.issubdtype(classes.dtype, np.integer):
-        found = checks.Text(f"shape {classes.shape}, dtype {classes.dtype}")
-        checks.fail("labels", found, f"{len(x)} integers, one for each input")
+        description = checks.Text(f"shape {classes.shape}, dtype {classes.dtype}")
+        checks.fail("labels", description, f"{len(x)} integers, one for each input")
     if not (classes >= 0).any():
         checks.fail("labels", checks.Text("no label"), "at least one label that is not an abstention")
-    inputs, more = np.asarray(x, dtype=np.float32), np.asarray(unlabeled, dtype=np.float32)
-    if len(more) and more.shape[1:] != inputs.shape[1:]:
-        found = checks.Text(f"inputs of shape {more.shape[1:]}")
-        checks.fail("unlabeled", found, f"inputs of the shape of x, {inputs.shape[1:]}")
-    return inputs, classes, np.concatenate([inputs, more]) if len(more) else inputs
+    inputs, extra_inputs = np.asarray(x, dtype=np.float32), np.asarray(unlabeled, dtype=np.float32)
+    if len(extra_inputs) and extra_inputs.shape[1:] != inputs.shape[1:]:
+        description = checks.Text(f"inputs of shape {extra_inputs.shape[1:]}")
+        checks.fail("unlabeled", description, f"inputs of the shape of x, {inputs.shape[1:]}")
+    return inputs, classes, np.concatenate([inputs, extra_inputs]) if len(extra_inputs) else inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,21 +241,23 @@ class _Training:
         self.optimizer.step()
         self.average.update_parameters(self.model)
 
-    def loss(self, x: Tensor, classes: Tensor, done: float) -> Tensor:
-        """Return the loss on a labeled batch and on newly drawn unlabeled inputs; ``done`` in [0, 1)."""
+    def loss(self, x: Tensor, classes: Tensor, share_done: float) -> Tensor:
+        """Return the loss on a labeled batch and on new unlabeled inputs; ``share_done`` in [0, 1)."""
         model, recipe, generator = self.model, self.recipe, self.generator
-        x = recipe.change.applied(x, generator)
-        robustness = recipe.robustness if done >= _TRUST else 0.0
-        consistency = recipe.consistency * min(1.0, done / _GROWTH)
+        x = recipe.change.apply(x, generator)
+        robustness = recipe.robustness if share_done >= _TRUST_SHARE else 0.0
+        consistency = recipe.consistency * min(1.0, share_done / _GROWTH_SHARE)
         if recipe.weight > 0 or consistency > 0:
             rows = torch.randint(len(self.all_x), (recipe.batch * recipe.unlabeled,), generator=generator)
             public = self.all_x[rows]
         if consistency > 0:
             with torch.no_grad():
-                before = self.aligned(self.average(public))
-            logits, after = model(torch.cat([x, recipe.change.applied(public, generator)])).split([len(x), len(public)])
+                original_logits = self.align(self.average(public))
+            logits, changed_logits = model(torch.cat([x, recipe.change.apply(public, generator)])).split(
+                [len(x), len(public)]
+            )
             loss = label_loss(logits, classes, robustness)
-            loss = loss + consistency * consistency_loss(before, after, recipe.threshold)
+            loss = loss + consistency * consistency_loss(original_logits, changed_logits, recipe.threshold)
         else:
             loss = label_loss(model(x), classes, robustness)
         if recipe.weight > 0:
@@ -263,12 +265,12 @@ class _Training:
             loss = loss + recipe.weight * virtual_adversarial_loss(model, public, direction, recipe.radius)
         return loss
 
-    def aligned(self, logits: Tensor) -> Tensor:
+    def align(self, logits: Tensor) -> Tensor:
         """Return (B, C) logits with less weight for too frequent classes; update the class frequencies."""
         if self.recipe.alignment == 0.0:
             return logits
         marginal = logits.softmax(dim=1).mean(dim=0)
-        self.marginal[:] = [marginal.lerp(self.marginal[0], _MEMORY) if self.marginal else marginal]
+        self.marginal[:] = [marginal.lerp(self.marginal[0], _FREQUENCY_DECAY) if self.marginal else marginal]
         limit = self.recipe.alignment
         return logits - (self.marginal[0] * logits.shape[1]).log().clamp(-limit, limit)
 
@@ -284,22 +286,22 @@ class _Training:
     def resume(self, path: Path, facts: str) -> int:
         if not path.exists():
             return 0
-        arrays, stored = load_tensors(path)
-        if stored.get("training") != facts:
+        arrays, stored_facts = load_tensors(path)
+        if stored_facts.get("training") != facts:
             raise CheckpointError(
                 str(path), "it belongs to a training of other labels, inputs, seed or recipe: delete it"
             )
         parts: dict[str, Parameters] = {}
         for name, value in arrays.items():
-            part, _, rest = name.partition(".")
-            parts.setdefault(part, {})[rest] = torch.as_tensor(value)
+            part, _, key = name.partition(".")
+            parts.setdefault(part, {})[key] = torch.as_tensor(value)
         self.model.load_state_dict(parts["model"])
         self.average.load_state_dict(parts["average"])
         self.marginal[:] = [tensor.to(self.all_x.device) for tensor in parts.get("marginal", {}).values()]
         moments = {int(part.removeprefix("adam")): parts[part] for part in parts if part.startswith("adam")}
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
         self.generator.set_state(parts["generator"][""])
-        return int(stored["steps"])
+        return int(stored_facts["steps"])
 
 
 def moving_average(model: Module, averaging: float) -> Module:
@@ -314,26 +316,26 @@ def label_loss(logits: Tensor, classes: Tensor, robustness: float) -> Tensor:
     return (losses if robustness == 0.0 else -torch.expm1(-robustness * losses) / robustness).mean()
 
 
-def consistency_loss(before: Tensor, after: Tensor, threshold: float) -> Tensor:
+def consistency_loss(original_logits: Tensor, changed_logits: Tensor, threshold: float) -> Tensor:
     """Return the cross-entropy against confident classes of unchanged inputs; others count as 0 in the mean."""
-    confidence, classes = before.softmax(dim=1).max(dim=1)
-    losses = nn.functional.cross_entropy(after, classes, reduction="none")
+    confidence, classes = original_logits.softmax(dim=1).max(dim=1)
+    losses = nn.functional.cross_entropy(changed_logits, classes, reduction="none")
     return (losses * (confidence >= threshold)).mean()
 
 
 def virtual_adversarial_loss(model: Module, x: Tensor, direction: Tensor, radius: float) -> Tensor:
     """Estimate the largest KL divergence within ``radius`` (Euclidean), by one power iteration from ``direction``."""
     with torch.no_grad():
-        before = nn.functional.log_softmax(model(x), dim=1)
-    probe = (_PROBE * _unit(direction)).requires_grad_()
-    (gradient,) = torch.autograd.grad(_divergence(before, model(x + probe)), probe)
-    return _divergence(before, model(x + radius * _unit(gradient)))
+        log_probabilities = nn.functional.log_softmax(model(x), dim=1)
+    probe = (_PROBE_LENGTH * _normalize(direction)).requires_grad_()
+    (gradient,) = torch.autograd.grad(_compute_divergence(log_probabilities, model(x + probe)), probe)
+    return _compute_divergence(log_probabilities, model(x + radius * _normalize(gradient)))
 
 
-def _divergence(before: Tensor, logits: Tensor) -> Tensor:
-    after = nn.functional.log_softmax(logits, dim=1)
-    return (before.exp() * (before - after)).sum(dim=1).mean()
+def _compute_divergence(log_probabilities: Tensor, logits: Tensor) -> Tensor:
+    changed_log_probabilities = nn.functional.log_softmax(logits, dim=1)
+    return (log_probabilities.exp() * (log_probabilities - changed_log_probabilities)).sum(dim=1).mean()
 
 
-def _unit(direction: Tensor) -> Tensor:
-    return direction / along_first(direction.flatten(1).norm(dim=1).clamp_min(1e-12), direction)
+def _normalize(direction: Tensor) -> Tensor:
+    return direction / reshape_factors(direction.flatten(1).norm(dim=1).clamp_min(1e-12), direction)

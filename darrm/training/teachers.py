@@ -38,14 +38,14 @@ from darrm.training.network import (
     Array,
     Build,
     Tensor,
-    built,
+    ask_in_batches,
+    build_network,
     check_fits,
     choose_device,
     convolutional_network,
-    in_batches,
     network_digest,
 )
-from darrm.training.recipes import PrivateSGD, RandomSource, Recipe, destroy_key, kept_key, recipe_from
+from darrm.training.recipes import PrivateSGD, RandomSource, Recipe, destroy_key, read_or_create_key, recipe_from
 from darrm.training.training import Group, check_model, load_tensors, save_tensors, train_group
 from darrm.util import checks, files
 from darrm.util.extras import require
@@ -72,15 +72,15 @@ class Partition:
         checks.integer_at_least(1, K=self.K, advice="K is the number of teachers")
         array = np.asarray(self.teacher_of)
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-            found = checks.Text(f"shape {array.shape}, dtype {array.dtype}")
-            checks.fail("teacher_of", found, "a list of integers, one a record")
-        owned = np.array(array, dtype=np.int64)
-        if owned.size and not (owned.min() >= 0 and owned.max() < self.K):
-            checks.fail("teacher_of", (int(owned.min()), int(owned.max())), f"in 0 … K - 1 = 0 … {self.K - 1}")
-        if np.unique(owned).size != self.K:
-            checks.fail("n", owned.size, f"enough for every one of the K = {self.K} teachers to own a record")
-        owned.setflags(write=False)
-        object.__setattr__(self, "teacher_of", owned)
+            description = checks.Text(f"shape {array.shape}, dtype {array.dtype}")
+            checks.fail("teacher_of", description, "a list of integers, one a record")
+        numbers = np.array(array, dtype=np.int64)
+        if numbers.size and not (numbers.min() >= 0 and numbers.max() < self.K):
+            checks.fail("teacher_of", (int(numbers.min()), int(numbers.max())), f"in 0 … K - 1 = 0 … {self.K - 1}")
+        if np.unique(numbers).size != self.K:
+            checks.fail("n", numbers.size, f"enough for every one of the K = {self.K} teachers to own a record")
+        numbers.setflags(write=False)
+        object.__setattr__(self, "teacher_of", numbers)
 
     @classmethod
     def random(cls, n: int, K: int, *, seed: int) -> Partition:
@@ -92,9 +92,9 @@ class Partition:
         checks.integer_at_least(1, K=K, advice="K is the number of teachers")
         checks.integer_at_least(K, n=n, advice=f"every one of the {K} teachers needs a record")
         checks.integer_at_least(0, seed=seed)
-        dealt = np.empty(n, dtype=np.int64)
-        dealt[np.random.default_rng(seed).permutation(n)] = np.arange(n) % K
-        return cls(K, dealt)
+        numbers = np.empty(n, dtype=np.int64)
+        numbers[np.random.default_rng(seed).permutation(n)] = np.arange(n) % K
+        return cls(K, numbers)
 
     @property
     def n(self) -> int:
@@ -115,8 +115,8 @@ class Partition:
 
 
 SEED_CONSENT = "nobody else knows the seed"  #: consent for `TeacherEnsemble.privacy`
-_KEY = "noise.key"  # in the folder of the checkpoints
-_LARGEST_CLASS = np.iinfo(np.int8).max  # of votes
+_KEY_FILE = "noise.key"  # in the folder of the checkpoints
+_MAX_CLASS = np.iinfo(np.int8).max  # of votes
 _CPU_STACK, _GPU_STACK = 6, 64  # teachers per stack: measured, larger stacks only use more memory
 
 
@@ -143,10 +143,10 @@ class TeacherEnsemble:
     seeded: bool = False  # whether the noise came from a seed: not private against anyone who knows it
 
     def __post_init__(self) -> None:
-        wanted = {name: tuple(value.shape) for name, value in built(self.build).named_parameters()}
+        expected_shapes = {name: tuple(value.shape) for name, value in build_network(self.build).named_parameters()}
         shapes = {name: tuple(value.shape[1:]) for name, value in self.parameters.items()}
-        if wanted != shapes or len({len(value) for value in self.parameters.values()}) != 1:
-            checks.fail("parameters", shapes, f"stacks of the network's parameters {wanted}")
+        if expected_shapes != shapes or len({len(value) for value in self.parameters.values()}) != 1:
+            checks.fail("parameters", shapes, f"stacks of the network's parameters {expected_shapes}")
 
     @property
     def K(self) -> int:
@@ -166,8 +166,8 @@ class TeacherEnsemble:
         if not isinstance(self.recipe, PrivateSGD):
             checks.fail("recipe", self.recipe, "a PrivateSGD", 'these teachers are plain: PrivacyParams("inf")')
         if self.seeded and consent != SEED_CONSENT:
-            found = checks.Text("noise from a seed, which others may know")
-            checks.fail("the ensemble", found, "trained without one", f"or say consent={SEED_CONSENT!r}")
+            description = checks.Text("noise from a seed, which others may know")
+            checks.fail("the ensemble", description, "trained without one", f"or say consent={SEED_CONSENT!r}")
         return privacy_of(self.recipe, delta)
 
     def votes(
@@ -185,21 +185,23 @@ class TeacherEnsemble:
         for `train_student`.
         """
         checks.integer_at_least(1, batch=batch)
-        inputs = _inputs(x)
-        stacks = [{name: value[stack] for name, value in self.parameters.items()} for stack in _stacks(self.K, device)]
+        inputs = _check_inputs(x)
+        stacks = [
+            {name: value[stack] for name, value in self.parameters.items()} for stack in _split_stacks(self.K, device)
+        ]
         # bind by partial: Dask puts an array argument on one worker, and loses it with that worker
         calls = [
-            partial(_answers, self.build, parameters, inputs[start : start + batch], device)
+            partial(_ask_teachers, self.build, parameters, inputs[start : start + batch], device)
             for start in range(0, len(inputs), batch)
             for parameters in stacks
         ]
         joblib = require("joblib")
-        shown = counted(calls, "votes of stacks", enabled=progress)
-        answers = joblib.Parallel(n_jobs=jobs)(joblib.delayed(call)() for call in shown)
+        tracked_calls = counted(calls, "votes of stacks", enabled=progress)
+        answers = joblib.Parallel(n_jobs=jobs)(joblib.delayed(call)() for call in tracked_calls)
         rows = [np.concatenate(answers[i : i + len(stacks)], axis=1) for i in range(0, len(answers), len(stacks))]
         votes = np.concatenate([np.empty((0, self.K), dtype=np.int64), *rows])
-        if votes.size and votes.max() > _LARGEST_CLASS:
-            checks.fail("a vote", int(votes.max()), f"a class of at most {_LARGEST_CLASS}")
+        if votes.size and votes.max() > _MAX_CLASS:
+            checks.fail("a vote", int(votes.max()), f"a class of at most {_MAX_CLASS}")
         return votes.astype(np.int8)
 
     def save(self, path: Path | str) -> None:
@@ -236,7 +238,7 @@ def train_teachers(
     build: Build = convolutional_network,
     seed: int | None = None,
     checkpoints: Path | str | None = None,
-    **running: Unpack[Settings],
+    **settings: Unpack[Settings],
 ) -> TeacherEnsemble:
     """Train one teacher on every shard of a partition of (n, …) floats ``x`` and (n,) classes ``y``.
 
@@ -253,7 +255,7 @@ def train_teachers(
     checkpoints
         A folder from which a killed training resumes. It contains unfinished teachers and, without a seed, the key of
         their noise, until the last teacher is trained. Protect it like the training data.
-    **running
+    **settings
         ``jobs``, processes (None is joblib's configuration); ``stack_size``, teachers per process at once (6 on a CPU,
         64 on a GPU); ``device``; ``progress``, bars on standard error.
 
@@ -263,76 +265,78 @@ def train_teachers(
     checks.instance(Partition, partition=partition, advice="say Partition.random(len(x), K, seed=…)")
     if not isinstance(recipe, Recipe):
         checks.fail("recipe", recipe, "a PrivateSGD or a PlainSGD", "it defines the training of a teacher")
-    inputs, classes = _inputs(x), _classes(y)
+    inputs, classes = _check_inputs(x), _check_classes(y)
     if not len(inputs) == len(classes) == partition.n:
-        found = checks.Text(f"{len(classes)} classes")
-        checks.fail("y", found, f"one for each of {partition.n} records, as x ({len(inputs)})")
-    unknown = running.keys() - Settings.__annotations__.keys()
+        description = checks.Text(f"{len(classes)} classes")
+        checks.fail("y", description, f"one for each of {partition.n} records, as x ({len(inputs)})")
+    unknown = settings.keys() - Settings.__annotations__.keys()
     if unknown:
         raise TypeError(f"train_teachers() got an unexpected keyword argument {min(unknown)!r}")
-    device = running.get("device", "auto")
-    stacks = _stacks(partition.K, device, running.get("stack_size"))
+    device = settings.get("device", "auto")
+    stacks = _split_stacks(partition.K, device, settings.get("stack_size"))
     seeded, is_private = seed is not None, isinstance(recipe, PrivateSGD)
-    outputs = check_fits(built(build), inputs, classes)
-    if outputs > _LARGEST_CLASS + 1:
+    outputs = check_fits(build_network(build), inputs, classes)
+    if outputs > _MAX_CLASS + 1:
         advice = "votes are stored in bytes"
-        checks.fail("build", checks.Text(f"{outputs} classes"), f"for {_LARGEST_CLASS + 1} classes at most", advice)
-    check_model(built(build), inputs[0], private=is_private)
+        checks.fail("build", checks.Text(f"{outputs} classes"), f"for {_MAX_CLASS + 1} classes at most", advice)
+    check_model(build_network(build), inputs[0], private=is_private)
     folder = None if checkpoints is None else Path(checkpoints)
     if seeded and is_private:
-        why = "an attacker who knows the seed can subtract the noise: these teachers are not private, leave seed=None"
-        warnings.warn(why, PredictableNoiseWarning, stacklevel=2)
-    source = _source(seed, folder, is_private=is_private)
+        message = (
+            "an attacker who knows the seed can subtract the noise: these teachers are not private, leave seed=None"
+        )
+        warnings.warn(message, PredictableNoiseWarning, stacklevel=2)
+    source = _make_source(seed, folder, is_private=is_private)
     network = "" if folder is None else network_digest(build)
     joblib = require("joblib")
     calls = []
     for teachers in (tuple(stack.tolist()) for stack in stacks):
-        x_of, y_of = (tuple(rows[partition.shard(k)] for k in teachers) for rows in (inputs, classes))
-        group = Group(x_of, y_of, teachers, build, recipe, source, network)
+        shard_inputs, shard_classes = (tuple(rows[partition.shard(k)] for k in teachers) for rows in (inputs, classes))
+        group = Group(shard_inputs, shard_classes, teachers, build, recipe, source, network)
         checkpoint = None if folder is None else folder / f"teachers-{teachers[0]}.safetensors"
         task = joblib.delayed(train_group)
-        calls.append(task(group, device=device, checkpoint=checkpoint, progress=running.get("progress", True)))
-    trained = joblib.Parallel(n_jobs=running.get("jobs"))(calls)
+        calls.append(task(group, device=device, checkpoint=checkpoint, progress=settings.get("progress", True)))
+    results = joblib.Parallel(n_jobs=settings.get("jobs"))(calls)
     if folder is not None:
-        destroy_key(folder / _KEY)
-    parameters = {name: np.concatenate([one[name] for one in trained]) for name in trained[0]}
+        destroy_key(folder / _KEY_FILE)
+    parameters = {name: np.concatenate([result[name] for result in results]) for name in results[0]}
     return TeacherEnsemble(parameters, build, recipe, seeded=seeded)
 
 
-def _source(seed: int | None, folder: Path | None, *, is_private: bool) -> RandomSource:
+def _make_source(seed: int | None, folder: Path | None, *, is_private: bool) -> RandomSource:
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        return RandomSource(seed) if seed is not None else RandomSource(key=kept_key(folder / _KEY))
+        return RandomSource(seed) if seed is not None else RandomSource(key=read_or_create_key(folder / _KEY_FILE))
     if seed is None and not is_private:
         return RandomSource(secrets.randbits(63))  # the batches of an epoch share one order: it must be repeatable
     return RandomSource(seed)
 
 
-def _stacks(teachers: int, device: str, size: int | None = None) -> list[NDArray[np.int64]]:
+def _split_stacks(teachers: int, device: str, size: int | None = None) -> list[NDArray[np.int64]]:
     if size is None:
         size = _CPU_STACK if choose_device(device).type == "cpu" else _GPU_STACK
     checks.integer_at_least(1, stack_size=size)
     return np.array_split(np.arange(teachers), math.ceil(teachers / size))
 
 
-def _answers(build: Build, parameters: dict[str, Array], x: Array, device: str) -> NDArray[np.int64]:
+def _ask_teachers(build: Build, parameters: dict[str, Array], x: Array, device: str) -> NDArray[np.int64]:
     target = choose_device(device)
-    model = built(build).to(target).eval()
+    model = build_network(build).to(target).eval()
     # a worker may have read-only arrays, and torch warns about them
-    own = (np.require(value, requirements="W") for value in parameters.values())
-    values = zip(*(torch.as_tensor(value, device=target) for value in own), strict=True)
-    teachers = [dict(zip(parameters, one, strict=True)) for one in values]
+    writable = (np.require(value, requirements="W") for value in parameters.values())
+    values = zip(*(torch.as_tensor(value, device=target) for value in writable), strict=True)
+    teachers = [dict(zip(parameters, tensors, strict=True)) for tensors in values]
 
     def ask(inputs: Tensor) -> Tensor:
         # one by one: measured, stacked convolutions with shared inputs take twice as long
         logits = [functional_call(model, teacher, (inputs,)) for teacher in teachers]
         return torch.stack(logits).argmax(dim=-1).T
 
-    (classes,) = in_batches(ask, x, target, len(x))
+    (classes,) = ask_in_batches(ask, x, target, len(x))
     return np.asarray(classes, dtype=np.int64)
 
 
-def _inputs(x: Array) -> NDArray[np.float32]:
+def _check_inputs(x: Array) -> NDArray[np.float32]:
     array = np.asarray(x)
     if array.ndim < 2 or not np.issubdtype(array.dtype, np.floating):
         checks.fail("x", checks.Text(f"shape {array.shape}, dtype {array.dtype}"), "floats, one row a record")
@@ -343,7 +347,7 @@ def _inputs(x: Array) -> NDArray[np.float32]:
     return inputs
 
 
-def _classes(y: Array) -> NDArray[np.int64]:
+def _check_classes(y: Array) -> NDArray[np.int64]:
     array = np.asarray(y)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or (array.size and array.min() < 0):
         checks.fail("y", checks.Text(f"shape {array.shape}, dtype {array.dtype}"), "classes 0, 1, …, one a record")
@@ -377,6 +381,6 @@ def _check_votes(votes: object) -> NDArray[np.int8]:
     array = np.asarray(votes)
     if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):
         checks.fail("votes", checks.Text(f"shape {array.shape}, dtype {array.dtype}"), "a (Q, K) array of integers")
-    if array.size and not (array.min() >= 0 and array.max() <= _LARGEST_CLASS):
-        checks.fail("votes", (int(array.min()), int(array.max())), f"in 0 … {_LARGEST_CLASS}")
+    if array.size and not (array.min() >= 0 and array.max() <= _MAX_CLASS):
+        checks.fail("votes", (int(array.min()), int(array.max())), f"in 0 … {_MAX_CLASS}")
     return array.astype(np.int8)

@@ -35,11 +35,11 @@ from darrm.training.network import (
     Module,
     Parameters,
     Tensor,
-    along_first,
-    built,
+    build_network,
     choose_device,
     initial_parameters,
     memory_of,
+    reshape_factors,
     stack,
     threads_for,
 )
@@ -53,7 +53,7 @@ from darrm.training.recipes import (
     PrivateSGD,
     RandomSource,
     Recipe,
-    distorted,
+    distort,
     gaussians,
 )
 from darrm.util import checks, files
@@ -62,9 +62,9 @@ from darrm.util.files import Document, Json
 from darrm.util.progress import bar
 
 _CLIP_MARGIN = 1e-4
-_AT_ONCE = 32  # gradients converted to double precision at a time
+_BLOCK_SIZE = 32  # gradients converted to double precision at a time
 # replacements of layers that torch.func cannot differentiate per example
-_INSTEAD = {
+_REPLACEMENTS = {
     "GRU": "nn.LSTM",
     "RNN": "nn.LSTM",
     "LSTMCell": "nn.LSTM",
@@ -85,7 +85,7 @@ def check_model(model: Module, example: Array, *, private: bool) -> None:
             _refuse_layer(name, part, "free of batch normalization", "use nn.GroupNorm")
         if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:
             _refuse_layer(name, part, "free of dropout", "leave it out")
-    running = _follow_calls(model)
+    open_calls = _follow_calls(model)
     buffers = {name: (value, value._version) for name, value in model.named_buffers()}
     parameters = stack([{name: value.detach() for name, value in model.named_parameters()}] * 2)
     x = torch.zeros((2, 3, *example.shape), dtype=torch.as_tensor(example).dtype)  # two different sizes, neither is 1
@@ -96,12 +96,12 @@ def check_model(model: Module, example: Array, *, private: bool) -> None:
         else:
             mean_gradients(model.train())(parameters, *batch, torch.ones(2, 3))
     except Exception as error:  # noqa: BLE001 (a network is any code)
-        last = running[-1][1]
-        kinds = " ".join(type(each).__name__ for each in (last, *last._forward_pre_hooks.values()))
-        instead = next((layer for part, layer in _INSTEAD.items() if part in kinds), "")
+        failed_part = open_calls[-1][1]
+        kinds = " ".join(type(module).__name__ for module in (failed_part, *failed_part._forward_pre_hooks.values()))
+        replacement = next((layer for part, layer in _REPLACEMENTS.items() if part in kinds), "")
         reason = checks.one_line(error)[:100]
-        advice = f"use {instead}" if instead else f"write it without what torch.func refuses ({reason})"
-        _refuse_layer(*running[-1], "free of layers that torch.func cannot differentiate for each example", advice)
+        advice = f"use {replacement}" if replacement else f"write it without what torch.func refuses ({reason})"
+        _refuse_layer(*open_calls[-1], "free of layers that torch.func cannot differentiate for each example", advice)
     for name, value in model.named_buffers():
         if buffers[name][0] is not value or buffers[name][1] != value._version:
             advice = "one example would move the gradients of others: use nn.GroupNorm, or no running statistics"
@@ -110,19 +110,19 @@ def check_model(model: Module, example: Array, *, private: bool) -> None:
 
 def _follow_calls(model: Module) -> list[tuple[str, Module]]:
     """Return a list that always holds the modules with an unfinished forward call."""
-    running: list[tuple[str, Module]] = [("", model)]
+    open_calls: list[tuple[str, Module]] = [("", model)]
     names = {part: name for name, part in model.named_modules()}
 
     def enter(part: Module, _: object) -> None:
-        running.append((names[part], part))
+        open_calls.append((names[part], part))
 
     def leave(*_: object) -> None:
-        running.pop()
+        open_calls.pop()
 
     for part in list(names)[1:]:
         part.register_forward_pre_hook(enter, prepend=True)
         part.register_forward_hook(leave)
-    return running
+    return open_calls
 
 
 def _refuse_layer(name: str, part: Module, allowed: str, advice: str) -> None:
@@ -130,15 +130,15 @@ def _refuse_layer(name: str, part: Module, allowed: str, advice: str) -> None:
     checks.fail("model", checks.Text(f"{name}: {kind}" if name else kind), allowed, advice)
 
 
-def _of_trained(model: Module, gradients: Callable[..., Parameters]) -> Callable[..., Parameters]:
+def _bind_frozen(model: Module, gradients: Callable[..., Parameters]) -> Callable[..., Parameters]:
     """Convert a function of (trained, frozen) parameters to a function of all parameters."""
     trained = [name for name, value in model.named_parameters() if value.requires_grad]
 
-    def of_all(parameters: Parameters, *batch: Tensor) -> Parameters:
+    def compute(parameters: Parameters, *batch: Tensor) -> Parameters:
         frozen = {name: value for name, value in parameters.items() if name not in trained}
         return gradients({name: parameters[name] for name in trained}, frozen, *batch)
 
-    return of_all
+    return compute
 
 
 def per_example_gradients(model: Module) -> Callable[..., Parameters]:
@@ -148,7 +148,7 @@ def per_example_gradients(model: Module) -> Callable[..., Parameters]:
         logits = functional_call(model, trained | frozen, (x.unsqueeze(0),))
         return nn.functional.cross_entropy(logits, y.unsqueeze(0))
 
-    return _of_trained(model, vmap(vmap(grad(loss), in_dims=(None, None, 0, 0)), in_dims=(0, 0, 0, 0)))
+    return _bind_frozen(model, vmap(vmap(grad(loss), in_dims=(None, None, 0, 0)), in_dims=(0, 0, 0, 0)))
 
 
 def mean_gradients(model: Module) -> Callable[..., Parameters]:
@@ -158,20 +158,21 @@ def mean_gradients(model: Module) -> Callable[..., Parameters]:
         losses = nn.functional.cross_entropy(functional_call(model, trained | frozen, (x,)), y, reduction="none")
         return (losses * mask).sum() / mask.sum()
 
-    return _of_trained(model, vmap(grad(loss), in_dims=(0, 0, 0, 0, 0)))
+    return _bind_frozen(model, vmap(grad(loss), in_dims=(0, 0, 0, 0, 0)))
 
 
 def clipped_sums(gradients: Parameters, mask: Tensor, clip: float) -> Parameters:
     """Return Σ_i min(1, C/‖g_i‖)·g_i of each teacher, {name: (G, B, …)} → {name: (G, …)} in double precision."""
     sums = {name: gradient.new_zeros(gradient[:, 0].shape).double() for name, gradient in gradients.items()}
-    for start in range(0, mask.shape[1], _AT_ONCE):
-        some = slice(start, start + _AT_ONCE)
-        parts = {name: gradient[:, some].flatten(2).double() for name, gradient in gradients.items()}
+    for start in range(0, mask.shape[1], _BLOCK_SIZE):
+        block = slice(start, start + _BLOCK_SIZE)
+        parts = {name: gradient[:, block].flatten(2).double() for name, gradient in gradients.items()}
         norms = sum(part.square().sum(dim=2) for part in parts.values()).sqrt()
-        known = norms.isfinite()
-        scales = torch.where(known, (clip * (1.0 - _CLIP_MARGIN) / norms).clamp_max(1.0), 0.0) * mask[:, some]
+        is_finite = norms.isfinite()
+        scales = torch.where(is_finite, (clip * (1.0 - _CLIP_MARGIN) / norms).clamp_max(1.0), 0.0) * mask[:, block]
         for name, part in parts.items():
-            finite = part if known.all() else torch.where(known.unsqueeze(2), part, 0.0)  # zero times infinity is NaN
+            # zero times infinity is NaN
+            finite = part if is_finite.all() else torch.where(is_finite.unsqueeze(2), part, 0.0)
             sums[name] += torch.einsum("gb,gbp->gp", scales, finite).view_as(sums[name])
     return sums
 
@@ -183,7 +184,7 @@ def add_noise(sums: Parameters, noise: Tensor, scale: float) -> Parameters:
     return {name: total + scale * part.reshape(total.shape) for (name, total), part in pairs}
 
 
-_FACTS, _DIGEST = "darrm", "sha256"  # the metadata keys in use
+_FACTS_KEY, _DIGEST_KEY = "darrm", "sha256"  # the metadata keys in use
 _MEAN_DECAY, _SQUARE_DECAY, _ADAM_FLOOR = 0.9, 0.999, 1e-8  # β₁, β₂ and the least denominator [KB15, Algorithm 1]
 
 
@@ -220,8 +221,8 @@ def train_group(
 ) -> dict[str, Array]:
     """Return {name: (G, …)}. A checkpoint is resumed, never deleted; `CheckpointError` for another training's."""
     target = choose_device(device)
-    model = built(group.build)
-    group = replace(group, source=group.source.bound_to(group.fingerprint()))
+    model = build_network(group.build)
+    group = replace(group, source=group.source.bind_to(group.fingerprint()))
     if checkpoint is not None and not group.source.can_be_repeated:
         advice = "draws from the operating system cannot be repeated: give a seed, or the key of train_teachers"
         checks.fail("source", group.source, "a repeatable one for checkpoints", advice)
@@ -249,10 +250,11 @@ class _Run:
         self.steps = max(group.recipe.step_count(size) for size in group.sizes)
         self.step = 0
         seeds = [int(group.source.words(1, teacher, INITIAL, 0)[0] >> np.uint64(1)) for teacher in group.teachers]
-        start = stack([initial_parameters(group.build, seed) for seed in seeds])
-        self.parameters = {name: value.to(device) for name, value in start.items()}
+        initial = stack([initial_parameters(group.build, seed) for seed in seeds])
+        self.parameters = {name: value.to(device) for name, value in initial.items()}
         self.trained = [name for name, value in model.named_parameters() if value.requires_grad]
-        self.means, self.squares = self._zeros(), self._zeros()  # Adam's moments, of the gradients and their squares
+        # Adam's moments, of the gradients and of their squares
+        self.means, self.squares = self._make_zeros(), self._make_zeros()
         self.x = torch.as_tensor(np.concatenate(group.x), device=device)
         self.y = torch.as_tensor(np.concatenate(group.y), device=device)
         self.starts = np.cumsum((0, *group.sizes))[:-1]
@@ -264,21 +266,23 @@ class _Run:
             raise CheckpointError(str(path), message)
         if facts["step"] < self.steps and facts.get("source") not in {None, self.group.source.name}:
             raise CheckpointError(str(path), "the key of its noise is gone, so it cannot go on: name another folder")
-        for state, prefix in self._kept():
+        for state, prefix in self._list_states():
             state.update({name: torch.as_tensor(tensors[prefix + name], device=self.device) for name in state})
         self.step = facts["step"]
 
     def save(self, path: Path) -> None:
-        arrays = {prefix + name: value.cpu().numpy() for state, prefix in self._kept() for name, value in state.items()}
+        arrays = {
+            prefix + name: value.cpu().numpy() for state, prefix in self._list_states() for name, value in state.items()
+        }
         facts: Document = {"fingerprint": self.fingerprint, "step": self.step, "source": self.group.source.name}
         save_tensors(path, arrays, facts)
 
-    def _kept(self) -> list[tuple[Parameters, str]]:
+    def _list_states(self) -> list[tuple[Parameters, str]]:
         if isinstance(self.group.recipe, PlainSGD) and self.group.recipe.adam:
             return [(self.parameters, ""), (self.means, "adam/mean/"), (self.squares, "adam/square/")]
         return [(self.parameters, "")]
 
-    def _zeros(self) -> Parameters:
+    def _make_zeros(self) -> Parameters:
         return {name: torch.zeros_like(self.parameters[name]) for name in self.trained}
 
     def advance(self) -> None:
@@ -289,45 +293,45 @@ class _Run:
             else np.empty(0, dtype=np.int64)
             for teacher, size in zip(group.teachers, group.sizes, strict=True)
         ]
-        x, y, mask = self._padded(batches)
+        x, y, mask = self._pad(batches)
         if isinstance(recipe, PrivateSGD):
-            direction = self._private_direction(recipe, x, y, mask)
+            direction = self._compute_private_direction(recipe, x, y, mask)
         else:
             active = torch.as_tensor([float(len(batch) > 0) for batch in batches], device=self.device)
             if recipe.augmentation is not None:
-                x = self._distorted(recipe.augmentation, batches, x)
+                x = self._distort(recipe.augmentation, batches, x)
             direction = self.gradients(self.parameters, x, y, mask + (1.0 - active)[:, None])
             if recipe.adam:
-                left = [1.0 - self.step / recipe.step_count(size) for size in group.sizes]  # the rate falls to 0
-                active = active * torch.as_tensor(left, dtype=torch.float32, device=self.device)
-                direction = self._adams_direction(direction)
-            direction = {name: value * along_first(active, value) for name, value in direction.items()}
+                rates = [1.0 - self.step / recipe.step_count(size) for size in group.sizes]  # the rate falls to 0
+                active = active * torch.as_tensor(rates, dtype=torch.float32, device=self.device)
+                direction = self._compute_adam_direction(direction)
+            direction = {name: value * reshape_factors(active, value) for name, value in direction.items()}
         rate = recipe.learning_rate
         self.parameters |= {name: self.parameters[name] - rate * direction[name] for name in self.trained}
         self.step += 1
 
-    def _private_direction(self, recipe: PrivateSGD, x: Tensor, y: Tensor, mask: Tensor) -> Parameters:
+    def _compute_private_direction(self, recipe: PrivateSGD, x: Tensor, y: Tensor, mask: Tensor) -> Parameters:
         """Return (Σ clipped gradients + σC·noise)/(q·n) of each teacher."""
         if mask.shape[1]:
             sums = clipped_sums(self.gradients(self.parameters, x, y), mask, recipe.clip)
         else:  # every batch of the group is empty
-            sums = self._zeros()
+            sums = self._make_zeros()
         size = sum(value[0].numel() for value in sums.values())
         words = [self.group.source.words(size + size % 2, teacher, NOISE, self.step) for teacher in self.group.teachers]
-        noise = np.stack([gaussians(one)[:size] for one in words]).astype(np.float32)
+        noise = np.stack([gaussians(row)[:size] for row in words]).astype(np.float32)
         noisy = add_noise(sums, torch.as_tensor(noise, device=self.device), recipe.noise * recipe.clip)
         batch = torch.as_tensor([recipe.expected_batch(size) for size in self.group.sizes], device=self.device)
         single = {name: value.to(self.parameters[name].dtype) for name, value in noisy.items()}
-        return {name: value / along_first(batch, value) for name, value in single.items()}
+        return {name: value / reshape_factors(batch, value) for name, value in single.items()}
 
-    def _distorted(self, how: Augmentation, batches: list[NDArray[np.int64]], x: Tensor) -> Tensor:
+    def _distort(self, augmentation: Augmentation, batches: list[NDArray[np.int64]], x: Tensor) -> Tensor:
         maps = np.tile(np.eye(2, 3, dtype=np.float32), (*x.shape[:2], 1, 1))
         for row, (teacher, batch) in enumerate(zip(self.group.teachers, batches, strict=True)):
             words = self.group.source.words(WORDS * len(batch), teacher, AUGMENTATION, self.step)
-            maps[row, : len(batch)] = how.maps(words, x.shape)
-        return distorted(x.flatten(0, 1), torch.as_tensor(maps, device=self.device).flatten(0, 1)).view_as(x)
+            maps[row, : len(batch)] = augmentation.maps(words, x.shape)
+        return distort(x.flatten(0, 1), torch.as_tensor(maps, device=self.device).flatten(0, 1)).view_as(x)
 
-    def _adams_direction(self, gradients: Parameters) -> Parameters:
+    def _compute_adam_direction(self, gradients: Parameters) -> Parameters:
         """Update the moments and return m̂/(√v̂ + 10⁻⁸), with both corrected for their start at 0."""
         corrections = 1.0 - _MEAN_DECAY ** (self.step + 1), 1.0 - _SQUARE_DECAY ** (self.step + 1)
         direction = {}
@@ -338,7 +342,7 @@ class _Run:
             direction[name] = self.means[name] / corrections[0] / lengths
         return direction
 
-    def _padded(self, batches: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor, Tensor]:
+    def _pad(self, batches: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor, Tensor]:
         """Pad batches: inputs (G, B, …), classes (G, B), and a mask (G, B), 1 for examples."""
         width = max(len(batch) for batch in batches)
         places = np.zeros((len(batches), width), dtype=np.int64)
@@ -352,11 +356,11 @@ class _Run:
 
 def save_tensors(path: Path, arrays: dict[str, Array], facts: Document) -> None:
     """Write arrays and plain facts (both private), with their digest, to one file atomically."""
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contiguous_arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps(facts)
-    metadata = {_FACTS: text, _DIGEST: _digest(text, contiguous)}
+    metadata = {_FACTS_KEY: text, _DIGEST_KEY: _hash_content(text, contiguous_arrays)}
     with files.replacing(path, private=True) as temporary:
-        require("safetensors.numpy").save_file(contiguous, temporary, metadata=metadata)
+        require("safetensors.numpy").save_file(contiguous_arrays, temporary, metadata=metadata)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Array], Json]:
@@ -365,21 +369,21 @@ def load_tensors(path: Path) -> tuple[dict[str, Array], Json]:
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     safetensors = require("safetensors")
     try:
-        with safetensors.safe_open(path, framework="numpy") as stored:
-            metadata = stored.metadata() or {}
-            arrays = {name: np.array(stored.get_tensor(name)) for name in stored.keys()}  # noqa: SIM118 (no mapping)
-        facts = files.parse_json(metadata.get(_FACTS, "{}"))
+        with safetensors.safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: np.array(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 (no mapping)
+        facts = files.parse_json(metadata.get(_FACTS_KEY, "{}"))
     except (safetensors.SafetensorError, ValueError, TypeError, AttributeError, OverflowError, MemoryError) as error:
         reason = checks.one_line(error)
         raise CheckpointError(str(path), f"it is no file of this library, or damaged: {reason}") from error
-    is_whole = _FACTS in metadata and metadata.get(_DIGEST) == _digest(metadata[_FACTS], arrays)
+    is_whole = _FACTS_KEY in metadata and metadata.get(_DIGEST_KEY) == _hash_content(metadata[_FACTS_KEY], arrays)
     if not is_whole or not isinstance(facts, dict):
         advice = "train again; a file of an older release carries no digest, and nothing vouches for it"
         raise CheckpointError(str(path), f"it is damaged: its digest does not match its content: {advice}")
     return arrays, facts
 
 
-def _digest(facts: str, arrays: dict[str, Array]) -> str:
+def _hash_content(facts: str, arrays: dict[str, Array]) -> str:
     content = [facts, sorted((name, digest_of(array)) for name, array in arrays.items())]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 

@@ -67,13 +67,13 @@ def test_where_delta_alone_is_enough_epsilon_is_zero_on_the_coarsest_grid(
     noise: float, rate: float, delta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     intervals = []
-    on_grid = calibration._epsilon_at
+    on_grid = calibration._compose_epsilon
 
     def recorded(interval: float, *rest: Any) -> float:
         intervals.append(interval)
         return on_grid(interval, *rest)
 
-    monkeypatch.setattr(calibration, "_epsilon_at", recorded)
+    monkeypatch.setattr(calibration, "_compose_epsilon", recorded)
     assert exact_delta_of_one_step(0.0, noise, rate) < delta
     assert privacy_of(recipe(noise, rate, 1), delta).epsilon == 0.0
     assert intervals == [1e-3]  # a grid of 1e-6 took 36 s

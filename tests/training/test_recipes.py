@@ -26,9 +26,9 @@ from darrm.training.recipes import (
     RandomSource,
     coins,
     destroy_key,
-    distorted,
+    distort,
     gaussians,
-    kept_key,
+    read_or_create_key,
     recipe_from,
 )
 from darrm.training.student import Perturbation
@@ -95,7 +95,7 @@ def test_images_are_seen_through_the_maps() -> None:
     rng = np.random.default_rng(0)
     square = rng.random((40, 2, 6, 6), dtype=np.float32)
     maps = Augmentation(2.0, 0.3, mirror=True).maps(RandomSource(0).words(40 * WORDS, 0, AUGMENTATION, 0), (6, 6))
-    seen = distorted(torch.tensor(square), torch.tensor(maps)).numpy()
+    seen = distort(torch.tensor(square), torch.tensor(maps)).numpy()
     for image, shown, map_ in zip(square, seen, maps, strict=True):
         np.testing.assert_allclose(shown, by_definition(image, map_[:, :2], 3.0 * map_[:, 2]), atol=1e-5)
 
@@ -133,7 +133,7 @@ def centers(images: Any) -> np.ndarray:
 
 
 def test_a_shift_moves_by_so_many_pixels_along_both_axes() -> None:
-    moved = centers(Perturbation(shift=3).applied(dots(2000, 6, 6), generator())) - 0.5
+    moved = centers(Perturbation(shift=3).apply(dots(2000, 6, 6), generator())) - 0.5
     assert np.abs(moved).max() <= 3.0 + 1e-4
     assert (np.abs(moved).max(axis=0) > 2.9).all()  # the whole range is in use
     assert (np.abs(moved.mean(axis=0)) < 0.2).all()
@@ -141,7 +141,7 @@ def test_a_shift_moves_by_so_many_pixels_along_both_axes() -> None:
 
 
 def test_a_rotation_keeps_the_distance_from_the_center_and_stays_within_its_angle() -> None:
-    turned = centers(Perturbation(rotation=30).applied(dots(500, 6, 10), generator()))
+    turned = centers(Perturbation(rotation=30).apply(dots(500, 6, 10), generator()))
     angles = np.degrees(np.arctan2(turned[:, 0], turned[:, 1])) - np.degrees(np.arctan2(0.5, 4.5))
     assert np.abs(np.hypot(turned[:, 0], turned[:, 1]) - np.hypot(0.5, 4.5)).max() < 0.4  # pixels are interpolated
     assert np.abs(angles).max() < 33.0
@@ -150,18 +150,18 @@ def test_a_rotation_keeps_the_distance_from_the_center_and_stays_within_its_angl
 
 
 def test_scales_and_shear_move_as_the_map_says() -> None:
-    scaled = np.abs(centers(Perturbation(scale=0.5).applied(dots(500, 8, 8), generator()))) / 2.5
+    scaled = np.abs(centers(Perturbation(scale=0.5).apply(dots(500, 8, 8), generator()))) / 2.5
     assert scaled.max() < np.exp(0.5) * 1.15
     assert (scaled.max(axis=0) > 1.3).all()
     assert (scaled.min(axis=0) < 0.75).all()
-    sheared = centers(Perturbation(shear=0.5).applied(dots(500, 9, 6), generator()))
+    sheared = centers(Perturbation(shear=0.5).apply(dots(500, 9, 6), generator()))
     assert np.abs(sheared[:, 0] - 3.5).max() < 0.2  # rows stay, columns move by as much as the row is off the middle
     assert np.abs(sheared[:, 1] - 0.5).max() > 1.4
 
 
 def test_a_flip_mirrors_half_of_the_images_left_to_right() -> None:
     image = torch.rand(1, 1, SIDE, SIDE, generator=generator(1))
-    flipped = Perturbation(flip=True).applied(image.repeat(400, 1, 1, 1), generator())
+    flipped = Perturbation(flip=True).apply(image.repeat(400, 1, 1, 1), generator())
     same = (flipped - image).abs().amax(dim=(1, 2, 3)) < 1e-5
     mirrored = (flipped - image.flip(3)).abs().amax(dim=(1, 2, 3)) < 1e-5
     assert bool((same ^ mirrored).all())
@@ -170,20 +170,20 @@ def test_a_flip_mirrors_half_of_the_images_left_to_right() -> None:
 
 def test_fading_and_noise_work_on_inputs_that_are_no_images() -> None:
     rows = torch.ones(2000, 5)
-    faded = Perturbation(fading=0.3).applied(rows, generator())
+    faded = Perturbation(fading=0.3).apply(rows, generator())
     assert bool((faded == faded[:, :1]).all())  # one factor for each input
     assert np.log(float(faded.max())) == pytest.approx(0.3, abs=0.01)
     assert np.log(float(faded.min())) == pytest.approx(-0.3, abs=0.01)
-    noisy = Perturbation(noise=0.2).applied(rows, generator())
+    noisy = Perturbation(noise=0.2).apply(rows, generator())
     assert float((noisy - rows).std()) == pytest.approx(0.2, rel=0.05)
     with pytest.raises(ValueError, match=r"x must be images, got inputs of shape \(5,\)"):
-        Perturbation(shift=1).applied(rows, generator())
+        Perturbation(shift=1).apply(rows, generator())
 
 
 def test_a_seed_repeats_and_every_input_has_a_draw_of_its_own() -> None:
     everything = Perturbation(2, 20, 0.2, 0.2, True, 0.2, 0.1)
     image = torch.rand(1, 1, SIDE, SIDE, generator=generator(1)).repeat(3, 1, 1, 1)
-    one, again, other = (everything.applied(image, generator(seed)) for seed in (4, 4, 5))
+    one, again, other = (everything.apply(image, generator(seed)) for seed in (4, 4, 5))
     assert bool((one == again).all())
     assert not bool((one == other).any(dim=0).all())
     assert float((one[0] - one[1]).abs().max()) > 0.01
@@ -274,14 +274,14 @@ def test_a_bad_seed_is_refused(seed: object) -> None:
 
 def test_a_key_gives_every_training_noise_of_its_own(tmp_path: Path) -> None:
     """The same noise on two data sets would cancel: a folder's key is never used for two trainings as it is."""
-    key = kept_key(tmp_path / "key")
-    assert kept_key(tmp_path / "key") == key
+    key = read_or_create_key(tmp_path / "key")
+    assert read_or_create_key(tmp_path / "key") == key
     source = RandomSource(key=key)
-    one, again, other = (source.bound_to(name) for name in ("data", "data", "other data"))
+    one, again, other = (source.bind_to(name) for name in ("data", "data", "other data"))
     assert (one.words(40, 0, NOISE, 3) == again.words(40, 0, NOISE, 3)).all()
     for different in (other.words(40, 0, NOISE, 3), one.words(40, 0, NOISE, 4), one.words(40, 1, NOISE, 3)):
         assert not (one.words(40, 0, NOISE, 3) == different).any()
-    assert RandomSource(7).bound_to("data") == RandomSource(7)
+    assert RandomSource(7).bind_to("data") == RandomSource(7)
     assert key.hex() not in repr(source) + str(source.name)
     destroy_key(tmp_path / "key")
     assert not list(tmp_path.iterdir())
@@ -289,16 +289,16 @@ def test_a_key_gives_every_training_noise_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    kept_key(tmp_path / "key")
+    read_or_create_key(tmp_path / "key")
     (tmp_path / "key").chmod(0o640)
     with pytest.raises(CheckpointError, match="others made or may read this key"):
-        kept_key(tmp_path / "key")
+        read_or_create_key(tmp_path / "key")
 
 
 def test_a_key_that_is_being_destroyed_is_gone_before_it_is_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept_key(tmp_path / "key")
+    read_or_create_key(tmp_path / "key")
 
     def killed(_: int) -> None:
         raise KeyboardInterrupt

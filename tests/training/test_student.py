@@ -110,10 +110,10 @@ def test_classes_predicted_too_often_count_less_within_the_limit() -> None:
     marginal[0] /= 3.0
     recipe = StudentRecipe(weight=0.0, consistency=1.0, alignment=math.log(1.7))
     training = _Training(nn.Linear(3, 3), nn.Linear(3, 3), logits, recipe, torch.Generator().manual_seed(0))
-    moved = (training.aligned(logits) - logits).exp().numpy()
+    moved = (training.align(logits) - logits).exp().numpy()
     expected = np.clip(1.0 / (3.0 * marginal), 1 / 1.7, 1.7)  # the first and the last at the limits
     assert moved == pytest.approx(np.tile(expected, (3, 1)), rel=1e-5)
-    training.aligned(torch.zeros(1, 3))
+    training.align(torch.zeros(1, 3))
     assert training.marginal[0].numpy() == pytest.approx(0.99 * marginal + 0.01 / 3.0, rel=1e-5)
     assert training.loss(logits, torch.tensor([0, 0, 1]), 0.5).isfinite()
 
