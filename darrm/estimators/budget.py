@@ -51,7 +51,7 @@ from darrm.votes import ABSTAIN, Labels, Votes
 
 BEST, CONFIDENT = "best", "confident"
 # the ledgers in memory of this process by random names: a copy finds the same ledger, or none
-_IN_MEMORY: "WeakValueDictionary[str, PrivacyLedger]" = WeakValueDictionary()
+_MEMORY_LEDGERS: "WeakValueDictionary[str, PrivacyLedger]" = WeakValueDictionary()
 
 
 class RefitWarning(UserWarning):
@@ -66,12 +66,12 @@ class ResumeWarning(UserWarning):
     """Debited labels wait in the ledger: `fit` trained the student on them, without cost."""
 
 
-def plan_release(workload: Workload, aggregator: Untyped, words: tuple[str, ...] = (BEST,)) -> CalibratedMechanism:
+def plan_release(workload: Workload, aggregator: Untyped, keywords: tuple[str, ...] = (BEST,)) -> CalibratedMechanism:
     """Plan the best release, or check the cost of an `Aggregator`; `PlanError` if nothing fits."""
     if isinstance(aggregator, str) and aggregator == BEST:
-        return _best(workload)
+        return _plan_best(workload)
     if isinstance(aggregator, str | type) or not isinstance(aggregator, Aggregator):
-        allowed = " or ".join(map(repr, words))
+        allowed = " or ".join(map(repr, keywords))
         checks.fail("aggregator", aggregator, f"{allowed}, or an aggregator such as darrm.pate.GNMax(40)")
     if isinstance(aggregator, ScoredGNMax):
         advice = "its scores are for queries in order, and public inputs are queried in random order"
@@ -79,8 +79,8 @@ def plan_release(workload: Workload, aggregator: Untyped, words: tuple[str, ...]
     cost: PrivacyCost = aggregator.privacy_cost()
     account = account_of(workload, cost)
     if not account.admits(workload.total):
-        asked = f"{workload.queries} answers by {cost.what}"
-        raise PlanError(f"{asked} do not fit into {workload.total}: take more noise, or fewer answers")
+        request = f"{workload.queries} answers by {cost.what}"
+        raise PlanError(f"{request} do not fit into {workload.total}: take more noise, or fewer answers")
     return CalibratedMechanism(
         slug="",
         name=cost.what,
@@ -92,7 +92,7 @@ def plan_release(workload: Workload, aggregator: Untyped, words: tuple[str, ...]
 
 
 @lru_cache(maxsize=64)  # a grid search repeats the same workload, and a plan takes seconds
-def _best(workload: Workload) -> CalibratedMechanism:
+def _plan_best(workload: Workload) -> CalibratedMechanism:
     if needs_no_noise(workload):
         # the votes need no noise: a table of γ = 1 would be debited for every query
         return replace(calibrate(workload, named("no-noise")), aggregator=None)
@@ -149,12 +149,12 @@ class LimitedConfident:
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
         """Release a class for the first queries that pass, `ABSTAIN` for all others: (Q,)."""
-        passed = self.aggregator.check.release(self.aggregator.statistic(votes), rng)
-        chosen = np.flatnonzero(passed)[: self.answers]
+        has_passed = self.aggregator.check.release(self.aggregator.statistic(votes), rng)
+        rows = np.flatnonzero(has_passed)[: self.answers]
         answers = np.full(len(votes.counts), ABSTAIN, dtype=np.int64)
-        if chosen.size:
-            asked = Votes.of_counts(votes.counts[chosen], votes.voters)
-            answers[chosen] = self.aggregator.answer.release(asked, rng=rng)
+        if rows.size:
+            selected_votes = Votes.of_counts(votes.counts[rows], votes.voters)
+            answers[rows] = self.aggregator.answer.release(selected_votes, rng=rng)
         return answers
 
 
@@ -172,22 +172,22 @@ def calibrate_confident(workload: Workload, answers: int) -> LimitedConfident:
     share = 1.0 / 3.0  # of the divergence for checks; a check costs about 1/π, an answer 0.65, in units of λ/σ²
     ratio = math.sqrt(1.0 / math.pi * workload.queries * (1.0 - share) / (0.65 * answers * share))
 
-    def run_at(rate: float) -> LimitedConfident:
-        least = 0.5  # votes, for discrete noise
-        sigma = float(rounded(max(least, least / ratio, 1.0 / rate), ROUND_CEILING))
+    def make_run(rate: float) -> LimitedConfident:
+        min_sigma = 0.5  # votes, for discrete noise
+        sigma = float(rounded(max(min_sigma, min_sigma / ratio, 1.0 / rate), ROUND_CEILING))
         check = float(rounded(ratio * sigma, ROUND_CEILING))
         threshold = 0.8 * workload.voters.K  # as [P, Section 5] takes 200 of 250
         return LimitedConfident(ConfidentGNMax(threshold, check, sigma), workload.queries, answers)
 
-    def cost_at(rate: float) -> PrivacyCost:
-        return run_at(rate).privacy_cost()
+    def compute_cost(rate: float) -> PrivacyCost:
+        return make_run(rate).privacy_cost()
 
-    run = Workload(workload.voters, 1, workload.total)  # the run is one cost
-    return run_at(largest_rate(run, cost_at, workload.total.epsilon / (2.0 * math.sqrt(answers))))
+    run_workload = Workload(workload.voters, 1, workload.total)  # the run is one cost
+    return make_run(largest_rate(run_workload, compute_cost, workload.total.epsilon / (2.0 * math.sqrt(answers))))
 
 
 @dataclass(frozen=True)
-class Converted:
+class LabelConverter:
     """An aggregator whose class indices are converted to the labels of the ledger: post-processing."""
 
     aggregator: Aggregator
@@ -216,14 +216,14 @@ class LedgerHandle:
     _streams: dict[tuple[int, int], StreamDestination] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._ledger = _IN_MEMORY.get(self.path)
+        self._ledger = _MEMORY_LEDGERS.get(self.path)
 
     @classmethod
     def of(cls, ledger: PrivacyLedger, owner: str = "") -> "LedgerHandle":
         path = ledger.path
         if path == MEMORY:
             path += secrets.token_hex(16)
-            _IN_MEMORY[path] = ledger
+            _MEMORY_LEDGERS[path] = ledger
         handle = cls(path, ledger.identity, owner)
         handle._ledger = ledger
         return handle
@@ -265,12 +265,12 @@ class LedgerHandle:
         self.seen = self.ledger.accountant().queries
         return self.seen
 
-    def warn_of_refit(self, before: "LedgerHandle | None") -> None:
-        if before is None or self.path == before.path or self.identity == before.identity != "":
+    def warn_of_refit(self, previous: "LedgerHandle | None") -> None:
+        if previous is None or self.path == previous.path or self.identity == previous.identity != "":
             return
         with suppress(LedgerError):
-            before.count_answers()
-        if before.seen:
+            previous.count_answers()
+        if previous.seen:
             warnings.warn(
                 "this estimator has released something, and fit starts a new budget: if the new data are about the "
                 "same people, both budgets add up (a ledger='FILE' keeps one budget over all fits)",
@@ -280,10 +280,10 @@ class LedgerHandle:
 
     def stream(self, note: str, name: str = "") -> StreamDestination:
         """Return the stream of a name, or the stream of this thread and process."""
-        here = os.getpid(), threading.get_ident()
-        if name or here not in self._streams:
-            self._streams[here] = StreamDestination(self.ledger, f"{note} {name or secrets.token_hex(8)}")
-        return self._streams[here]
+        thread = os.getpid(), threading.get_ident()
+        if name or thread not in self._streams:
+            self._streams[thread] = StreamDestination(self.ledger, f"{note} {name or secrets.token_hex(8)}")
+        return self._streams[thread]
 
     def release(self, aggregator: Aggregator, votes: Votes, note: str, stream: StreamDestination) -> Labels:
         self.check_owner()
@@ -330,7 +330,7 @@ def open_ledger(
     if exclusive and costs:
         advice = "retrained models are others, and their answers do not add up with these: name a new ledger"
         checks.fail("ledger", ledger.path, "empty", advice)
-    if ledger.composition == "one" and any(other.kind != cost.kind for other in costs):
+    if ledger.composition == "one" and any(charge.kind != cost.kind for charge in costs):
         advice = "fit with the settings that it was made for, or name a new ledger: what both release adds up"
         checks.fail("ledger", ledger.path, f"one of {cost.what!r}, and it holds {costs[0].what!r}", advice)
     return LedgerHandle.of(ledger, owner)

@@ -46,25 +46,25 @@ _CARD = """\
 
 def describe_vote(vote: Untyped) -> str:
     workload, voters = vote.plan_.workload, vote.plan_.workload.voters
-    is_free, who = vote.plan_.aggregator is None, "non-private teachers"
+    is_free, voter_kind = vote.plan_.aggregator is None, "non-private teachers"
     promise = "The teachers and their votes are not published."
     if not voters.are_non_private:
-        who = "private models"
+        voter_kind = "private models"
         promise = (
             f"Each of the {voters.K} models was trained by a procedure that is {voters.each}-differentially private, "
             "as stated by its maker; this is not checked here."
         )
-    trained, assumptions = "one for each shard", [promise]
+    training, assumptions = "one for each shard", [promise]
     if vote._overlap is not None:
-        trained = "trained elsewhere"
-        reach = f"The data of one person influence at most {voters.reached} of the {voters.K} models"
-        assumptions.append(f"{reach}; this is not checked here.")
+        training = "trained elsewhere"
+        influence = f"The data of one person influence at most {voters.reached} of the {voters.K} models"
+        assumptions.append(f"{influence}; this is not checked here.")
     cost = f"Planned for {workload.queries:,} answers, each paid for in a ledger before it leaves."
     if is_free:
         cost = "Nothing is paid for an answer: the models' own noise covers any number of them."
-    return _fill(
+    return _fill_template(
         vote,
-        f"A plurality vote of {voters.K} {who}, {trained}. {cost}\nReleased by: {vote.plan_.name}.",
+        f"A plurality vote of {voters.K} {voter_kind}, {training}. {cost}\nReleased by: {vote.plan_.name}.",
         None if is_free else workload.total,
         "the models themselves and all of their answers" if is_free else "all answers of `predict`",
         vote.privacy_spent_,
@@ -74,11 +74,11 @@ def describe_vote(vote: Untyped) -> str:
 
 
 def describe_student(pate: Untyped) -> str:
-    report, held = pate.report_, getattr(pate, "_held", 0)
+    report, held_out = pate.report_, getattr(pate, "_held", 0)
     assumptions = ["The public inputs hold no private data, and were not chosen by looking at any."]
-    if held:
-        assumptions.append(f"The inputs of {held} rows that were held out are such public inputs: not covered.")
-    return _fill(
+    if held_out:
+        assumptions.append(f"The inputs of {held_out} rows that were held out are such public inputs: not covered.")
+    return _fill_template(
         pate,
         f"A student that learned from {report.answered:,} private labels of {report.inputs:,} public inputs.\n"
         f"They were given by a vote of {report.teachers} teachers, one for each shard.\n"
@@ -92,7 +92,7 @@ def describe_student(pate: Untyped) -> str:
     )
 
 
-def _fill(
+def _fill_template(
     model: Untyped,
     about: str,
     budget: PrivacyParams | None,
@@ -102,16 +102,16 @@ def _fill(
     assumptions: list[str],
 ) -> str:
     """Fill the template; without a budget of answers, the cost of the models is the claim."""
-    grouped, names = model._grouped, [str(name) for name in model.classes_.tolist()]
+    has_groups, names = model._grouped, [str(name) for name in model.classes_.tolist()]
     cost = {"epsilon": at_most(spent.epsilon), "delta": at_most(spent.delta)}
     claims = {"format": FORMAT, "guarantee": cost, "spent": None, "ledger_digest": None}
     if budget is not None:
-        paid = cost if spent.queries else None
-        claims |= {"guarantee": budget.to_json(), "spent": paid, "ledger_digest": digest or None}
+        spent_pair = cost if spent.queries else None
+        claims |= {"guarantee": budget.to_json(), "spent": spent_pair, "ledger_digest": digest or None}
     total = budget or spent
     neighbors = "the data of one person are replaced by any others"
     # not for a published key and known positions: a row that leaves moves the others (darrm/estimators/ensemble.py)
-    if grouped or model._unseeded:
+    if has_groups or model._unseeded:
         neighbors += ", or one person, with all of the rows, is in one of them only"
     if not model.seeded:
         neighbors += "; of these only those that the guarantee of the models covers"
@@ -120,22 +120,22 @@ def _fill(
         about=about,
         guarantee=pair_at_most(total.epsilon, total.delta),
         released=released,
-        person="one person is one group, with all rows of it" if grouped else "one row is one person",
+        person="one person is one group, with all rows of it" if has_groups else "one row is one person",
         neighbors=neighbors,
-        spent=spent_line(spent) + (f"\n- Paid by the ledger whose digest was then `{digest}`." if digest else ""),
+        spent=describe_spent(spent) + (f"\n- Paid by the ledger whose digest was then `{digest}`." if digest else ""),
         assumptions="\n- ".join(assumptions),
         classes=", ".join(names[:20]) + (" …" if len(names) > 20 else ""),
         source="given." if model._named else "read from the labels, and is not covered by the guarantee.",
-        rows="" if grouped else "- Every row belongs to another person.\n",
+        rows="" if has_groups else "- Every row belongs to another person.\n",
         claims=json.dumps(claims, indent=2),
     )
 
 
-def spent_line(spent: Spent) -> str:
-    by = f"{spent.bound}: {spent.explanation}" if spent.bound else "nothing was released yet"
+def describe_spent(spent: Spent) -> str:
+    explanation = f"{spent.bound}: {spent.explanation}" if spent.bound else "nothing was released yet"
     certainty = "It does not depend on the data"
     if spent.failure_probability is not None:
         certainty = estimated(spent.failure_probability)
     condition = f", {spent.condition}" if spent.condition else ""
     pair = pair_at_most(spent.epsilon, spent.delta)
-    return f"Spent so far: {pair}{condition}, by {by}. {certainty[0].upper()}{certainty[1:]}."
+    return f"Spent so far: {pair}{condition}, by {explanation}. {certainty[0].upper()}{certainty[1:]}."

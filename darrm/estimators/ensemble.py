@@ -47,18 +47,18 @@ from darrm.util.progress import StatusLine, status_line
 from darrm.votes.vote_arrays import class_names
 
 KEY_BYTES = 16
-SEEDS = 2**31  # the range of scikit-learn's random_state
+SEED_RANGE = 2**31  # the range of scikit-learn's random_state
 # one message for every teacher: the number of the teacher, and its vote, are private
-UNANSWERED = (
+UNANSWERED_MESSAGE = (
     "a teacher cannot answer these inputs by one of the classes. The cause depends on private data: do not show it to "
     "clients, and use an estimator that answers all inputs (with encoders that ignore unknown values)"
 )
 _ONE_TYPE = "all numbers, or all text"
-_MIXED = checks.Text("labels of several types, or None")
+_MIXED_TYPES = checks.Text("labels of several types, or None")
 
 
 @contextmanager
-def _in_one_line() -> Iterator[None]:
+def _shorten_errors() -> Iterator[None]:
     """Write scikit-learn's messages of several lines in one."""
     try:
         yield
@@ -87,13 +87,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         tags.classifier_tags.poor_score = True  # a small budget may leave little but noise
         teacher = self._teacher
         if hasattr(teacher, "__sklearn_tags__") and not isinstance(teacher, type):
-            theirs = get_tags(teacher)
-            tags.input_tags.sparse = theirs.input_tags.sparse
-            tags.input_tags.allow_nan = theirs.input_tags.allow_nan
+            teacher_tags = get_tags(teacher)
+            tags.input_tags.sparse = teacher_tags.input_tags.sparse
+            tags.input_tags.allow_nan = teacher_tags.input_tags.allow_nan
             if reader_of(teacher) is not None:
                 tags.input_tags.string, tags.input_tags.two_d_array = True, False
-            if theirs.classifier_tags is not None:
-                tags.classifier_tags.multi_class = theirs.classifier_tags.multi_class
+            if teacher_tags.classifier_tags is not None:
+                tags.classifier_tags.multi_class = teacher_tags.classifier_tags.multi_class
         return tags
 
     @property
@@ -111,17 +111,17 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[StatusLine]:
         """Restore the estimator and its budget if a block fails, and show progress."""
-        before = dict(self.__dict__)
+        saved_state = dict(self.__dict__)
         try:
             with status_line(quiet=not self.verbose) as line:
                 yield line
         except BaseException:
             self.__dict__.clear()
-            self.__dict__.update(before)
+            self.__dict__.update(saved_state)
             raise
 
-    @_in_one_line()
-    def _inputs(self, X: Untyped, *, reset: bool) -> Untyped:
+    @_shorten_errors()
+    def _check_inputs(self, X: Untyped, *, reset: bool) -> Untyped:
         reader = reader_of(self._teacher)
         if reader is not None:
             for name in ("n_features_in_", "feature_names_in_"):  # of an earlier fit; texts have no columns
@@ -140,31 +140,31 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         sparse = ("csr",) if tags.sparse else False
         return validate_data(self, X, reset=reset, accept_sparse=sparse, ensure_all_finite=not tags.allow_nan)
 
-    @_in_one_line()
-    def _data(self, X: Untyped, y: Untyped) -> tuple[Untyped, NDArray[Untyped]]:
+    @_shorten_errors()
+    def _check_data(self, X: Untyped, y: Untyped) -> tuple[Untyped, NDArray[Untyped]]:
         check_classifier(self.teacher_parameter, self._teacher)
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
-        inputs = self._inputs(X, reset=True)
+        inputs = self._check_inputs(X, reset=True)
         check_one_type("y", y)
         labels = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_consistent_length(inputs, labels)
-        present = _sorted("y", labels)
+        label_names = _sort_labels("y", labels)
         check_classification_targets(labels)
-        self.classes_ = present if self.classes is None else public_classes(self.classes)
-        codes_of(present, self.classes_)
+        self.classes_ = label_names if self.classes is None else public_classes(self.classes)
+        codes_of(label_names, self.classes_)
         if len(self.classes_) < 2:
             checks.fail("y", "1 class", "of two classes or more", "with one class there is nothing to vote on")
         return inputs, labels
 
-    def _key(self) -> bytes:
+    def _make_key(self) -> bytes:
         seed = self.random_state  # numpy's global generator may be seeded
         return secrets.token_bytes(KEY_BYTES) if seed is None else check_random_state(seed).bytes(KEY_BYTES)
 
-    def _teach(
-        self, X: Untyped, y: NDArray[Untyped], persons: list[Untyped], teachers: int, held: Untyped = False
+    def _train_teachers(
+        self, X: Untyped, y: NDArray[Untyped], persons: list[Untyped], teachers: int, held_out: Untyped = False
     ) -> list[Untyped]:
         """Train clones of the teacher, each on the rows of its shard; a worker gets no other rows.
 
@@ -174,32 +174,34 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         if clone(self._teacher) is self._teacher:
             advice = "clones share their fitted state, as FrozenEstimator does, so a person influences all teachers"
             checks.fail("the estimator", repr(self._teacher), "one whose clones are unfitted", advice)
-        key = self._key()
-        teacher_of = np.where(held, -1, assign(persons, teachers, key))
-        shards = [np.flatnonzero(teacher_of == number) for number in range(teachers)]
-        trained: list[Untyped] = Parallel(n_jobs=self.n_jobs)(
+        key = self._make_key()
+        assignment = np.where(held_out, -1, assign(persons, teachers, key))
+        shards = [np.flatnonzero(assignment == number) for number in range(teachers)]
+        models: list[Untyped] = Parallel(n_jobs=self.n_jobs)(
             delayed(_fit_teacher)(
                 clone(self._teacher),
                 _safe_indexing(X, rows),
                 y[rows],
                 number,
-                keyed_digest(key, "teacher", number) % SEEDS if self.seeded else None,  # no data in it
+                keyed_digest(key, "teacher", number) % SEED_RANGE if self.seeded else None,  # no data in it
                 self.classes_[number % len(self.classes_)],
                 os.getpid(),
             )
             for number, rows in enumerate(shards)
         )
-        return trained
+        return models
 
-    def _remember(self, groups: Untyped) -> None:
+    def _store_facts(self, groups: Untyped) -> None:
         self._grouped, self._named = groups is not None, self.classes is not None
         self._unseeded = self.random_state is None
 
-    def _counts(self, teachers: list[Untyped], X: Untyped) -> NDArray[np.int64]:
+    def _count_votes(self, teachers: list[Untyped], X: Untyped) -> NDArray[np.int64]:
         """Count all teachers' votes on Q checked inputs: (Q, C), **private data**."""
         total = np.zeros((_num_samples(X), len(self.classes_)), dtype=np.int64)
         rows = np.arange(len(total))
-        for codes in Parallel(n_jobs=self.n_jobs)(delayed(_codes)(teacher, X, self.classes_) for teacher in teachers):
+        for codes in Parallel(n_jobs=self.n_jobs)(
+            delayed(_predict_codes)(teacher, X, self.classes_) for teacher in teachers
+        ):
             total[rows, codes] += 1
         return total
 
@@ -213,44 +215,44 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
 def check_one_type(name: str, labels: Untyped) -> None:
     """Refuse lists of numbers and text, which numpy converts to text."""
-    is_free = isinstance(labels, list | tuple) or getattr(getattr(labels, "dtype", None), "kind", "") == "O"
-    if is_free and len({isinstance(label, str) for label in labels}) > 1:
-        checks.fail(name, _MIXED, _ONE_TYPE)
+    is_untyped = isinstance(labels, list | tuple) or getattr(getattr(labels, "dtype", None), "kind", "") == "O"
+    if is_untyped and len({isinstance(label, str) for label in labels}) > 1:
+        checks.fail(name, _MIXED_TYPES, _ONE_TYPE)
 
 
 def public_classes(classes: Untyped) -> NDArray[Untyped]:
     """Return public classes in order: a sorted list, or 0 … C - 1 for a number C."""
     names = class_names(classes.item() if isinstance(classes, np.ndarray) and not classes.ndim else classes)
     check_one_type("classes", names)
-    return _sorted("classes", np.asarray(names))
+    return _sort_labels("classes", np.asarray(names))
 
 
 def codes_of(labels: NDArray[Untyped], classes: NDArray[Untyped]) -> NDArray[np.int64]:
-    number_of = {name: number for number, name in enumerate(classes.tolist())}
-    listed = labels.tolist()
-    missing = next((label for label in listed if label not in number_of), None)
+    codes = {name: number for number, name in enumerate(classes.tolist())}
+    label_list = labels.tolist()
+    missing = next((label for label in label_list if label not in codes), None)
     if missing is not None:
         advice = "the list of classes is public: pass all of them"
         if classes.dtype.kind in "OU" and missing in range(len(classes)):
             who = "VotingClassifier and StackingClassifier"
             advice = f"{who} pass numbers for names: use classes={len(classes)} in them"
         checks.fail("y", missing, f"one of the classes {classes.tolist()[:10]}", advice)
-    return np.array([number_of[label] for label in listed], dtype=np.int64)
+    return np.array([codes[label] for label in label_list], dtype=np.int64)
 
 
-def _sorted(name: str, labels: NDArray[Untyped]) -> NDArray[Untyped]:
+def _sort_labels(name: str, labels: NDArray[Untyped]) -> NDArray[Untyped]:
     try:
         return np.unique(labels)
     except TypeError:
-        return checks.fail(name, _MIXED, _ONE_TYPE)
+        return checks.fail(name, _MIXED_TYPES, _ONE_TYPE)
 
 
-def check_no_others(refused: Mapping[str, Untyped]) -> None:
+def check_no_others(arguments: Mapping[str, Untyped]) -> None:
     """Refuse other arguments of `fit`: `ValueError` for weights, `TypeError` for the rest."""
-    if refused.get("sample_weight") is not None:
+    if arguments.get("sample_weight") is not None:
         advice = "the guarantee is about people of equal weight; groups= names the person of each row"
         checks.fail("sample_weight", checks.Text("weights"), "left out", advice)
-    others = [name for name in refused if name != "sample_weight"]
+    others = [name for name in arguments if name != "sample_weight"]
     if others:
         raise TypeError(f"fit() got an unexpected keyword argument {others[0]!r}")
 
@@ -281,8 +283,8 @@ def texts_of(X: Untyped, reader: Untyped) -> NDArray[np.object_]:
         checks.fail("X", checks.Text(f"a {type(X).__name__} of shape {shape}"), allowed, advice)
     for number, text in enumerate(texts):
         if not isinstance(text, str):  # the value may be private
-            wrong = checks.Text(f"{type(text).__name__} as number {number}")
-            checks.fail("X", wrong, allowed, f"{advice}; write missing texts as ''")
+            description = checks.Text(f"{type(text).__name__} as number {number}")
+            checks.fail("X", description, allowed, f"{advice}; write missing texts as ''")
     if not len(texts):
         checks.fail("X", checks.Text("0 sample(s)"), "at least one text")
     return texts
@@ -305,25 +307,25 @@ def make_private_pipeline(*steps: Untyped) -> Untyped:
     Pipeline(steps=[('standardscaler', StandardScaler()),
                     ('decisiontreeclassifier', DecisionTreeClassifier())])
     """
-    *first, last = steps or (None,)
-    if not isinstance(last, Ensemble) or not last.seeded:
+    *first_steps, ensemble = steps or (None,)
+    if not isinstance(ensemble, Ensemble) or not ensemble.seeded:
         advice = "steps in front of models that are private themselves must be private, too, and a part of the models"
         allowed = "a PrivateVotingClassifier or a PATEClassifier"
-        checks.fail("the last step", checks.Text(type(last).__name__), allowed, advice)
-    if isinstance(getattr(last, "student", None), str):
+        checks.fail("the last step", checks.Text(type(ensemble).__name__), allowed, advice)
+    if isinstance(getattr(ensemble, "student", None), str):
         advice = "images are no input for steps; put the steps into the teacher, as a pipeline"
-        checks.fail("student", last.student, "a classifier behind these steps, or None", advice)
-    private = clone(last)
-    for name in (private.teacher_parameter, "student"):
-        if getattr(private, name, None) is not None:
-            private.set_params(**{name: make_pipeline(*map(clone, first), getattr(private, name))})
-    return private
+        checks.fail("student", ensemble.student, "a classifier behind these steps, or None", advice)
+    copy = clone(ensemble)
+    for name in (copy.teacher_parameter, "student"):
+        if getattr(copy, name, None) is not None:
+            copy.set_params(**{name: make_pipeline(*map(clone, first_steps), getattr(copy, name))})
+    return copy
 
 
 def assign(persons: list[Untyped], teachers: int, key: bytes) -> NDArray[np.int64]:
     """Draw the teacher of each row from the key and the row's person alone: (n,) numbers in 0 … K − 1."""
-    drawn = {person: keyed_digest(key, "person", person) % teachers for person in dict.fromkeys(persons)}
-    return np.array([drawn[person] for person in persons], dtype=np.int64)
+    numbers = {person: keyed_digest(key, "person", person) % teachers for person in dict.fromkeys(persons)}
+    return np.array([numbers[person] for person in persons], dtype=np.int64)
 
 
 def keyed_digest(key: bytes, what: str, name: object) -> int:
@@ -340,13 +342,13 @@ def check_classifier(name: str, estimator: Untyped) -> None:
         checks.fail(name, checks.Text(repr(estimator)[:200]), "a classifier with fit and predict", advice)
     kind = get_tags(estimator).estimator_type
     if kind not in {None, "classifier"}:
-        found = checks.Text(f"a {kind}, {repr(estimator)[:200]}")
-        checks.fail(name, found, "a classifier", "only a vote on classes has a plurality")
-    parts = estimator.get_params().values() if hasattr(estimator, "get_params") else ()
-    for part in (estimator, *parts):
-        if isinstance(part, BaseEstimator) and hasattr(part, "_parameter_constraints"):
+        description = checks.Text(f"a {kind}, {repr(estimator)[:200]}")
+        checks.fail(name, description, "a classifier", "only a vote on classes has a plurality")
+    parameters = estimator.get_params().values() if hasattr(estimator, "get_params") else ()
+    for value in (estimator, *parameters):
+        if isinstance(value, BaseEstimator) and hasattr(value, "_parameter_constraints"):
             try:
-                part._validate_params()  # noqa: SLF001 (as its `fit` does)
+                value._validate_params()  # noqa: SLF001 (as its `fit` does)
             except ValueError as error:
                 raise ValueError(f"{name} cannot be trained: {checks.one_line(error)}") from error
 
@@ -355,9 +357,9 @@ def _fit_teacher(
     teacher: Untyped, X: Untyped, y: NDArray[Untyped], number: int, seed: int | None, default: Untyped, parent: int
 ) -> Untyped:
     if seed is not None:
-        present = np.unique(y)
-        if len(present) < 2:
-            return constant_classifier(present if len(present) else np.array([default]))
+        label_names = np.unique(y)
+        if len(label_names) < 2:
+            return constant_classifier(label_names if len(label_names) else np.array([default]))
         set_seed(teacher, seed)
     if os.getpid() != parent:  # None seeds from the operating system
         random.seed(seed)
@@ -386,12 +388,12 @@ def set_seed(estimator: Untyped, seed: int) -> Untyped:
     return estimator.set_params(**dict.fromkeys(names, seed))
 
 
-def _codes(teacher: Untyped, X: Untyped, classes: NDArray[Untyped]) -> NDArray[np.int64]:
+def _predict_codes(teacher: Untyped, X: Untyped, classes: NDArray[Untyped]) -> NDArray[np.int64]:
     try:
         answers = np.asarray(teacher.predict(X))
         codes = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
         if codes.shape == (_num_samples(X),) and np.array_equal(classes[codes], answers):
             return codes
     except Exception as error:
-        raise ValueError(UNANSWERED) from error
-    raise ValueError(UNANSWERED)
+        raise ValueError(UNANSWERED_MESSAGE) from error
+    raise ValueError(UNANSWERED_MESSAGE)

@@ -78,11 +78,11 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         checks.integer_at_least(1, channels=self.channels)
         side = math.isqrt(X.shape[1] // self.channels)
         if self.channels * side**2 != X.shape[1] or side % 4:
-            known = f"{self.channels} × side × side pixels, the side a multiple of 4"
-            checks.fail("X", checks.Text(f"rows of {X.shape[1]} numbers"), known, "fixmatch is for images")
+            allowed = f"{self.channels} × side × side pixels, the side a multiple of 4"
+            checks.fail("X", checks.Text(f"rows of {X.shape[1]} numbers"), allowed, "fixmatch is for images")
         if X.min(initial=0.0) < 0.0 or X.max(initial=0.0) > 1.0:
-            found = checks.Text(f"numbers from {X.min():.4g} to {X.max():.4g}")
-            checks.fail("X", found, "pixels from 0 to 1", "fixmatch is for images: divide bytes by 255")
+            description = checks.Text(f"numbers from {X.min():.4g} to {X.max():.4g}")
+            checks.fail("X", description, "pixels from 0 to 1", "fixmatch is for images: divide bytes by 255")
         return X.reshape(-1, self.channels, side, side)
 
     def predict(self, X: Untyped) -> NDArray[Untyped]:

@@ -31,7 +31,7 @@ from darrm.estimators import card
 from darrm.estimators.budget import (
     BEST,
     CONFIDENT,
-    Converted,
+    LabelConverter,
     LedgerHandle,
     ResumeWarning,
     calibrate_confident,
@@ -40,7 +40,7 @@ from darrm.estimators.budget import (
     plan_tested_run,
 )
 from darrm.estimators.ensemble import (
-    SEEDS,
+    SEED_RANGE,
     Ensemble,
     check_classifier,
     check_no_others,
@@ -187,13 +187,13 @@ class PATEClassifier(Ensemble):
     def __sklearn_tags__(self) -> Untyped:
         """Return scikit-learn's tags: inputs that both teachers and student take."""
         tags = super().__sklearn_tags__()
-        student = None if self.student is None else get_tags(self._student()).input_tags
+        student = None if self.student is None else get_tags(self._make_student()).input_tags
         tags.input_tags.allow_nan &= student is not None and student.allow_nan
         tags.input_tags.sparse &= student is None or student.sparse
         return tags
 
     def fit(
-        self, X: Untyped, y: Untyped, X_public: Untyped = None, groups: Untyped = None, **refused: Untyped
+        self, X: Untyped, y: Untyped, X_public: Untyped = None, groups: Untyped = None, **other_arguments: Untyped
     ) -> Untyped:
         """Train teachers, release labels of public inputs, and train the student.
 
@@ -203,38 +203,38 @@ class PATEClassifier(Ensemble):
         released. `ResumeWarning` if labels of the same public inputs wait in the ledger: the student learns from them,
         for any X and y.
         """
-        check_no_others(refused)
+        check_no_others(other_arguments)
         with self._unchanged_on_failure() as line:
             line.show(f"planning, and training {self.n_teachers} teachers")
-            public = self._label(X, y, X_public, groups)
+            public = self._release_labels(X, y, X_public, groups)
             self.__dict__.pop("student_", None)  # it learned from labels of another budget
-        self._learn(public)
+        self._train_student(public)
         return self
 
-    def _label(self, X: Untyped, y: Untyped, X_public: Untyped, groups: Untyped) -> Untyped:
-        inputs, labels = self._data(X, y)
-        student = self._student()
+    def _release_labels(self, X: Untyped, y: Untyped, X_public: Untyped, groups: Untyped) -> Untyped:
+        inputs, labels = self._check_data(X, y)
+        student = self._make_student()
         self._check_student(student)
         count = self._teacher_count(_num_samples(inputs))
         persons = persons_of(_num_samples(inputs), groups)
-        public, held = self._public(inputs, persons, X_public)
+        public, held_out = self._choose_public(inputs, persons, X_public)
         if hasattr(student, "images"):
             student.images(check_array(public, dtype=np.float32))  # refused before the debit
         total = PrivacyParams(self.epsilon, self.delta)
-        voters, asked = Voters.non_private(count, overlap=1), self._count_asked(public)
-        run, mechanism = self._plan(Workload(voters, asked, total, len(self.classes_)))
+        voters, requests = Voters.non_private(count, overlap=1), self._count_requests(public)
+        run, mechanism = self._plan(Workload(voters, requests, total, len(self.classes_)))
         handle = open_ledger(self.ledger, total, run.privacy_cost())
         handle.warn_of_refit(getattr(self, "_spending", None))
-        self._remember(groups)
-        self._held = int(held.sum())
-        stream = handle.stream(note := f"{type(self).__name__}.fit", self._name(run, public))
-        kept = stream.unclaimed
-        if kept is None:
+        self._store_facts(groups)
+        self._held = int(held_out.sum())
+        stream = handle.stream(note := f"{type(self).__name__}.fit", self._name_stream(run, public))
+        lines = stream.unclaimed
+        if lines is None:
             # a random order, independent of the votes, so that sorted public rows are sampled evenly
-            order = check_random_state(self.random_state).permutation(_num_samples(public))[:asked]
-            teachers = self._teach(inputs, labels, persons, count, held)
-            votes = Votes.of_counts(self._counts(teachers, _safe_indexing(public, order)), count)
-            kept = handle.release(Converted(run, partial(self._lines, run, order)), votes, note, stream)
+            order = check_random_state(self.random_state).permutation(_num_samples(public))[:requests]
+            teachers = self._train_teachers(inputs, labels, persons, count, held_out)
+            votes = Votes.of_counts(self._count_votes(teachers, _safe_indexing(public, order)), count)
+            lines = handle.release(LabelConverter(run, partial(self._write_lines, run, order)), votes, note, stream)
         else:
             warnings.warn(
                 f"labels of these public inputs were paid for and wait in the ledger (entry {stream.cursor.after}): "
@@ -244,27 +244,29 @@ class PATEClassifier(Ensemble):
             )
         self._spending, self._entry = handle, stream.cursor.after  # a copy may acknowledge too
         self.answers_ = np.full(_num_samples(public), ABSTAIN, dtype=np.int64)
-        for row, code in (pair for line in kept.tolist() for pair in json.loads(line)):
+        for row, code in (pair for line in lines.tolist() for pair in json.loads(line)):
             self.answers_[row] = code
-        self._report(handle, mechanism)
+        self._store_report(handle, mechanism)
         return public
 
-    def _public(self, inputs: Untyped, persons: list[Untyped], X_public: Untyped) -> tuple[Untyped, NDArray[np.bool_]]:
+    def _choose_public(
+        self, inputs: Untyped, persons: list[Untyped], X_public: Untyped
+    ) -> tuple[Untyped, NDArray[np.bool_]]:
         """Return the public inputs, and which rows are held out for them."""
         if X_public is not None:
-            return self._inputs(X_public, reset=False), np.zeros(len(persons), dtype=bool)
+            return self._check_inputs(X_public, reset=False), np.zeros(len(persons), dtype=bool)
         if self.public_share is None:
             advice = "pass unlabeled public rows: the guarantee covers all of X"
             checks.fail("X_public", None, "the public inputs that the teachers label", advice)
         checks.open_probability(public_share=self.public_share)
-        key, limit = self._key(), self.public_share * 2**64
-        held = np.array([keyed_digest(key, "public", person) < limit for person in persons])
-        if held.all() or not held.any():
-            found = checks.Text(f"{held.sum()} of {len(held)} rows")
-            checks.fail("public_share", found, "a share that leaves rows on both sides", "pass X_public instead")
-        return _safe_indexing(inputs, held.nonzero()[0]), held
+        key, limit = self._make_key(), self.public_share * 2**64
+        held_out = np.array([keyed_digest(key, "public", person) < limit for person in persons])
+        if held_out.all() or not held_out.any():
+            description = checks.Text(f"{held_out.sum()} of {len(held_out)} rows")
+            checks.fail("public_share", description, "a share that leaves rows on both sides", "pass X_public instead")
+        return _safe_indexing(inputs, held_out.nonzero()[0]), held_out
 
-    def _lines(self, run: Aggregator, order: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[Untyped]:
+    def _write_lines(self, run: Aggregator, order: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[Untyped]:
         if not np.isin(codes, np.arange(ABSTAIN, len(self.classes_))).all():
             checks.fail("aggregator", repr(self.aggregator), "one that answers by numbers of the classes")
         pairs = np.column_stack([order, codes]).tolist()
@@ -272,12 +274,12 @@ class PATEClassifier(Ensemble):
         parts = [pairs[start : start + size] for start in range(0, len(pairs), size)]
         return np.array([json.dumps([pair for pair in part if pair[1] != ABSTAIN]) for part in parts])
 
-    def _name(self, run: Aggregator, public: Untyped) -> str:
+    def _name_stream(self, run: Aggregator, public: Untyped) -> str:
         """Return a digest of the public facts of a fit; fits with equal digests may share their labels."""
         # the card's statements about the guarantee are part of it
-        cost, card_says = run.privacy_cost(), (self._grouped, self._named, self._unseeded, self._held)
+        cost, card_facts = run.privacy_cost(), (self._grouped, self._named, self._unseeded, self._held)
         digest = hashlib.sha256(repr((cost.to_text(), cost.what, self.n_teachers, self.max_answers)).encode())
-        digest.update(repr(card_says).encode())
+        digest.update(repr(card_facts).encode())
         digest.update(repr((self.classes_.tolist(), list(getattr(public, "columns", ())))).encode())
         parts = (public.indptr, public.indices, public.data) if issparse(public) else (np.asarray(public),)
         for part in parts:
@@ -293,8 +295,8 @@ class PATEClassifier(Ensemble):
             if self.votes_look_like is not None:
                 checks.instance(str, votes_look_like=self.votes_look_like, advice="such as 'dirichlet:0.01'")
             checks.instance(str, aggregator=self.aggregator, advice="'confident' or 'best' where accounting='tested'")
-            tested = plan_tested_run(workload, self.aggregator, self.votes_look_like)
-            return tested, tested.privacy_cost().what
+            tested_run = plan_tested_run(workload, self.aggregator, self.votes_look_like)
+            return tested_run, tested_run.privacy_cost().what
         if isinstance(self.aggregator, str) and self.aggregator == CONFIDENT:
             queries = workload.queries
             run = calibrate_confident(workload, min(queries, self.max_answers or max(1, queries // ANSWERED_SHARE)))
@@ -305,18 +307,18 @@ class PATEClassifier(Ensemble):
     def predict(self, X: Untyped) -> NDArray[Untyped]:
         """Predict with the student: (Q, d) inputs → (Q,) classes, without cost."""
         check_is_fitted(self, "student_")
-        answers = self.student_.predict(self._inputs(X, reset=False))
-        return np.asarray(self.classes_[answers] if self._codes else answers)
+        answers = self.student_.predict(self._check_inputs(X, reset=False))
+        return np.asarray(self.classes_[answers] if self._predicts_codes else answers)
 
     @available_if(_student_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
     def predict_proba(self, X: Untyped) -> NDArray[np.float64]:
         """Predict probabilities with the student: (Q, d) → (Q, C), 0 for classes that it does not know."""
         check_is_fitted(self, "student_")
-        probabilities = self.student_.predict_proba(self._inputs(X, reset=False))
-        shown = np.zeros((len(probabilities), len(self.classes_)))
+        probabilities = self.student_.predict_proba(self._check_inputs(X, reset=False))
+        padded = np.zeros((len(probabilities), len(self.classes_)))
         columns = self.student_.classes_
-        shown[:, columns if self._codes else np.searchsorted(self.classes_, columns)] = probabilities
-        return shown
+        padded[:, columns if self._predicts_codes else np.searchsorted(self.classes_, columns)] = probabilities
+        return padded
 
     @property
     def privacy_spent_(self) -> Spent:
@@ -329,33 +331,33 @@ class PATEClassifier(Ensemble):
         check_is_fitted(self, "student_")
         return card.describe_student(self)
 
-    def _count_asked(self, public: Untyped) -> int:
+    def _count_requests(self, public: Untyped) -> int:
         inputs: int = _num_samples(public)
         if self.max_answers is None:
             return inputs
         checks.integer_at_least(1, max_answers=self.max_answers, advice="it is the largest number of labels")
-        confident = isinstance(self.aggregator, str) and self.aggregator == CONFIDENT
-        return inputs if confident else min(inputs, self.max_answers)
+        is_confident = isinstance(self.aggregator, str) and self.aggregator == CONFIDENT
+        return inputs if is_confident else min(inputs, self.max_answers)
 
-    def _learn(self, public: Untyped) -> None:
-        known = self.answers_ != ABSTAIN
-        present = np.unique(self.answers_[known])
-        student = self._new_student(public, partly=not known.all())
-        learns_of_all = isinstance(student, SEMI_SUPERVISED) or getattr(student, "semi_supervised", False)
-        everything = learns_of_all if self.semi_supervised == "auto" else self.semi_supervised
-        self._codes = bool(everything)
-        if not len(present):
+    def _train_student(self, public: Untyped) -> None:
+        is_answered = self.answers_ != ABSTAIN
+        answered_classes = np.unique(self.answers_[is_answered])
+        student = self._new_student(public, partly=not is_answered.all())
+        is_semi_supervised = isinstance(student, SEMI_SUPERVISED) or getattr(student, "semi_supervised", False)
+        takes_all = is_semi_supervised if self.semi_supervised == "auto" else self.semi_supervised
+        self._predicts_codes = bool(takes_all)
+        if not len(answered_classes):
             warnings.warn("no public input was answered: the student is a constant", UserWarning, stacklevel=3)
-        if len(present) < 2:  # no classifier learns from one class
-            self._codes = True
-            self.student_ = constant_classifier(present if len(present) else np.array([0]))
-        elif everything:
+        if len(answered_classes) < 2:  # no classifier learns from one class
+            self._predicts_codes = True
+            self.student_ = constant_classifier(answered_classes if len(answered_classes) else np.array([0]))
+        elif takes_all:
             self.student_ = _fit_student(student, public, self.answers_)
         else:
-            rows = np.flatnonzero(known)
+            rows = np.flatnonzero(is_answered)
             self.student_ = _fit_student(student, _safe_indexing(public, rows), self.classes_[self.answers_[rows]])
 
-    def _student(self) -> Untyped:
+    def _make_student(self) -> Untyped:
         if not isinstance(self.student, str):
             return self.student
         checks.one_of((FIXMATCH,), student=self.student)
@@ -376,17 +378,17 @@ class PATEClassifier(Ensemble):
         seed = self.random_state
         if self.student is None:
             reader = reader_of(self.teacher)
-            first = StandardScaler(with_mean=not issparse(public)) if reader is None else clone(reader)
-            student = make_pipeline(first, LogisticRegression(max_iter=1000))
+            first_step = StandardScaler(with_mean=not issparse(public)) if reader is None else clone(reader)
+            student = make_pipeline(first_step, LogisticRegression(max_iter=1000))
             student = SelfTrainingClassifier(student, threshold=0.9) if partly and reader is None else student
         else:
-            student = clone(self._student())
+            student = clone(self._make_student())
         if not isinstance(seed, Integral) and hasattr(student, "checkpoint"):
             # a resumed fit needs the same seed; the state of a generator has changed since
             seed = int.from_bytes(hashlib.sha256(self.answers_.tobytes()).digest()[:4], "big")
-        return set_seed(student, int(check_random_state(seed).randint(SEEDS - 1)))
+        return set_seed(student, int(check_random_state(seed).randint(SEED_RANGE - 1)))
 
-    def _report(self, handle: LedgerHandle, mechanism: str) -> None:
+    def _store_report(self, handle: LedgerHandle, mechanism: str) -> None:
         labels = self.answers_[self.answers_ != ABSTAIN]
         by_class = np.bincount(labels, minlength=len(self.classes_)).tolist()
         self.report_ = PATEReport(

@@ -45,8 +45,8 @@ from darrm.util import checks
 from darrm.util.extras import Untyped, require
 from darrm.util.files import check_regular, parse_document, replacing, sync
 
-MOST_BYTES = 2**40
-SPACE, UNFOLDED = 2**26, 20  # bounds of the unpacked size: bytes, and a multiple of the file size
+MAX_BYTES = 2**40
+UNPACKED_BYTES, UNPACKED_RATIO = 2**26, 20  # bounds of the unpacked size: bytes, and a multiple of the file size
 FORMAT = "darrm estimator"
 VERSION = 1
 _KINDS: dict[str, type[Ensemble]] = {
@@ -117,17 +117,17 @@ def load(
     are not checked. `ValueError`, with their names, for other types; `LedgerError` if answers cost budget and no ledger
     is named; `TableError` if the file is damaged, or no estimator of this package.
     """
-    skops, source, known = require("skops.io"), Path(path), [*_TRUSTED, *trusted]
-    check_regular(source, MOST_BYTES)
+    skops, source, trusted_types = require("skops.io"), Path(path), [*_TRUSTED, *trusted]
+    check_regular(source, MAX_BYTES)
     with source.open("rb"):  # an `OSError` if it is unreadable
         pass
     try:
         _check_size(source)
-        unknown = [name for name in skops.get_untrusted_types(file=source) if name not in known]
+        unknown = [name for name in skops.get_untrusted_types(file=source) if name not in trusted_types]
         if not unknown:
-            document = skops.load(source, trusted=known)
+            document = skops.load(source, trusted=trusted_types)
             _check_indices(document, trees=_TREE not in trusted)
-            return _read(document, ledger)
+            return _build_estimator(document, ledger)
     except (TableError, LedgerError):
         raise
     except Exception as error:  # damaged files reach every line of skops, zipfile, numpy and scikit-learn
@@ -139,13 +139,13 @@ def load(
 
 
 def _check_size(path: Path) -> None:
-    named: list[str | None] = []  # one for each reference to a file of the archive
+    file_names: list[str | None] = []  # one for each reference to a file of the archive
     with ZipFile(path) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
         if any(entry.compress_type != ZIP_STORED for entry in entries.values()):
             raise TableError("file", "it is compressed, unlike estimators: it may unpack to more than the memory")
-        json.loads(archive.read("schema.json"), object_hook=lambda node: named.append(node.get("file")))
-        files = [name for name in named if name is not None]
+        json.loads(archive.read("schema.json"), object_hook=lambda node: file_names.append(node.get("file")))
+        files = [name for name in file_names if name is not None]
         sizes = {name: entry.file_size for name, entry in entries.items()}
         for name in set(files):
             if name.endswith(".npz"):  # a sparse matrix
@@ -155,14 +155,14 @@ def _check_size(path: Path) -> None:
                     raise TableError("file", f"{name!r} is compressed in an unusual format")
                 sizes[name] = sum(array.file_size for array in arrays)
     unfolded = sum(sizes[name] for name in files)
-    if unfolded > SPACE + UNFOLDED * path.stat().st_size:
+    if unfolded > UNPACKED_BYTES + UNPACKED_RATIO * path.stat().st_size:
         raise TableError("file", f"{path.stat().st_size:,} bytes would unpack to {unfolded:,}: it is no estimator")
 
 
 def _check_indices(document: Untyped, *, trees: bool) -> None:
-    left, seen = [document], {id(document): document}
-    while left:
-        item = left.pop()
+    queue, visited = [document], {id(document): document}
+    while queue:
+        item = queue.pop()
         if issparse(item) and hasattr(item, "check_format"):
             item.check_format(full_check=True)
         if trees and isinstance(item, BaseDecisionTree) and hasattr(item, "tree_") and not _is_within_bounds(item):
@@ -170,37 +170,37 @@ def _check_indices(document: Untyped, *, trees: bool) -> None:
         if trees and isinstance(item, GradientBoostingClassifier | GradientBoostingRegressor):
             advice = f"if you trust the maker of the file, pass trusted=[{_TREE!r}]"
             raise TableError("teachers", f"gradient boosting reads its trees unchecked: {advice}")
-        inner = item.ravel().tolist() if isinstance(item, np.ndarray) and item.dtype.hasobject else []
-        for part in (*inner, *gc.get_referents(item)):  # referents of any type
-            if not isinstance(part, type | ModuleType | FunctionType | BuiltinFunctionType) and id(part) not in seen:
-                seen[id(part)] = part
-                left.append(part)
+        elements = item.ravel().tolist() if isinstance(item, np.ndarray) and item.dtype.hasobject else []
+        for part in (*elements, *gc.get_referents(item)):  # referents of any type
+            if not isinstance(part, type | ModuleType | FunctionType | BuiltinFunctionType) and id(part) not in visited:
+                visited[id(part)] = part
+                queue.append(part)
 
 
 def _is_within_bounds(model: Untyped) -> bool:
     tree, features = model.tree_, model.n_features_in_
     if tree.node_count < 1 or tree.n_features != features:
         return False
-    inner = np.flatnonzero(tree.children_left != TREE_LEAF)
-    used, children = tree.feature[inner], np.stack([tree.children_left, tree.children_right])[:, inner]
-    follows = (children > inner) & (children < tree.node_count)  # so there is no circle
-    return bool(np.all((used >= 0) & (used < features)) and np.all(follows))
+    nodes = np.flatnonzero(tree.children_left != TREE_LEAF)
+    columns, children = tree.feature[nodes], np.stack([tree.children_left, tree.children_right])[:, nodes]
+    is_descendant = (children > nodes) & (children < tree.node_count)  # so there is no circle
+    return bool(np.all((columns >= 0) & (columns < features)) and np.all(is_descendant))
 
 
-def _forget_places(model: Untyped) -> None:
+def _clear_paths(model: Untyped) -> None:
     if hasattr(model, "get_params"):
-        places = [name for name in model.get_params() if name.rpartition("__")[2] in {"memory", "checkpoint"}]
-        model.set_params(**dict.fromkeys(places))
+        names = [name for name in model.get_params() if name.rpartition("__")[2] in {"memory", "checkpoint"}]
+        model.set_params(**dict.fromkeys(names))
 
 
-def _read(document: Untyped, ledger: str | PathLike[str] | None) -> Ensemble:
+def _build_estimator(document: Untyped, ledger: str | PathLike[str] | None) -> Ensemble:
     if document["format"] != FORMAT or document["version"] != VERSION:
         raise TableError("format", f"it is no {FORMAT!r} of version {VERSION}")
     estimator = _KINDS[document["kind"]](**document["parameters"])
     estimator.set_params(ledger=ledger)
     if str(getattr(estimator, "votes_look_like", "")).startswith("votes:"):
         estimator.set_params(votes_look_like=None)
-    _forget_places(estimator)
+    _clear_paths(estimator)
     for name, value in document["inputs"].items():
         if name not in _INPUTS:
             raise TableError("inputs", f"{name!r} is unknown")
@@ -213,7 +213,7 @@ def _read(document: Untyped, ledger: str | PathLike[str] | None) -> Ensemble:
     _check_types(vars(estimator), **kinds)
     read_state = _read_student if isinstance(estimator, PATEClassifier) else _read_vote
     for model in read_state(estimator, document["state"]):
-        _forget_places(model)
+        _clear_paths(model)
     return estimator
 
 
@@ -226,8 +226,8 @@ def _check_types(fields: Mapping[str, object], **kinds: type) -> None:
 def _vote_state(vote: Untyped) -> dict[str, Untyped]:
     plan, release, handle, ledger = vote.plan_, None, vote._spending, None
     if not handle.is_in_memory:
-        place = "" if is_url(handle.path) else str(Path(handle.path).absolute())
-        ledger = handle.__getstate__() | {"path": place}
+        path = "" if is_url(handle.path) else str(Path(handle.path).absolute())
+        ledger = handle.__getstate__() | {"path": path}
     if plan.aggregator is not None:
         if ledger is None:
             advice = "fit with ledger='FILE': a copy without its ledger could spend the budget again"
@@ -246,13 +246,13 @@ def _vote_state(vote: Untyped) -> dict[str, Untyped]:
 
 
 def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> list[Untyped]:
-    stored = state["workload"]
-    total = PrivacyParams.from_json(stored["total"])
-    workload = Workload(Voters.from_json(stored), stored["queries"], total, stored.get("classes", 2))
+    data = state["workload"]
+    total = PrivacyParams.from_json(data["total"])
+    workload = Workload(Voters.from_json(data), data["queries"], total, data.get("classes", 2))
     _check_types(state, teachers=list, name=str, curve=np.ndarray, settings=dict, own=bool)
     vote.teachers_ = state["teachers"]
-    can = [hasattr(teacher, "predict") for teacher in vote.teachers_]
-    if can != [True] * workload.voters.K or vote.classes_.shape != (workload.classes,):
+    can_predict = [hasattr(teacher, "predict") for teacher in vote.teachers_]
+    if can_predict != [True] * workload.voters.K or vote.classes_.shape != (workload.classes,):
         raise TableError("teachers", f"they are not {workload.voters.K} teachers of {workload.classes} classes")
     release = state["release"]
     aggregator = BEST if release is None else release_of(parse_document(release))
@@ -284,14 +284,14 @@ def _read_handle(vote: Untyped, stored: Untyped) -> LedgerHandle:
 def _student_state(pate: Untyped) -> dict[str, Untyped]:
     budget = [pate.report_.budget.epsilon_text, pate.report_.budget.delta_text]
     report = asdict(pate.report_) | {"budget": budget}
-    return {"student": pate.student_, "codes": pate._codes, "answers": pate.answers_, "report": report}
+    return {"student": pate.student_, "codes": pate._predicts_codes, "answers": pate.answers_, "report": report}
 
 
 def _read_student(pate: Untyped, state: dict[str, Untyped]) -> list[Untyped]:
     _check_types(state, answers=np.ndarray, codes=bool)
     if not hasattr(state["student"], "predict"):
         raise TableError("student", "it cannot predict")
-    pate.student_, pate._codes, pate.answers_ = state["student"], state["codes"], state["answers"]
+    pate.student_, pate._predicts_codes, pate.answers_ = state["student"], state["codes"], state["answers"]
     report, spent = dict(state["report"]), dict(state["report"]["spent"])
     spent["bounds"] = tuple(Bound(**bound) for bound in spent["bounds"])
     report |= {"spent": Spent(**spent), "budget": PrivacyParams(*report["budget"])}

@@ -26,7 +26,7 @@ from darrm.errors import BudgetExceededError
 from darrm.estimators import card
 from darrm.estimators.budget import (
     BEST,
-    Converted,
+    LabelConverter,
     LedgerHandle,
     LimitedConfident,
     SelectionWarning,
@@ -60,10 +60,10 @@ class PayingVote(Ensemble):
     _overlap: int | None = None  # of models that were trained elsewhere: how many one person's data can influence
     _spending: LedgerHandle
 
-    def _voters(self) -> Voters:
+    def _make_voters(self) -> Voters:
         raise NotImplementedError
 
-    def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **refused: Untyped) -> Untyped:
+    def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **other_arguments: Untyped) -> Untyped:
         """Train the teachers on disjoint shards, and plan the release of their votes.
 
         ``X`` are (n, d) private inputs (an array, a data frame, or a sparse matrix if the teachers take one), or (n,)
@@ -75,23 +75,23 @@ class PayingVote(Ensemble):
         `LedgerError` if the ledger cannot be opened. `RefitWarning` if another ledger paid for earlier answers: the
         budgets add up.
         """
-        check_no_others(refused)
+        check_no_others(other_arguments)
         with self._unchanged_on_failure() as line:
             self._overlap = None
-            inputs, labels = self._data(X, y)
-            voters, before = self._voters(), getattr(self, "_spending", None)
+            inputs, labels = self._check_data(X, y)
+            voters, previous = self._make_voters(), getattr(self, "_spending", None)
             self._teacher_count(_num_samples(inputs))
             line.show(f"planning {self.max_queries:,} answers of {voters.K:,} teachers")
-            self._start(voters)
-            self._spending.warn_of_refit(before)
+            self._open_ledger(voters)
+            self._spending.warn_of_refit(previous)
             line.show(f"training {voters.K:,} teachers")
-            self.teachers_ = self._teach(inputs, labels, persons_of(_num_samples(inputs), groups), voters.K)
+            self.teachers_ = self._train_teachers(inputs, labels, persons_of(_num_samples(inputs), groups), voters.K)
             if self.plan_.aggregator is None:
                 self._spending.ledger.debit(cost_of_models(voters), note=f"{type(self).__name__}.fit")
-            self._remember(groups)
+            self._store_facts(groups)
         return self
 
-    def _start(self, voters: Voters) -> None:
+    def _open_ledger(self, voters: Voters) -> None:
         self.plan_ = self._plan(voters, len(self.classes_))
         aggregator = self.plan_.aggregator
         cost = cost_of_models(voters) if aggregator is None else aggregator.privacy_cost()
@@ -101,8 +101,10 @@ class PayingVote(Ensemble):
     def _plan(self, voters: Voters, classes: int) -> CalibratedMechanism:
         checks.integer_at_least(1, max_queries=self.max_queries, advice="how many answers are planned for")
         aggregator, total = getattr(self, "aggregator", BEST), PrivacyParams(self.epsilon, self.delta)
-        tested = isinstance(aggregator, TestedRun) and (aggregator.otherwise is None or aggregator.check is not None)
-        if tested or isinstance(aggregator, CheckedGNMax | LimitedConfident):  # a vote spends without an answer
+        may_abstain = isinstance(aggregator, TestedRun) and (
+            aggregator.otherwise is None or aggregator.check is not None
+        )
+        if may_abstain or isinstance(aggregator, CheckedGNMax | LimitedConfident):  # a vote spends without an answer
             checks.fail("aggregator", repr(aggregator), "one that answers every query", "a PATEClassifier declines")
         return plan_release(Workload(voters, self.max_queries, total, classes), aggregator)
 
@@ -116,10 +118,10 @@ class PayingVote(Ensemble):
         classes = getattr(self, "classes_", None) if self.classes is None else public_classes(self.classes)
         if classes is None:
             checks.fail("classes", None, "given before a fit", "the accuracy depends on their number")
-        accuracy = self._plan(self._voters(), len(classes)).accuracy
+        accuracy = self._plan(self._make_voters(), len(classes)).accuracy
         if np.isnan(accuracy):
-            found = repr(getattr(self, "aggregator", BEST))
-            checks.fail("aggregator", found, repr(BEST), "the accuracy of another is unknown")
+            description = repr(getattr(self, "aggregator", BEST))
+            checks.fail("aggregator", description, repr(BEST), "the accuracy of another is unknown")
         return accuracy
 
     @property
@@ -140,27 +142,29 @@ class PayingVote(Ensemble):
         ledger cannot be written, belongs to another process, or was debited by other models.
         """
         check_is_fitted(self)
-        inputs, aggregator = self._inputs(X, reset=False), self.plan_.aggregator
+        inputs, aggregator = self._check_inputs(X, reset=False), self.plan_.aggregator
         if aggregator is None:
-            return np.asarray(self.classes_[self._counts(self.teachers_, inputs).argmax(axis=1)])
-        asked, left = _num_samples(inputs), self._left(aggregator.privacy_cost())
-        if asked > left:
+            return np.asarray(self.classes_[self._count_votes(self.teachers_, inputs).argmax(axis=1)])
+        request, remaining = _num_samples(inputs), self._count_remaining(aggregator.privacy_cost())
+        if request > remaining:
             raise BudgetExceededError(
-                f"{asked} answers were asked for, and {left} of {self.plan_.workload.queries} are left within "
+                f"{request} answers were asked for, and {remaining} of {self.plan_.workload.queries} are left within "
                 f"{self.plan_.workload.total}: nothing was paid. Ask for fewer rows, or start a new budget",
-                requested=f"{asked} answers",
-                remaining=f"{left} answers",
-                queries_that_fit=left,
+                requested=f"{request} answers",
+                remaining=f"{remaining} answers",
+                queries_that_fit=remaining,
             )
-        votes = Votes.of_counts(self._counts(self.teachers_, inputs), len(self.teachers_), len(self.classes_))
+        votes = Votes.of_counts(self._count_votes(self.teachers_, inputs), len(self.teachers_), len(self.classes_))
         note = f"{type(self).__name__}.predict"
-        labels = self._spending.release(Converted(aggregator, self._names), votes, note, self._spending.stream(note))
+        labels = self._spending.release(
+            LabelConverter(aggregator, self._name_classes), votes, note, self._spending.stream(note)
+        )
         return np.asarray(labels, dtype=self.classes_.dtype)
 
-    def _names(self, codes: NDArray[np.int64]) -> NDArray[Untyped]:
+    def _name_classes(self, codes: NDArray[np.int64]) -> NDArray[Untyped]:
         if not np.isin(codes, np.arange(len(self.classes_))).all():
-            found = repr(self.plan_.aggregator)
-            checks.fail("aggregator", found, "one that answers every query", "a PATEClassifier declines")
+            description = repr(self.plan_.aggregator)
+            checks.fail("aggregator", description, "one that answers every query", "a PATEClassifier declines")
         return np.array(self.classes_.tolist())[codes]
 
     def score(self, X: Untyped, y: Untyped, sample_weight: Untyped = None) -> float:
@@ -185,14 +189,14 @@ class PayingVote(Ensemble):
         Warns `PrivateFigureWarning`, unless the votes need no noise.
         """
         check_is_fitted(self)
-        inputs = self._inputs(X, reset=False)
+        inputs = self._check_inputs(X, reset=False)
         if self.plan_.aggregator is not None:
             warnings.warn(
                 "these votes are private data: publish neither them nor a choice that depends on them",
                 PrivateFigureWarning,
                 stacklevel=2,
             )
-        return Votes.of_counts(self._counts(self.teachers_, inputs), len(self.teachers_), self.classes_.tolist())
+        return Votes.of_counts(self._count_votes(self.teachers_, inputs), len(self.teachers_), self.classes_.tolist())
 
     @property
     def ledger_(self) -> PrivacyLedger:
@@ -212,10 +216,10 @@ class PayingVote(Ensemble):
         if self.plan_.aggregator is None:
             return math.inf
         cost = self.plan_.aggregator.privacy_cost()
-        return self.ledger_.queries_that_fit(cost, most=self._left(cost))
+        return self.ledger_.queries_that_fit(cost, most=self._count_remaining(cost))
 
-    def _left(self, cost: PrivacyCost) -> int:
-        answered = sum(other.count for other in self.ledger_.accountant().charges if other.kind == cost.kind)
+    def _count_remaining(self, cost: PrivacyCost) -> int:
+        answered = sum(charge.count for charge in self.ledger_.accountant().charges if charge.kind == cost.kind)
         return max(0, self.plan_.workload.queries - answered)
 
     def to_model_card(self) -> str:
@@ -286,7 +290,7 @@ class PrivateVotingClassifier(PayingVote):
     ledger: Untyped = None
     verbose: int = 0
 
-    def _voters(self) -> Voters:
+    def _make_voters(self) -> Voters:
         return Voters.non_private(self._teacher_count(), 1 if self._overlap is None else self._overlap)
 
     @classmethod
@@ -322,8 +326,8 @@ class PrivateVotingClassifier(PayingVote):
                 setattr(vote, name, getattr(models[0], name))
         vote.teachers_, vote.classes_ = models, np.asarray(names)
         vote._overlap = overlap
-        vote._start(vote._voters())
-        vote._remember(())  # `overlap` is about a person with all of the rows
+        vote._open_ledger(vote._make_voters())
+        vote._store_facts(())  # `overlap` is about a person with all of the rows
         return vote
 
 
@@ -380,48 +384,55 @@ class PrivateModelsVotingClassifier(PayingVote):
     ledger: Untyped = None
     verbose: int = 0
 
-    def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **refused: Untyped) -> Untyped:
+    def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **other_arguments: Untyped) -> Untyped:
         """Train the models on disjoint shards, as `PrivateVotingClassifier.fit`.
 
         ``groups`` require ``epsilon_each``, and ``delta_each`` if the estimator has a parameter delta.
         """
         if groups is not None:
-            needs_delta = self.delta_each is None and bool(_promise("delta", None, self.estimator))
+            needs_delta = self.delta_each is None and bool(_find_guarantee("delta", None, self.estimator))
             for name, missing in (("epsilon_each", self.epsilon_each is None), ("delta_each", needs_delta)):
                 if missing:
                     advice = "state the guarantee of one fit for all rows of a person: the estimator's is for one row"
                     checks.fail(name, None, "a number where groups are given", advice)
-        return super().fit(X, y, groups, **refused)
+        return super().fit(X, y, groups, **other_arguments)
 
-    def _voters(self) -> Voters:
+    def _make_voters(self) -> Voters:
         models = self._teacher_count()
         seeds = {k: v for k, v in self.estimator.get_params().items() if k.rpartition("__")[2] == "random_state"}
-        fixed = [name for name, value in seeds.items() if value is not None]
-        if fixed:
-            text = f"the estimator has a fixed {fixed[0]}: noise that can be predicted hides nothing: set it to None"
+        fixed_seeds = [name for name, value in seeds.items() if value is not None]
+        if fixed_seeds:
+            text = (
+                f"the estimator has a fixed {fixed_seeds[0]}: noise that can be predicted hides nothing: set it to None"
+            )
             warnings.warn(text, UserWarning, stacklevel=3)
-        epsilon = _promise("epsilon", self.epsilon_each, self.estimator)
+        epsilon = _find_guarantee("epsilon", self.epsilon_each, self.estimator)
         if epsilon is None:
             advice = "pass epsilon_each=, the guarantee of one fit of the estimator"
             checks.fail("epsilon_each", None, "a number if the estimator has no parameter epsilon", advice)
-        each = PrivacyParams(epsilon, _promise("delta", self.delta_each, self.estimator) or 0)
-        return Voters(models, each, overlap=1, models=True)
+        guarantee = PrivacyParams(epsilon, _find_guarantee("delta", self.delta_each, self.estimator) or 0)
+        return Voters(models, guarantee, overlap=1, models=True)
 
 
-def _promise(name: str, stated: Number | None, estimator: Untyped) -> Untyped:
+def _find_guarantee(name: str, stated: Number | None, estimator: Untyped) -> Untyped:
     """Return ε or δ of one fit: the caller's, or the estimator's parameter."""
     # a pipeline's scaler, or an ensemble that fits its part ten times, spends more than the part alone
     parameters = estimator.get_params()
     values = {}
-    for each, value in parameters.items():
-        part, _, last = each.rpartition("__")
-        maker = type(parameters[part] if part else estimator).__module__.partition(".")[0]
-        if last == name and value is not None and maker != "sklearn" and exact_number(f"the estimator's {each}", value):
-            values[each] = value
+    for parameter, value in parameters.items():
+        step, _, setting = parameter.rpartition("__")
+        library = type(parameters[step] if step else estimator).__module__.partition(".")[0]
+        if (
+            setting == name
+            and value is not None
+            and library != "sklearn"
+            and exact_number(f"the estimator's {parameter}", value)
+        ):
+            values[parameter] = value
     if stated is not None:
-        most = max(values.values(), key=partial(exact_number, name), default=0)
-        if stated != math.inf and exact_number(f"{name}_each", stated) < exact_number(name, most):
-            checks.fail(f"{name}_each", stated, f"at least {most}, the {name} that the estimator is trained with")
+        largest = max(values.values(), key=partial(exact_number, name), default=0)
+        if stated != math.inf and exact_number(f"{name}_each", stated) < exact_number(name, largest):
+            checks.fail(f"{name}_each", stated, f"at least {largest}, the {name} that the estimator is trained with")
         return stated
     if values and list(values) != [name]:
         advice = "pass the guarantee of one fit of the whole estimator"

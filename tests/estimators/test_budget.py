@@ -383,7 +383,7 @@ def test_without_scikit_learn_one_line_says_what_to_install() -> None:
 def test_a_card_says_whether_its_total_is_a_guarantee_and_never_less_than_was_spent(
     failure_probability: float | None,
 ) -> None:
-    line = card.spent_line(Spent(1.04357031, 1e-5, "simple", "sums", (), 3, failure_probability))
+    line = card.describe_spent(Spent(1.04357031, 1e-5, "simple", "sums", (), 3, failure_probability))
     assert line.startswith("Spent so far: (1.04358, ")
     assert ("It does not depend on the data." in line) is (failure_probability is None)
     assert ("No guarantee: it holds published estimates" in line) is (failure_probability is not None)

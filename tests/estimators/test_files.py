@@ -75,7 +75,7 @@ def test_a_loaded_vote_goes_on_with_the_budget(labels: Any, tmp_path: Path) -> N
     loaded.predict(X[:20])
     with pytest.raises(BudgetExceededError):
         fitted.predict(X[:1])
-    assert np.array_equal(loaded._counts(loaded.teachers_, X), fitted._counts(fitted.teachers_, X))
+    assert np.array_equal(loaded._count_votes(loaded.teachers_, X), fitted._count_votes(fitted.teachers_, X))
     assert loaded.to_model_card() == fitted.to_model_card()
     assert (loaded.get_params(deep=False)["max_queries"], loaded.n_features_in_) == (50, 4)
     assert np.array_equal(loaded.plan_.curve, fitted.plan_.curve)
@@ -331,7 +331,7 @@ def answers(loaded: Any) -> Any:
     if isinstance(loaded, PATEClassifier):
         return loaded.predict_proba(X)
     inputs = csr_array(X) if isinstance(loaded, PrivateModelsVotingClassifier) else X
-    return loaded._counts(loaded.teachers_, inputs)
+    return loaded._count_votes(loaded.teachers_, inputs)
 
 
 @pytest.mark.quick_cases(1)

@@ -476,7 +476,10 @@ FORMS: list[Callable[[Any], Any]] = [list, tuple, np.array, lambda texts: np.arr
 def test_every_form_of_a_list_teaches_the_same_teachers(form: Callable[[Any], Any]) -> None:
     fitted, plain = text_vote().fit(form(TEXTS[:120]), LABELS[:120]), text_vote().fit(TEXTS[:120], LABELS[:120])
     # counts, not labels: these are drawn; a shard that took a Series by its index would train others
-    votes = [each._counts(each.teachers_, each._inputs(form(TEXTS[120:]), reset=False)) for each in (fitted, plain)]
+    votes = [
+        each._count_votes(each.teachers_, each._check_inputs(form(TEXTS[120:]), reset=False))
+        for each in (fitted, plain)
+    ]
     assert np.array_equal(*votes)
     assert (fitted.predict(form(TEXTS[120:])) == LABELS[120:]).mean() > 0.7
     assert not hasattr(fitted, "n_features_in_")

@@ -119,7 +119,7 @@ def test_a_fit_whose_student_failed_goes_on_for_nothing(settings: Any, tmp_path:
         failing.predict(X)
     spent = PrivacyLedger(tmp_path / "l").spent
     assert spent.epsilon > 0
-    monkeypatch.setattr(PATEClassifier, "_teach", lambda *_: 1 / 0)  # nobody is taught again
+    monkeypatch.setattr(PATEClassifier, "_train_teachers", lambda *_: 1 / 0)  # nobody is taught again
     with pytest.warns(ResumeWarning, match="nothing is paid"):
         # whatever the data are
         again = pate(ledger=tmp_path / "l", **settings, random_state=7).fit(X[::-1] + 1, y, X[::4])
@@ -184,27 +184,27 @@ def test_labels_are_for_the_same_public_facts_only(
 def test_the_name_of_a_fit_is_of_public_facts_and_tells_public_inputs_apart() -> None:
     run, estimator = GNMax(25.0), pate()
     estimator.classes_, estimator._held = np.unique(y), 0
-    estimator._remember(None)
+    estimator._store_facts(None)
     sparse, objects = csr_array(X), np.array([["a", 1], ["b", 2]], dtype=object)
     kinds = [X, X[:-1], X.T, X.astype(np.float32), sparse, sparse[:-1], objects, objects[::-1]]
-    names = [estimator._name(run, public) for public in kinds]
+    names = [estimator._name_stream(run, public) for public in kinds]
     assert len(set(names)) == len(kinds)
-    assert names == [estimator._name(run, public.copy()) for public in kinds]
+    assert names == [estimator._name_stream(run, public.copy()) for public in kinds]
     estimator._held = len(X)  # which no guarantee covers
-    assert estimator._name(run, X) != names[0]
+    assert estimator._name_stream(run, X) != names[0]
 
 
 @pytest.mark.slow
 def test_two_fits_at_once_pay_once(tmp_path: Path, monkeypatch: Any) -> None:
     first, second = pate(ledger=tmp_path / "l", epsilon=50), pate(ledger=tmp_path / "l", epsilon=50)
-    counts = PATEClassifier._counts
+    counts = PATEClassifier._count_votes
 
     def later(self: Any, *arguments: Any) -> Any:
         if self is first:
             second.fit(X, y, X[::4])
         return counts(self, *arguments)
 
-    monkeypatch.setattr(PATEClassifier, "_counts", later)
+    monkeypatch.setattr(PATEClassifier, "_count_votes", later)
     with pytest.raises(ValueError, match="nothing was debited"):
         first.fit(X, y, X[::4])
     assert len(PrivacyLedger(tmp_path / "l").entries()) == 1
