@@ -27,14 +27,14 @@ from darrm.numerics import Array
 from darrm.util import checks
 
 _MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], dtype=np.uint64)  # of Philox 4×32
-_STEPS_OF_KEY = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
-_LOW, _HALF, _ROUNDS = np.uint64(0xFFFFFFFF), np.uint64(32), 10
+_KEY_STEPS = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
+_MASK, _SHIFT, _ROUNDS = np.uint64(0xFFFFFFFF), np.uint64(32), 10
 _BITS = 52  # of a uniform number, so that the middle of its interval is a float
 _LOG_2 = 0.6931471805599453
 _TERMS = 13  # of the logarithm: s²⁶ < 2⁻⁶⁶ for |s| ≤ 0.1716
 _SUM_TOLERANCE = 1e-3  # admits half precision; the sum only distinguishes laws from logits
-_LEAST_SUM = 1e-9
-_MOST_STEPS = 2**63 - 1
+_MIN_SUM = 1e-9
+_MAX_STEP = 2**63 - 1
 
 Laws = ArrayLike | tuple[ArrayLike, ArrayLike]
 
@@ -52,13 +52,13 @@ def coordinated(probabilities: Laws, seed: int | str, *, step: int = 0) -> NDArr
     [40000, 40000]
     """
     words, laws = laws_of(probabilities)
-    checks.integer_at_least(0, most=_MOST_STEPS, step=step)
+    checks.integer_at_least(0, most=_MAX_STEP, step=step)
     if words is None:
-        times = exponentials(np.arange(laws.shape[1]), seed, step)
-        return np.array([_first(times, law) for law in laws], dtype=np.int64)
-    listed, places = np.unique(words, return_inverse=True)
-    times = exponentials(listed, seed, step)[places.reshape(words.shape)]
-    return np.array([row[_first(t, law)] for row, t, law in zip(words, times, laws, strict=True)], dtype=np.int64)
+        times = draw_exponentials(np.arange(laws.shape[1]), seed, step)
+        return np.array([_find_first(times, law) for law in laws], dtype=np.int64)
+    distinct_words, indices = np.unique(words, return_inverse=True)
+    times = draw_exponentials(distinct_words, seed, step)[indices.reshape(words.shape)]
+    return np.array([row[_find_first(t, law)] for row, t, law in zip(words, times, laws, strict=True)], dtype=np.int64)
 
 
 def laws_of(probabilities: Laws) -> tuple[NDArray[np.int64] | None, Array]:
@@ -68,42 +68,42 @@ def laws_of(probabilities: Laws) -> tuple[NDArray[np.int64] | None, Array]:
         words, probabilities = np.asarray(probabilities[0]), probabilities[1]
     laws = np.asarray(probabilities)
     if laws.ndim != 2 or not laws.size or laws.dtype.kind not in "fiub":
-        found = checks.Text(f"shape {laws.shape}, type {laws.dtype}")
-        checks.fail("probabilities", found, "numbers of shape (voters, words)", "a row is the law of a voter")
+        description = checks.Text(f"shape {laws.shape}, type {laws.dtype}")
+        checks.fail("probabilities", description, "numbers of shape (voters, words)", "a row is the law of a voter")
     laws = laws.astype(np.float64)
-    if (row := _first_row(~((laws >= 0.0) & (laws < np.inf)).all(axis=1))) is not None:
+    if (row := _find_first_row(~((laws >= 0.0) & (laws < np.inf)).all(axis=1))) is not None:
         checks.fail("probabilities", checks.Text(f"another number in row {row}"), "in [0, 1]", "no logits, no NaN")
     sums = laws.sum(axis=1)
-    least = _LEAST_SUM if words is not None else 1.0 - _SUM_TOLERANCE
-    if (row := _first_row((sums < least) | (sums > 1.0 + _SUM_TOLERANCE))) is not None:
+    min_sum = _MIN_SUM if words is not None else 1.0 - _SUM_TOLERANCE
+    if (row := _find_first_row((sums < min_sum) | (sums > 1.0 + _SUM_TOLERANCE))) is not None:
         advice = "give a probability for each word; the k likeliest words alone are a pair of numbers and probabilities"
         checks.fail(f"the sum of row {row} of the probabilities", float(sums[row]), "1", advice)
     if words is None:
         return None, laws
     if words.shape != laws.shape or words.dtype.kind not in "iu" or words.min() < 0:
-        found = checks.Text(f"shape {words.shape}, type {words.dtype}")
-        checks.fail("the numbers of words", found, f"whole numbers of at least 0, of shape {laws.shape}")
+        description = checks.Text(f"shape {words.shape}, type {words.dtype}")
+        checks.fail("the numbers of words", description, f"whole numbers of at least 0, of shape {laws.shape}")
     words = words.astype(np.int64)
-    listed = np.sort(np.where(laws > 0.0, words, -1 - np.arange(laws.shape[1])), axis=1)
-    if (row := _first_row((np.diff(listed, axis=1) == 0).any(axis=1))) is not None:
+    sorted_words = np.sort(np.where(laws > 0.0, words, -1 - np.arange(laws.shape[1])), axis=1)
+    if (row := _find_first_row((np.diff(sorted_words, axis=1) == 0).any(axis=1))) is not None:
         checks.fail("the numbers of words", checks.Text(f"a word twice in row {row}"), "different in each row")
     return words, laws
 
 
-def _first_row(wrong: ArrayLike) -> int | None:
-    return int(np.argmax(wrong)) if np.any(wrong) else None
+def _find_first_row(is_wrong: ArrayLike) -> int | None:
+    return int(np.argmax(is_wrong)) if np.any(is_wrong) else None
 
 
-def exponentials(words: NDArray[np.int64], seed: int | str, step: int) -> Array:
+def draw_exponentials(words: NDArray[np.int64], seed: int | str, step: int) -> Array:
     """Compute u_v ~ Exp(1), positive, of words at a step, from (seed, step, v)."""
     if isinstance(seed, bool) or not isinstance(seed, int | str | np.integer):
         checks.fail("seed", seed, "a whole number or text", "it is public, and the same for all teachers")
     digest = hashlib.sha256(str(seed).encode()).digest()
     key = (int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little"))
     word, number = np.asarray(words, dtype=np.uint64), np.full(len(words), step, dtype=np.uint64)
-    bits = philox(np.stack([word & _LOW, word >> _HALF, number & _LOW, number >> _HALF]), key)
-    together = ((bits[0] << _HALF) | bits[1]) >> np.uint64(64 - _BITS)
-    return -_log((together.astype(np.float64) + 0.5) * 2.0**-_BITS)
+    bits = philox(np.stack([word & _MASK, word >> _SHIFT, number & _MASK, number >> _SHIFT]), key)
+    word_bits = ((bits[0] << _SHIFT) | bits[1]) >> np.uint64(64 - _BITS)
+    return -_log((word_bits.astype(np.float64) + 0.5) * 2.0**-_BITS)
 
 
 def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
@@ -112,23 +112,23 @@ def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint
     first, second = (np.uint64(part) for part in key)
     for _ in range(_ROUNDS):
         left, right = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
-        a, b, c, d = (right >> _HALF) ^ b ^ first, right & _LOW, (left >> _HALF) ^ d ^ second, left & _LOW
-        first, second = (first + _STEPS_OF_KEY[0]) & _LOW, (second + _STEPS_OF_KEY[1]) & _LOW
+        a, b, c, d = (right >> _SHIFT) ^ b ^ first, right & _MASK, (left >> _SHIFT) ^ d ^ second, left & _MASK
+        first, second = (first + _KEY_STEPS[0]) & _MASK, (second + _KEY_STEPS[1]) & _MASK
     return np.stack([a, b, c, d])
 
 
 def _log(numbers: Array) -> Array:
     """Compute logarithms of numbers in (0, 1) by operations with a unique rounding."""
-    part, power = np.frexp(numbers)
-    small = part < 0.7071067811865476
-    part, power = np.where(small, 2.0 * part, part), np.where(small, power - 1, power).astype(np.float64)
-    s = (part - 1.0) / (part + 1.0)
+    x, power = np.frexp(numbers)
+    is_small = x < 0.7071067811865476
+    x, power = np.where(is_small, 2.0 * x, x), np.where(is_small, power - 1, power).astype(np.float64)
+    s = (x - 1.0) / (x + 1.0)
     square, total = s * s, np.zeros_like(s)
     for k in reversed(range(_TERMS)):
         total = total * square + 1.0 / (2 * k + 1)
     return power * _LOG_2 + 2.0 * s * total
 
 
-def _first(times: Array, law: Array) -> int:
+def _find_first(times: Array, law: Array) -> int:
     with np.errstate(divide="ignore", over="ignore"):
         return int(np.argmin(times / law))

@@ -49,9 +49,9 @@ from darrm.util import checks
 from darrm.votes import Labels, Votes
 
 LENGTH, STOPPED, BUDGET = "length", "stop word", "budget"
-_WIDEST, _NARROWEST, _LEAST, _BISECTIONS = 1e6, 0.5, 1e-3, 30  # votes, votes; a scale
+_MAX_NOISE, _MIN_NOISE, _MIN_SCALE, _BISECTION_STEPS = 1e6, 0.5, 1e-3, 30  # votes, votes; a scale
 
-Checked = ConfidentGNMax | InteractiveGNMax
+CheckedMechanism = ConfidentGNMax | InteractiveGNMax
 Context = tuple[int, ...]
 Teachers = Callable[[Context], Laws]
 PublicModel = Callable[[Context], ArrayLike]
@@ -97,21 +97,23 @@ def noise_for(total: PrivacyPair, *, words: int, answers: int, for_checks: float
     checks.integer_at_least(1, most=words, answers=answers)
     checks.open_probability(for_checks=for_checks)
 
-    def scaled(log_scale: float) -> ConfidentGNMax:
+    def scale_noise(log_scale: float) -> ConfidentGNMax:
         scale = math.exp(log_scale)
-        by_check, by_answer = math.sqrt(words / (2.0 * for_checks)), math.sqrt(answers / (1.0 - for_checks))
-        return ConfidentGNMax(0.0, max(_NARROWEST, scale * by_check), max(_NARROWEST, scale * by_answer))
+        check_factor, answer_factor = math.sqrt(words / (2.0 * for_checks)), math.sqrt(answers / (1.0 - for_checks))
+        return ConfidentGNMax(0.0, max(_MIN_NOISE, scale * check_factor), max(_MIN_NOISE, scale * answer_factor))
 
     def fits(log_scale: float) -> bool:
-        mechanism = scaled(log_scale)
-        charges = (_Check(mechanism).privacy_cost(words), mechanism.answer.privacy_cost(answers))
+        mechanism = scale_noise(log_scale)
+        charges = (_CheckAggregator(mechanism).privacy_cost(words), mechanism.answer.privacy_cost(answers))
         return PrivacyAccountant(charges=charges, set_aside=DELTA_RESERVE["renyi"]).admits(total, adaptive=True)
 
-    widest = math.log(_WIDEST / math.sqrt(max(words / for_checks, answers / (1.0 - for_checks))))
-    if not fits(widest):
-        checks.fail("total", total, f"a budget for {words:,} checks with noise of up to {_WIDEST:,.0f} votes")
-    found = scaled(bisect_safe(fits, inside=widest, outside=math.log(_LEAST), steps=_BISECTIONS))
-    return found.sigma_threshold, found.sigma_answer
+    max_log_scale = math.log(_MAX_NOISE / math.sqrt(max(words / for_checks, answers / (1.0 - for_checks))))
+    if not fits(max_log_scale):
+        checks.fail("total", total, f"a budget for {words:,} checks with noise of up to {_MAX_NOISE:,.0f} votes")
+    calibrated = scale_noise(
+        bisect_safe(fits, inside=max_log_scale, outside=math.log(_MIN_SCALE), steps=_BISECTION_STEPS)
+    )
+    return calibrated.sigma_threshold, calibrated.sigma_answer
 
 
 class Writer:
@@ -146,7 +148,7 @@ class Writer:
 
     def __init__(
         self,
-        mechanism: Checked | NoisyMaximum,
+        mechanism: CheckedMechanism | NoisyMaximum,
         ledger: PrivacyLedger,
         *,
         seed: int | str,
@@ -158,21 +160,21 @@ class Writer:
         coordinated([[1.0]], seed)  # checks the seed
         checks.instance(str, stream=stream)
         self._mechanism, self._seed, self._stream = mechanism, seed, f"{stream}: word"
-        self._kept: list[tuple[Votes, bool]] | None = [] if keep_votes else None
-        if isinstance(mechanism, Checked):
+        self._stored_votes: list[tuple[Votes, bool]] | None = [] if keep_votes else None
+        if isinstance(mechanism, CheckedMechanism):
             if ledger.composition not in DELTA_RESERVE:
                 advice = "checks and answers are two kinds: make a ledger with composition='renyi'"
                 checks.fail("the ledger's composition", ledger.composition, "renyi or adaptive", advice)
-            self._answers = _Steps(mechanism.answer, ledger, self._stream, note)
-            self._checks = _Steps(_Check(mechanism), ledger, f"{stream}: check", note)
+            self._answers = _StepAnswers(mechanism.answer, ledger, self._stream, note)
+            self._checks = _StepAnswers(_CheckAggregator(mechanism), ledger, f"{stream}: check", note)
             return
         if not (isinstance(mechanism, NoisyMaximum) and is_open(mechanism.classes)):
-            found = checks.Text(type(mechanism).__name__)
-            checks.fail("mechanism", found, "ConfidentGNMax, InteractiveGNMax or a NoisyMaximum of open answers")
+            description = checks.Text(type(mechanism).__name__)
+            checks.fail("mechanism", description, "ConfidentGNMax, InteractiveGNMax or a NoisyMaximum of open answers")
         if ledger.composition == "renyi":
             advice = "a threshold costs delta, and such a ledger reserves none for it"
             checks.fail("the ledger's composition", ledger.composition, "one or adaptive", advice)
-        self._answers = self._checks = _Steps(mechanism, ledger, self._stream, note)
+        self._answers = self._checks = _StepAnswers(mechanism, ledger, self._stream, note)
 
     @property
     def steps(self) -> int:
@@ -218,19 +220,22 @@ class Writer:
         words = [] if held is None else list(held)
         if not all(isinstance(word, Word) for word in words):
             checks.fail("held", checks.Text("something else"), "words as they came through, Word(…)")
-        paid = self.steps
-        if held is None and self._checks.waits:
+        paid_steps = self.steps
+        if held is None and self._checks.is_waiting:
             advice = "say held=, the words of it that you have, [] for none; or finish(), and begin another text"
-            checks.fail("the text before", checks.Text(f"broken off at step {paid}"), "finished", advice)
-        last = words[-1].step if words else paid - (held is not None and self._checks.waits)
-        if not paid - self._checks.waits <= last <= paid:
+            checks.fail("the text before", checks.Text(f"broken off at step {paid_steps}"), "finished", advice)
+        last_step = words[-1].step if words else paid_steps - (held is not None and self._checks.is_waiting)
+        if not paid_steps - self._checks.is_waiting <= last_step <= paid_steps:
             advice = "hand in all words of the text that came through, and no others"
             checks.fail(
-                "the step of the last word that is held", last, f"{paid}, as paid for, or the one before", advice
+                "the step of the last word that is held",
+                last_step,
+                f"{paid_steps}, as paid for, or the one before",
+                advice,
             )
-        left = 0 if words and words[-1].word in stop else most - len(words)
+        remaining = 0 if words and words[-1].word in stop else most - len(words)
         context = (*prompt, *(word.word for word in words))
-        return self._write((teachers, public), context, range(last + 1, last + 1 + left), stop)
+        return self._write((teachers, public), context, range(last_step + 1, last_step + 1 + remaining), stop)
 
     def _write(
         self, models: tuple[Teachers, PublicModel], context: Context, steps: range, stop: Container[int]
@@ -239,7 +244,7 @@ class Writer:
             if not self._answers.fit(step):
                 break
             try:
-                word = self._next(*models, context, step)
+                word = self._choose_word(*models, context, step)
             except BudgetExceededError:  # of the check
                 break
             context = (*context, word.word)
@@ -274,74 +279,74 @@ class Writer:
 
         Warns and raises as `darrm.pate.analyze`; also `ValueError` without kept votes or for a `NoisyMaximum`.
         """
-        if not self._kept or not isinstance(self._mechanism, Checked):
+        if not self._stored_votes or not isinstance(self._mechanism, CheckedMechanism):
             advice = "say keep_votes=True before a text is written by ConfidentGNMax or InteractiveGNMax"
             checks.fail("the votes that were kept", checks.Text("none"), "those of one step at least", advice)
-        votes = Votes.concatenate([votes for votes, _ in self._kept])
-        scores = _first_class(votes) if isinstance(self._mechanism, InteractiveGNMax) else None
-        answered = np.array([passed for _, passed in self._kept])
-        return analyze(votes, self._mechanism, delta, answered=answered, scores=scores, check="data-dependent")
+        votes = Votes.concatenate([votes for votes, _ in self._stored_votes])
+        scores = _make_scores(votes) if isinstance(self._mechanism, InteractiveGNMax) else None
+        is_answered = np.array([passed for _, passed in self._stored_votes])
+        return analyze(votes, self._mechanism, delta, answered=is_answered, scores=scores, check="data-dependent")
 
-    def _next(self, teachers: Teachers, public: PublicModel, context: Context, step: int) -> Word:
+    def _choose_word(self, teachers: Teachers, public: PublicModel, context: Context, step: int) -> Word:
         _, law = laws_of(np.asarray(public(context))[None])
-        size, ours = law.shape[1], int(coordinated(law, self._seed, step=step)[0])
+        vocabulary, public_word = law.shape[1], int(coordinated(law, self._seed, step=step)[0])
         votes = coordinated(teachers(context), self._seed, step=step)
-        if votes.max() >= size:
-            found = checks.Text("a larger one")  # the word itself is private
-            checks.fail("teachers", found, f"words below {size:,}, as many as the public model has")
+        if votes.max() >= vocabulary:
+            description = checks.Text("a larger one")  # the word itself is private
+            checks.fail("teachers", description, f"words below {vocabulary:,}, as many as the public model has")
         if isinstance(self._mechanism, NoisyMaximum):
-            label = self._answers.at(step, Votes.of_answers([[str(vote) for vote in votes]]))
-            return Word(ours if label is None else label, step, label is not None)
-        names = np.arange(size)
-        names[[0, ours]] = ours, 0  # the public word is the first class
-        counts = Votes.of_counts([np.bincount(votes, minlength=size)[names]])
-        label, passed = None, bool(self._checks.at(step, counts))
+            label = self._answers.answer(step, Votes.of_answers([[str(vote) for vote in votes]]))
+            return Word(public_word if label is None else label, step, label is not None)
+        names = np.arange(vocabulary)
+        names[[0, public_word]] = public_word, 0  # the public word is the first class
+        counts = Votes.of_counts([np.bincount(votes, minlength=vocabulary)[names]])
+        label, passed = None, bool(self._checks.answer(step, counts))
         with suppress(BudgetExceededError):  # only the check was paid for: the public word ends the text
-            label = self._answers.at(step, counts) if passed else None
-        if self._kept is not None:
-            self._kept.append((counts, label is not None))
-        return Word(ours if label is None else int(names[label]), step, label is not None)
+            label = self._answers.answer(step, counts) if passed else None
+        if self._stored_votes is not None:
+            self._stored_votes.append((counts, label is not None))
+        return Word(public_word if label is None else int(names[label]), step, label is not None)
 
 
-class _Steps:
+class _StepAnswers:
     """An answer stream numbered by steps; it returns the last paid answer without a new draw."""
 
     def __init__(self, aggregator: Aggregator, ledger: PrivacyLedger, stream: str, note: str) -> None:
         self._stream = AnswerStream(aggregator, ledger, stream=stream, note=note)
         self._charge = aggregator.privacy_cost(1)
-        asked = [entry.questions[0] for entry in ledger.entries() if entry.output == self._stream.cursor.stream]
-        self._name = f"{stream} "
-        self.last = int(asked[-1].removeprefix(self._name)) if asked else 0
-        self._label = [self._number(label) for label in self._stream.waiting()]
+        questions = [entry.questions[0] for entry in ledger.entries() if entry.output == self._stream.cursor.stream]
+        self._prefix = f"{stream} "
+        self.last = int(questions[-1].removeprefix(self._prefix)) if questions else 0
+        self._waiting_label = [self._parse_word(label) for label in self._stream.waiting()]
 
     @property
-    def waits(self) -> bool:
-        return bool(self._label)
+    def is_waiting(self) -> bool:
+        return bool(self._waiting_label)
 
     def fit(self, step: int) -> bool:
         return step <= self.last or self._stream.ledger.queries_that_fit(self._charge, most=1) > 0
 
     @staticmethod
-    def _number(label: object) -> int | None:
+    def _parse_word(label: object) -> int | None:
         return None if label is None else int(str(label))
 
-    def at(self, step: int, votes: Votes) -> int | None:
+    def answer(self, step: int, votes: Votes) -> int | None:
         """Return the stored answer of a step, or draw it; None for no answer."""
         if step != self.last:
-            self._label = [self._number(self._stream.answer(votes, question=f"{self._name}{step}"))]
+            self._waiting_label = [self._parse_word(self._stream.answer(votes, question=f"{self._prefix}{step}"))]
             self.last = step
-        return self._label[0]
+        return self._waiting_label[0]
 
     def finish(self) -> None:
         self._stream.close()
-        self._label = []
+        self._waiting_label = []
 
 
 @dataclass(frozen=True)
-class _Check:
+class _CheckAggregator:
     """The check of a mechanism alone: 1 if it passes. The first class is the public model's word."""
 
-    mechanism: Checked
+    mechanism: CheckedMechanism
 
     @property
     def guarantee(self) -> RenyiCurve:
@@ -352,12 +357,12 @@ class _Check:
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         mechanism = self.mechanism
-        scores = (_first_class(votes),) if isinstance(mechanism, InteractiveGNMax) else ()
+        scores = (_make_scores(votes),) if isinstance(mechanism, InteractiveGNMax) else ()
         statistic = mechanism.statistic(votes, *scores)
         return mechanism.check.release(statistic, rng).astype(np.int64)
 
 
-def _first_class(votes: Votes) -> NDArray[np.float64]:
+def _make_scores(votes: Votes) -> NDArray[np.float64]:
     scores = np.zeros(votes.counts.shape)
     scores[:, 0] = 1.0
     return scores

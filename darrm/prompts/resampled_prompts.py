@@ -48,7 +48,7 @@ from darrm.votes import Classes, Votes, class_names
 Prompt = tuple[list[Untyped], Untyped]  # private examples, and a question
 
 _MISSING = -1  # index of the last column of the counts
-_LARGEST_INT64 = 2**62
+_MAX_DENOMINATOR = 2**62
 
 
 class ResampledPrompts:
@@ -93,15 +93,15 @@ class ResampledPrompts:
         examples_each: int | None = None,
         people: Untyped = None,
     ) -> None:
-        self._examples = _listed("examples", examples)
+        self._examples = _check_list("examples", examples)
         self._classes = class_names(2 if classes is None else classes)
         records: dict[object, list[int]] = {}
-        for place, person in enumerate(persons_of(len(self._examples), people, "people")):
-            records.setdefault(person, []).append(place)
+        for index, person in enumerate(persons_of(len(self._examples), people, "people")):
+            records.setdefault(person, []).append(index)
         self._records = list(records.values())  # of each person
         if examples_each is not None:
             checks.integer_at_least(1, examples_each=examples_each, advice="or None for all that were drawn")
-        self._most, self._size = examples_each, size
+        self._max_examples, self._size = examples_each, size
         if rate is not None and size is None:
             self._sampling = Subsampling(exact_number("rate", rate))
         elif size is not None and rate is None:
@@ -120,18 +120,18 @@ class ResampledPrompts:
         """
         below = uniform_below(rng)
         prompts: list[list[Untyped]] = [[] for _ in range(self.voters.K)]
-        for person, prompt in self._seats(below):
+        for person, prompt in self._assign_prompts(below):
             prompts[prompt] += [self._examples[record] for record in self._records[person]]
-        return [[held[i] for i in _ordered(len(held), self._most, below)] for held in prompts]
+        return [[examples[i] for i in _draw_order(len(examples), self._max_examples, below)] for examples in prompts]
 
-    def _seats(self, below: UniformBelow) -> Iterable[tuple[int, int]]:
+    def _assign_prompts(self, below: UniformBelow) -> Iterable[tuple[int, int]]:
         people, K = len(self._records), self.voters.K
         if self._size is not None:
-            return [(person, place % K) for place, person in enumerate(_ordered(people, self._size, below))]
-        one_in, rate = self._sampling.rate.denominator, self._sampling.rate
-        limits = np.full(people, one_in, dtype=np.int64 if one_in <= _LARGEST_INT64 else object)
-        drawn = np.flatnonzero(below(limits) < rate.numerator)
-        return zip(drawn.tolist(), below(np.full(drawn.size, K)).tolist(), strict=True)
+            return [(person, index % K) for index, person in enumerate(_draw_order(people, self._size, below))]
+        denominator, rate = self._sampling.rate.denominator, self._sampling.rate
+        limits = np.full(people, denominator, dtype=np.int64 if denominator <= _MAX_DENOMINATOR else object)
+        selected = np.flatnonzero(below(limits) < rate.numerator)
+        return zip(selected.tolist(), below(np.full(selected.size, K)).tolist(), strict=True)
 
     def votes(
         self,
@@ -169,25 +169,25 @@ class ResampledPrompts:
         if not callable(answer):
             checks.fail("answer", checks.Text(type(answer).__name__), "a function", "say answer(examples, question)")
         checks.integer_at_least(0, retries=retries)
-        asked, classes, K = _listed("questions", questions), self._classes, self.voters.K
-        ask = _Ask(answer, batched, int(retries), {name: code for code, name in enumerate(classes)})
-        if trial and asked:
-            ask.try_out(asked[0])
-        drawn = ([(examples, question) for examples in self.draw(rng=rng)] for question in asked)
-        together = drawn if batched else ([prompt] for prompts in drawn for prompt in prompts)
+        question_list, classes, K = _check_list("questions", questions), self._classes, self.voters.K
+        task = _PromptTask(answer, batched, int(retries), {name: code for code, name in enumerate(classes)})
+        if trial and question_list:
+            task.try_out(question_list[0])
+        prompt_lists = ([(examples, question) for examples in self.draw(rng=rng)] for question in question_list)
+        batches = prompt_lists if batched else ([prompt] for prompts in prompt_lists for prompt in prompts)
         if jobs == 1:
-            answers = [ask(prompts) for prompts in together]
+            answers = [task(prompts) for prompts in batches]
         else:
             joblib = require("joblib")
-            answers = joblib.Parallel(n_jobs=jobs)(joblib.delayed(ask)(prompts) for prompts in together)
-        codes = np.array([code for some in answers for code in some], dtype=np.int64).reshape(len(asked), K)
-        counts = np.zeros((len(asked), len(classes) + 1), dtype=np.int64)
-        np.add.at(counts, (np.arange(len(asked))[:, None], codes), 1)
+            answers = joblib.Parallel(n_jobs=jobs)(joblib.delayed(task)(prompts) for prompts in batches)
+        codes = np.array([code for batch in answers for code in batch], dtype=np.int64).reshape(len(question_list), K)
+        counts = np.zeros((len(question_list), len(classes) + 1), dtype=np.int64)
+        np.add.at(counts, (np.arange(len(question_list))[:, None], codes), 1)
         return Votes(counts[:, :_MISSING], K, classes, "labels", counts[:, _MISSING])
 
 
 @dataclass(frozen=True, eq=False)  # Dask hashes its callables
-class _Ask:
+class _PromptTask:
     """Worker task: ask prompts for class indices, `_MISSING` for no vote."""
 
     answer: Callable[..., Untyped]
@@ -197,31 +197,31 @@ class _Ask:
 
     def __call__(self, prompts: list[Prompt]) -> list[int]:
         """Ask prompts together, then each without a vote alone, ``retries`` times; a failed batch is no attempt."""
-        codes = self._attempt(prompts)
+        codes = self._ask_once(prompts)
         if codes is None and len(prompts) > 1:
             return [code for prompt in prompts for code in self([prompt])]
         codes = codes or [_MISSING]
         for i, prompt in enumerate(prompts):
             for _ in range(self.retries):
                 if codes[i] == _MISSING:
-                    codes[i] = (self._attempt([prompt]) or [_MISSING])[0]
+                    codes[i] = (self._ask_once([prompt]) or [_MISSING])[0]
         return codes
 
-    def _attempt(self, prompts: list[Prompt]) -> list[int] | None:
+    def _ask_once(self, prompts: list[Prompt]) -> list[int] | None:
         """Ask prompts once; an exception is private, so return None for it."""
         try:
-            return [self._code(label) for label in self._labels(prompts)]
+            return [self._find_code(label) for label in self._collect_labels(prompts)]
         except (Exception, SystemExit):  # noqa: BLE001 (of any library)
             return None
 
-    def _labels(self, prompts: list[Prompt]) -> list[object]:
-        fresh = [(list(examples), question) for examples, question in prompts]  # an answer may empty its list
-        labels = list(self.answer(fresh)) if self.batched else [self.answer(*prompt) for prompt in fresh]
+    def _collect_labels(self, prompts: list[Prompt]) -> list[object]:
+        copies = [(list(examples), question) for examples, question in prompts]  # an answer may empty its list
+        labels = list(self.answer(copies)) if self.batched else [self.answer(*prompt) for prompt in copies]
         if len(labels) != len(prompts):
             checks.fail("what answer returns", checks.Text(f"{len(labels)} labels"), f"one for each of {len(prompts)}")
         return labels
 
-    def _code(self, label: Untyped) -> int:
+    def _find_code(self, label: Untyped) -> int:
         try:
             return self.codes.get(label, _MISSING)
         except (Exception, SystemExit):  # noqa: BLE001 (a list has no hash, and comparing arrays raises)
@@ -230,13 +230,13 @@ class _Ask:
     def try_out(self, question: Untyped) -> None:
         """Ask without examples, so that errors contain no private data and can propagate."""
         if self([([], question)]) == [_MISSING]:
-            [label] = self._labels([([], question)])
-            if label is not None and self._code(label) == _MISSING:
+            [label] = self._collect_labels([([], question)])
+            if label is not None and self._find_code(label) == _MISSING:
                 names = ", ".join(map(repr, list(self.codes)[:5]))
                 checks.fail("what answer returns", label, f"a class, {names}", "or None for no vote")
 
 
-def _listed(name: str, values: Iterable[Untyped]) -> list[Untyped]:
+def _check_list(name: str, values: Iterable[Untyped]) -> list[Untyped]:
     is_list = hasattr(values, "__getitem__") and not isinstance(values, str | bytes | Mapping)
     if not is_list or hasattr(values, "columns"):
         advice = "of a table its rows, of one question [question]"
@@ -244,10 +244,10 @@ def _listed(name: str, values: Iterable[Untyped]) -> list[Untyped]:
     return list(values)
 
 
-def _ordered(n: int, most: int | None, below: UniformBelow) -> list[int]:
-    moved: dict[int, int] = {}  # partial Fisher–Yates: current values at changed positions
-    drawn = []
-    for i, step in enumerate(below(np.arange(n, 0 if most is None else max(n - most, 0), -1)).tolist()):
-        drawn.append(moved.get(i + step, i + step))
-        moved[i + step] = moved.get(i, i)
-    return drawn
+def _draw_order(n: int, max_count: int | None, below: UniformBelow) -> list[int]:
+    values: dict[int, int] = {}  # partial Fisher–Yates: current values at changed positions
+    order = []
+    for i, step in enumerate(below(np.arange(n, 0 if max_count is None else max(n - max_count, 0), -1)).tolist()):
+        order.append(values.get(i + step, i + step))
+        values[i + step] = values.get(i, i)
+    return order

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from darrm.prompts import coordinated
-from darrm.prompts.coordination import exponentials, philox
+from darrm.prompts.coordination import draw_exponentials, philox
 
 STEPS = 4_000
 
@@ -48,15 +48,15 @@ def test_the_public_numbers_are_those_of_plain_arithmetic() -> None:
     words = [0, 1, 17, 50_000, 2**31, 2**40 + 3]
     for step in (0, 5, 2**33 + 1):
         expected = [in_plain_python(word, "seed é", step) for word in words]
-        np.testing.assert_allclose(exponentials(np.array(words), "seed é", step), expected, rtol=1e-14)
+        np.testing.assert_allclose(draw_exponentials(np.array(words), "seed é", step), expected, rtol=1e-14)
 
 
 def test_the_public_numbers_are_exponential_and_differ_between_steps_and_seeds() -> None:
-    some = exponentials(np.arange(20_000), 1, 0)
+    some = draw_exponentials(np.arange(20_000), 1, 0)
     assert stats.kstest(some, "expon").pvalue > 1e-6  # false alarms: 1e-6
-    for other in (exponentials(np.arange(20_000), 1, 1), exponentials(np.arange(20_000), 2, 0)):
+    for other in (draw_exponentials(np.arange(20_000), 1, 1), draw_exponentials(np.arange(20_000), 2, 0)):
         assert abs(np.corrcoef(some, other)[0, 1]) < 4.9 / math.sqrt(20_000)  # false alarms: 1e-6
-    assert np.array_equal(exponentials(np.arange(5), 1, 3), exponentials(np.arange(5), "1", 3))
+    assert np.array_equal(draw_exponentials(np.arange(5), 1, 3), draw_exponentials(np.arange(5), "1", 3))
 
 
 @pytest.mark.slow

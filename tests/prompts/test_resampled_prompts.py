@@ -75,7 +75,7 @@ def differ_by_one(law: Law, other: Law) -> bool:
 def law_of_prompts(prompts: ResampledPrompts, person: int, patch: pytest.MonkeyPatch) -> Law:
     """The law of whether a person is drawn, and of what the prompts hold, in order."""
     patch.setattr(resampled_prompts, "uniform_below", lambda script: script)
-    seats, drawn = prompts._seats, set[int]()
+    seats, drawn = prompts._assign_prompts, set[int]()
 
     def noted(below: UniformBelow) -> Iterable[tuple[int, int]]:
         seated = list(seats(below))
@@ -83,7 +83,7 @@ def law_of_prompts(prompts: ResampledPrompts, person: int, patch: pytest.MonkeyP
         drawn.update(place for place, _ in seated)
         return seated
 
-    patch.setattr(prompts, "_seats", noted)
+    patch.setattr(prompts, "_assign_prompts", noted)
 
     def run(script: Any) -> tuple[bool, tuple[tuple[str, ...], ...]]:
         held = tuple(map(tuple, prompts.draw(rng=script)))
@@ -94,7 +94,7 @@ def law_of_prompts(prompts: ResampledPrompts, person: int, patch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("n", "rate"), [(0, HALF), (1, HALF), (5, HALF), (3, Fraction(2, 3))])
 def test_everybody_is_drawn_and_seated_alone(n: int, rate: Fraction) -> None:
-    law = law_of(lambda below: frozenset(ResampledPrompts(range(n), rate=rate, voters=3)._seats(below)))
+    law = law_of(lambda below: frozenset(ResampledPrompts(range(n), rate=rate, voters=3)._assign_prompts(below)))
     assert len(law) == 4**n
     assert all(p == (rate / 3) ** len(seats) * (1 - rate) ** (n - len(seats)) for seats, p in law.items())
 
@@ -135,7 +135,7 @@ def test_a_person_who_is_replaced_changes_one_prompt(size: int, K: int, cap: int
 
 
 def test_a_part_is_drawn_in_every_order_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    law = law_of(lambda below: tuple(resampled_prompts._ordered(4, 2, below)))
+    law = law_of(lambda below: tuple(resampled_prompts._draw_order(4, 2, below)))
     assert law == {(i, j): Fraction(1, 12) for i in range(4) for j in range(4) if i != j}
     of_one_prompt = law_of_prompts(ResampledPrompts(["a", "b", "c"], rate=1, voters=1, examples_each=2), 0, monkeypatch)
     assert list(of_one_prompt.values()) == [Fraction(1, 6)] * 6
@@ -273,7 +273,7 @@ def test_threads_answer_what_one_process_answers() -> None:
 
 
 def test_what_is_sent_to_workers_can_be_hashed_as_dask_does() -> None:
-    assert hash(resampled_prompts._Ask(weigh, batched=False, retries=0, codes={0: 0}))
+    assert hash(resampled_prompts._PromptTask(weigh, batched=False, retries=0, codes={0: 0}))
 
 
 @pytest.mark.slow
