@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.privacy import PrivacyParams
-from darrm.random_dp.mechanisms import Laplace, Mechanism, check_release, pure
+from darrm.random_dp.mechanisms import Laplace, Mechanism, check_pure, check_release
 from darrm.util import checks
 
-_LARGEST_LATTICE = 10**6
+_MAX_LATTICE = 10**6
 
 
 def lattice(size: int, dimension: int = 1) -> NDArray[np.float64]:
@@ -35,8 +35,8 @@ def lattice(size: int, dimension: int = 1) -> NDArray[np.float64]:
     """
     checks.integer_at_least(1, size=size, dimension=dimension)
     points = (size + 1) ** dimension
-    if points > _LARGEST_LATTICE:
-        checks.fail("(size + 1)^dimension", points, f"at most {_LARGEST_LATTICE}", "take a coarser lattice")
+    if points > _MAX_LATTICE:
+        checks.fail("(size + 1)^dimension", points, f"at most {_MAX_LATTICE}", "take a coarser lattice")
     return np.indices((size + 1,) * dimension).reshape(dimension, -1).T / size
 
 
@@ -77,13 +77,13 @@ class BernsteinFunction:
             checks.fail("values", checks.Text("NaN or an infinity"), "finite")
         points = np.arange(values.shape[0]) / (values.shape[0] - 1)
         matrix = bernstein_basis(values.shape[0] - 1, points)
-        coefficients, rest = values.copy(), values
+        coefficients, residual = values.copy(), values
         for _ in range(self.order - 1):  # Σ_{i<h} (I − B)^i f, one axis per coordinate
-            smooth = rest
+            smoothed = residual
             for axis in range(values.ndim):
-                smooth = np.moveaxis(np.tensordot(matrix, smooth, axes=(1, axis)), 0, axis)
-            rest = rest - smooth
-            coefficients += rest
+                smoothed = np.moveaxis(np.tensordot(matrix, smoothed, axes=(1, axis)), 0, axis)
+            residual = residual - smoothed
+            coefficients += residual
         for array in (values, coefficients):
             array.setflags(write=False)
         object.__setattr__(self, "values", values)
@@ -107,8 +107,8 @@ class BernsteinFunction:
         if y.shape[-1] != self.dimension:
             checks.fail("points", y.shape, f"of shape (..., {self.dimension})")
         if not np.all((y >= 0.0) & (y <= 1.0)):
-            found, advice = checks.Text("a point outside"), "scale the query space to it"
-            checks.fail("points", found, "in [0, 1] in every coordinate", advice)
+            description, advice = checks.Text("a point outside"), "scale the query space to it"
+            checks.fail("points", description, "in [0, 1] in every coordinate", advice)
         result = np.broadcast_to(self.coefficients, (*y.shape[:-1], *self.coefficients.shape))
         for axis in range(self.dimension):
             basis = bernstein_basis(self.size, y[..., axis])
@@ -135,7 +135,7 @@ class Bernstein(Mechanism[BernsteinFunction]):
     noise = "discrete Laplace noise on the values at the lattice points"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "privacy", pure(self.privacy, "Bernstein"))
+        object.__setattr__(self, "privacy", check_pure(self.privacy, "Bernstein"))
         checks.integer_at_least(1, order=self.order)
         lattice(self.size, self.dimension)
 

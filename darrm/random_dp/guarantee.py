@@ -21,7 +21,7 @@ from darrm.privacy import Number, PrivacyPair, PrivacyParams, at_most, decimal_t
 from darrm.util import checks
 
 _FIFTEEN_DIGITS_UP = Context(prec=15, rounding=ROUND_UP)
-_NAMES_OF_PLAIN_PRIVACY = ("epsilon", "delta", "exact_epsilon", "exact_delta", "is_private")
+_PLAIN_PRIVACY_NAMES = ("epsilon", "delta", "exact_epsilon", "exact_delta", "is_private")
 
 
 @dataclass(frozen=True, init=False)
@@ -52,8 +52,8 @@ class RandomDP:
         checks.integer_at_least(1, records=records)
         if not isinstance(distribution, str) or not distribution:
             checks.fail("distribution", distribution, "a name of the distribution of one record")
-        stored = (on_covered_pairs, exact_gamma, int(records), distribution, noise)
-        for field, value in zip(fields(self), stored, strict=True):
+        values = (on_covered_pairs, exact_gamma, int(records), distribution, noise)
+        for field, value in zip(fields(self), values, strict=True):
             object.__setattr__(self, field.name, value)
 
     @property
@@ -89,7 +89,7 @@ class RandomDP:
         )
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name in _NAMES_OF_PLAIN_PRIVACY:
+        if name in _PLAIN_PRIVACY_NAMES:
             raise AttributeError(
                 f"a RandomDP guarantee has no {name}: it is no differential privacy and must not be composed as such; "
                 "on_covered_pairs holds the (epsilon, delta) that all but a share gamma of the pairs enjoy"

@@ -45,53 +45,53 @@ from darrm.util import checks
 Norm = str | Callable[[NDArray[np.float64]], float]
 
 _ROUNDING_SHARE = Fraction(1, 2**10)  # largest relative increase of the sensitivity by rounding
-_SMALLEST_STEP_EXPONENT = -1000  # multiples of 2^-1000 are floats; smaller sensitivities are rounded up
-_LARGEST_INT64_STEPS = 2.0**62
+_MIN_STEP_EXPONENT = -1000  # multiples of 2^-1000 are floats; smaller sensitivities are rounded up
+_MAX_INT64_STEPS = 2.0**62
 
 
-def canonical(value: ArrayLike) -> NDArray[np.float64]:
+def canonicalize(value: ArrayLike) -> NDArray[np.float64]:
     """Copy numbers as 64-bit floats in C order, with one zero: without noise, -0.0 would distinguish equal arrays."""
     numbers = np.array(value, dtype=np.float64, order="C")
     numbers += 0.0  # -0.0 + 0.0 is 0.0
     return numbers
 
 
-def step_for(sensitivity: float, coordinates: int) -> Fraction:
+def choose_step(sensitivity: float, coordinates: int) -> Fraction:
     """Choose the lattice's step: the largest power of two that is at most 2⁻¹⁰·Δ/d.
 
-    >>> step_for(1.0, 3)
+    >>> choose_step(1.0, 3)
     Fraction(1, 4096)
     """
     target = Fraction(sensitivity) * _ROUNDING_SHARE / coordinates
     exponent = target.numerator.bit_length() - target.denominator.bit_length()
     exponent -= Fraction(2) ** exponent > target  # the bit lengths imply 2^(exponent - 1) < target < 2^(exponent + 1)
-    return Fraction(2) ** max(exponent, _SMALLEST_STEP_EXPONENT)
+    return Fraction(2) ** max(exponent, _MIN_STEP_EXPONENT)
 
 
 def to_lattice(value: NDArray[np.float64], step: Fraction) -> NDArray[np.generic]:
     """Round values exactly to numbers of steps, half to even: int64 if they fit, else Python integers."""
     with np.errstate(over="ignore"):
         steps = value * float(1 / step) if step >= Fraction(1, 2**1000) else np.full(value.shape, np.inf)
-    if np.all(np.abs(steps) < _LARGEST_INT64_STEPS):
+    if np.all(np.abs(steps) < _MAX_INT64_STEPS):
         return np.rint(steps).astype(np.int64)  # a product by a power of two is exact
     return np.array([round(Fraction(float(number)) / step) for number in value], dtype=object)
 
 
 def from_lattice(steps: list[int], step: Fraction) -> NDArray[np.float64]:
     """Convert numbers of steps to the nearest floats, ±∞ on overflow: post-processing."""
-    return np.array([_nearest_float(count * step) for count in steps], dtype=np.float64)
+    return np.array([_round_to_float(count * step) for count in steps], dtype=np.float64)
 
 
-def _nearest_float(number: Fraction) -> float:
+def _round_to_float(number: Fraction) -> float:
     try:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
 
 
-_ATTEMPTS = 64  # proposals per batch of the exponential mechanism
-_MOST_TICKETS = 1_000_000  # the sum of the weights of a prior
-_FINEST = Fraction(1, 2**20)  # the largest step of log-likelihoods
+_BATCH_SIZE = 64  # proposals per batch of the exponential mechanism
+_MAX_TICKETS = 1_000_000  # the sum of the weights of a prior
+_MAX_LIKELIHOOD_STEP = Fraction(1, 2**20)  # the largest step of log-likelihoods
 
 Released_co = TypeVar("Released_co", covariant=True)
 Candidate = TypeVar("Candidate")
@@ -128,7 +128,7 @@ class AddedNoise(Mechanism[NDArray[np.float64]]):
         numbers = check_release(value, sensitivity)
         if sensitivity == 0 or numbers.size == 0:
             return numbers
-        step = step_for(float(sensitivity), numbers.size)
+        step = choose_step(float(sensitivity), numbers.size)
         noise = self.draw(Fraction(float(sensitivity)) / step, numbers.size, rng)
         rounded = to_lattice(numbers.ravel(), step)
         # Python integers: the sum may exceed 64 bits
@@ -152,7 +152,7 @@ class Laplace(AddedNoise):
     noise = "discrete Laplace noise on a lattice"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "privacy", pure(self.privacy, "Laplace"))
+        object.__setattr__(self, "privacy", check_pure(self.privacy, "Laplace"))
 
     def draw(self, steps: Fraction, size: int, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Draw noise of scale s = ⌈(Δ/step + d)/ε⌉ steps, with Δ/step in ``steps`` and d in ``size``.
@@ -217,7 +217,7 @@ class Exponential(Mechanism[Candidate]):
     noise = "a choice by rejection with lattice scores"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "privacy", pure(self.privacy, "exponential"))
+        object.__setattr__(self, "privacy", check_pure(self.privacy, "exponential"))
         if len(self.candidates) == 0:
             checks.fail("candidates", self.candidates, "at least one candidate")
 
@@ -237,10 +237,10 @@ class Exponential(Mechanism[Candidate]):
         if sensitivity == 0:
             best = np.flatnonzero(numbers == np.max(numbers))
             return self.candidates[int(best[int(below(np.array([best.size]))[0])])]
-        step = step_for(float(sensitivity), 1)
-        return self._choose(numbers, step, self._least_scale(sensitivity, step), np.arange(len(numbers)), below)
+        step = choose_step(float(sensitivity), 1)
+        return self._choose(numbers, step, self._find_min_scale(sensitivity, step), np.arange(len(numbers)), below)
 
-    def _least_scale(self, sensitivity: float, step: Fraction) -> int:
+    def _find_min_scale(self, sensitivity: float, step: Fraction) -> int:
         """Return the least t with which exp(q/t) is private."""
         return math.ceil(2 * (Fraction(float(sensitivity)) / step + 1) / self.privacy.exact_epsilon)
 
@@ -252,12 +252,12 @@ class Exponential(Mechanism[Candidate]):
         gaps = np.max(steps) - steps
         if max(gaps) < 2**54 and scale < 2**54:
             gaps = gaps.astype(np.int64)
-        limits = np.full(_ATTEMPTS, len(tickets))
+        limits = np.full(_BATCH_SIZE, len(tickets))
         while True:
-            proposed = tickets[below(limits)]
-            kept = np.flatnonzero(bernoulli_exp(gaps[proposed], np.full(_ATTEMPTS, scale, dtype=gaps.dtype), below))
-            if kept.size:
-                return self.candidates[int(proposed[kept[0]])]
+            proposals = tickets[below(limits)]
+            hits = np.flatnonzero(bernoulli_exp(gaps[proposals], np.full(_BATCH_SIZE, scale, dtype=gaps.dtype), below))
+            if hits.size:
+                return self.candidates[int(proposals[hits[0]])]
 
 
 @dataclass(frozen=True)
@@ -284,8 +284,8 @@ class Posterior(Exponential[Candidate]):
         if self.prior is not None:
             for place, weight in enumerate(self.prior):
                 checks.integer_at_least(1, **{f"prior of candidate {place}": weight}, advice="a whole number")
-            if len(self.prior) != len(self.candidates) or sum(self.prior) > _MOST_TICKETS:
-                advice = f"their sum at most {_MOST_TICKETS:,}"
+            if len(self.prior) != len(self.candidates) or sum(self.prior) > _MAX_TICKETS:
+                advice = f"their sum at most {_MAX_TICKETS:,}"
                 checks.fail("prior", checks.Text(f"{len(self.prior)} weights"), "one weight a candidate", advice)
 
     def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
@@ -297,13 +297,13 @@ class Posterior(Exponential[Candidate]):
         numbers = check_release(value, sensitivity)
         if numbers.shape != (len(self.candidates),):
             checks.fail("value", numbers.shape, f"one log-likelihood a candidate, shape ({len(self.candidates)},)")
-        step = min(step_for(float(sensitivity), 1), _FINEST) if sensitivity else _FINEST
-        scale = max(self._least_scale(sensitivity, step), math.ceil(1 / step))
+        step = min(choose_step(float(sensitivity), 1), _MAX_LIKELIHOOD_STEP) if sensitivity else _MAX_LIKELIHOOD_STEP
+        scale = max(self._find_min_scale(sensitivity, step), math.ceil(1 / step))
         weights = np.ones(len(numbers), dtype=np.int64) if self.prior is None else np.asarray(self.prior)
         return self._choose(numbers, step, scale, np.repeat(np.arange(len(numbers)), weights), uniform_below(rng))
 
 
-def pure(pair: PrivacyPair, name: str) -> PrivacyParams:
+def check_pure(pair: PrivacyPair, name: str) -> PrivacyParams:
     privacy = PrivacyParams.of(pair)
     checks.positive(epsilon=privacy.epsilon, advice=f"the {name} mechanism needs epsilon > 0")
     if privacy.exact_delta != 0:
@@ -313,7 +313,7 @@ def pure(pair: PrivacyPair, name: str) -> PrivacyParams:
 
 def check_release(value: ArrayLike, sensitivity: float) -> NDArray[np.float64]:
     checks.non_negative(sensitivity=sensitivity)
-    numbers = canonical(value)
+    numbers = canonicalize(value)
     if not np.all(np.isfinite(numbers)):
         checks.fail("value", checks.Text("NaN or an infinity"), "finite everywhere")
     return numbers

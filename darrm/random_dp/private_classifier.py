@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism
-from darrm.random_dp.sensitivity_sampler import SampledSensitivity, finite_floats
+from darrm.random_dp.sensitivity_sampler import SampledSensitivity, to_finite_floats
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
 from darrm.votes.votes_file import Labels
@@ -31,27 +31,27 @@ class ParametersOf:
 
     def __call__(self, data: tuple[NDArray[np.float64], Labels]) -> NDArray[np.float64]:
         """Fit a copy of the estimator and return its parameters, shape (p,)."""
-        return np.concatenate([np.ravel(part) for part in self.fitted(data).values()])
+        return np.concatenate([np.ravel(part) for part in self.fit_parameters(data).values()])
 
-    def fitted(self, data: tuple[NDArray[np.float64], Labels]) -> dict[str, NDArray[np.float64]]:
+    def fit_parameters(self, data: tuple[NDArray[np.float64], Labels]) -> dict[str, NDArray[np.float64]]:
         """Fit a copy of the estimator and return its parameters by name."""
-        machine = _unfitted(self.estimator)
-        machine.fit(*data)
-        missing = [name for name in self.attributes if not hasattr(machine, name)]
+        model = _copy_unfitted(self.estimator)
+        model.fit(*data)
+        missing = [name for name in self.attributes if not hasattr(model, name)]
         if missing:
             checks.fail("attributes", missing, "attributes of the fitted estimator", "name those that predict() reads")
-        return {name: np.array(getattr(machine, name), dtype=np.float64) for name in self.attributes}
+        return {name: np.array(getattr(model, name), dtype=np.float64) for name in self.attributes}
 
 
-def _unfitted(estimator: Untyped) -> Untyped:
+def _copy_unfitted(estimator: Untyped) -> Untyped:
     """Copy an unfitted estimator; what a fitted one learned may be private."""
     has_parameters = hasattr(estimator, "get_params")
-    fresh = require("sklearn.base").clone(estimator) if has_parameters else copy.deepcopy(estimator)
-    learned = [name for name in getattr(fresh, "__dict__", {}) if name.endswith("_") and not name.startswith("_")]
-    if fresh is estimator or learned:
-        found = checks.Text(f"a fitted {type(estimator).__name__}")
-        checks.fail("estimator", found, "unfitted", "make a new one: what an earlier fit learned may be private")
-    return fresh
+    copied = require("sklearn.base").clone(estimator) if has_parameters else copy.deepcopy(estimator)
+    fitted_names = [name for name in getattr(copied, "__dict__", {}) if name.endswith("_") and not name.startswith("_")]
+    if copied is estimator or fitted_names:
+        description = checks.Text(f"a fitted {type(estimator).__name__}")
+        checks.fail("estimator", description, "unfitted", "make a new one: what an earlier fit learned may be private")
+    return copied
 
 
 @dataclass
@@ -107,20 +107,20 @@ class PrivateClassifier:
             checks.fail("number of records", len(y), f"{self.sensitivity.records}, as sampled", advice)
         if not set(y.tolist()) <= set(self.classes):
             checks.fail("labels", checks.Text("a label outside"), f"among the classes {self.classes}")
-        parts = ParametersOf(self.estimator, self.attributes).fitted((X, y))
-        vector = finite_floats(np.concatenate([part.ravel() for part in parts.values()]))
+        parts = ParametersOf(self.estimator, self.attributes).fit_parameters((X, y))
+        vector = to_finite_floats(np.concatenate([part.ravel() for part in parts.values()]))
         if vector.shape != self.sensitivity.shape:
             checks.fail("the parameters' shape", vector.shape, f"{self.sensitivity.shape}, as sampled")
         self.sensitivity.warn_without_noise()
         noisy = self.mechanism.release(vector, self.sensitivity.value, rng=rng)
-        machine = _unfitted(self.estimator)
-        machine.classes_ = np.array(self.classes)
-        machine.n_features_in_ = X.shape[1]
+        model = _copy_unfitted(self.estimator)
+        model.classes_ = np.array(self.classes)
+        model.n_features_in_ = X.shape[1]
         ends = np.cumsum([part.size for part in parts.values()])
         for (name, part), numbers in zip(parts.items(), np.split(noisy, ends[:-1]), strict=True):
-            setattr(machine, name, numbers.reshape(part.shape))
+            setattr(model, name, numbers.reshape(part.shape))
         self.noise = self.mechanism.describe_noise(self.sensitivity.value, rng)
-        self.released = machine
+        self.released = model
         return self
 
     def predict(self, features: ArrayLike) -> Labels:

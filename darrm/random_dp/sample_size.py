@@ -30,10 +30,10 @@ from scipy.special import lambertw
 from darrm.privacy import Number, exact_number
 from darrm.util import checks
 
-_WORK = Context(prec=60)
+_CONTEXT = Context(prec=60)
 _MARGIN = 1 + Decimal("1e-50")  # covers errors in the last two or three of sixty digits
-_LARGEST_M = 10**15
-_SMALLEST_GAMMA = 1e-7  # below it the sample would exceed the largest m
+_MAX_M = 10**15
+_MIN_GAMMA = 1e-7  # below it the sample would exceed the largest m
 
 
 class SampleSize(NamedTuple):
@@ -66,39 +66,39 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
     if gamma is None and m is None:
         checks.fail("gamma, m", None, "given, at least one of them")
     if m is None:
-        exact = _exact_gamma(gamma, _SMALLEST_GAMMA)
-        rho = math.exp(lambertw(-float(exact) / (2.0 * math.exp(0.5)), -1).real + 0.5)
-        with localcontext(_WORK):
-            gap = _decimal(exact) - Decimal(rho)
-            effort = _ceiling(-Decimal(rho).ln() / (2 * (gap * gap)))
-        return SampleSize(effort, order_statistic(exact, rho, effort), rho, float(exact))
+        exact_gamma = _exact_gamma(gamma, _MIN_GAMMA)
+        rho = math.exp(lambertw(-float(exact_gamma) / (2.0 * math.exp(0.5)), -1).real + 0.5)
+        with localcontext(_CONTEXT):
+            gap = _to_decimal(exact_gamma) - Decimal(rho)
+            pairs = _round_up(-Decimal(rho).ln() / (2 * (gap * gap)))
+        return SampleSize(pairs, order_statistic(exact_gamma, rho, pairs), rho, float(exact_gamma))
     rho, smallest = smallest_gamma(m)
     if gamma is None:
         return SampleSize(int(m), int(m), rho, float(smallest))
-    exact = _exact_gamma(gamma, _SMALLEST_GAMMA)
-    if exact < smallest:
-        needed = sample_size(gamma=exact).m
-        advice = f"sample more pairs (m = {needed}), or accept a larger gamma"
-        checks.fail("gamma", float(exact), f"at least {float(smallest)} for m = {m}", advice)
-    return SampleSize(int(m), order_statistic(exact, rho, int(m)), rho, float(exact))
+    exact_gamma = _exact_gamma(gamma, _MIN_GAMMA)
+    if exact_gamma < smallest:
+        needed_pairs = sample_size(gamma=exact_gamma).m
+        advice = f"sample more pairs (m = {needed_pairs}), or accept a larger gamma"
+        checks.fail("gamma", float(exact_gamma), f"at least {float(smallest)} for m = {m}", advice)
+    return SampleSize(int(m), order_statistic(exact_gamma, rho, int(m)), rho, float(exact_gamma))
 
 
 def smallest_gamma(m: int) -> tuple[float, Fraction]:
     """Compute ρ and the smallest γ for m samples, ρ + √(log(1/ρ)/(2m)), rounded up to 15 digits."""
     checks.integer_at_least(2, m=m, advice="with fewer pairs no gamma below 1 is reached")
-    if m > _LARGEST_M:
-        checks.fail("m", m, f"at most {_LARGEST_M}", "more pairs cannot be sampled")
+    if m > _MAX_M:
+        checks.fail("m", m, f"at most {_MAX_M}", "more pairs cannot be sampled")
     rho = math.exp(0.5 * lambertw(-0.25 / m, -1).real)
-    with localcontext(_WORK):
-        bound = (Decimal(rho) + _deviation(rho, int(m))) * _MARGIN
+    with localcontext(_CONTEXT):
+        bound = (Decimal(rho) + _compute_deviation(rho, int(m))) * _MARGIN
     return rho, Fraction(Context(prec=15, rounding=ROUND_UP).plus(bound))
 
 
 def order_statistic(gamma: Fraction, rho: float, m: int) -> int:
     """Compute the smallest k of inequality (2), rounded up."""
-    with localcontext(_WORK):
+    with localcontext(_CONTEXT):
         # at the smallest gamma for m the right-hand side is m itself; the margin must not lift it to m + 1
-        return min(m, _ceiling(m * (_decimal(1 - gamma) + Decimal(rho) + _deviation(rho, m))))
+        return min(m, _round_up(m * (_to_decimal(1 - gamma) + Decimal(rho) + _compute_deviation(rho, m))))
 
 
 def exchangeable_sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleSize:
@@ -111,37 +111,39 @@ def exchangeable_sample_size(*, gamma: Number | None = None, m: int | None = Non
     SampleSize(m=19, k=19, rho=0.0, gamma=0.05)
     """
     if m is not None:
-        checks.integer_at_least(1, most=_LARGEST_M, m=m)
+        checks.integer_at_least(1, most=_MAX_M, m=m)
     if gamma is None:
         if m is None:
             checks.fail("gamma, m", None, "given, at least one of them")
         # a float slightly above 1/(m + 1), so that its decimal form is not below
         return SampleSize(int(m), int(m), 0.0, math.nextafter(math.nextafter(1.0 / (m + 1), 1.0), 1.0))
-    exact = _exact_gamma(gamma)
-    pairs = max(1, math.ceil(1 / exact) - 1) if m is None else int(m)
-    if exact * (pairs + 1) < 1:
-        advice = f"sample more pairs (m = {math.ceil(1 / exact) - 1}), or accept a larger gamma"
-        checks.fail("gamma", float(exact), f"at least 1/(m + 1) = {1.0 / (pairs + 1):.6g} for m = {pairs}", advice)
-    return SampleSize(pairs, max(1, math.ceil((1 - exact) * (pairs + 1))), 0.0, float(exact))
+    exact_gamma = _exact_gamma(gamma)
+    pairs = max(1, math.ceil(1 / exact_gamma) - 1) if m is None else int(m)
+    if exact_gamma * (pairs + 1) < 1:
+        advice = f"sample more pairs (m = {math.ceil(1 / exact_gamma) - 1}), or accept a larger gamma"
+        checks.fail(
+            "gamma", float(exact_gamma), f"at least 1/(m + 1) = {1.0 / (pairs + 1):.6g} for m = {pairs}", advice
+        )
+    return SampleSize(pairs, max(1, math.ceil((1 - exact_gamma) * (pairs + 1))), 0.0, float(exact_gamma))
 
 
 def _exact_gamma(gamma: Number | None, smallest: float = 0.0) -> Fraction:
-    exact = exact_number("gamma", gamma)  # type: ignore[arg-type]  # None is refused there
-    if not 0 < exact < 1:
+    exact_gamma = exact_number("gamma", gamma)  # type: ignore[arg-type]  # None is refused there
+    if not 0 < exact_gamma < 1:
         checks.fail("gamma", gamma, "in (0, 1)")
-    if exact < Fraction(smallest):
+    if exact_gamma < Fraction(smallest):
         checks.fail("gamma", gamma, f"at least {smallest}", "a smaller one needs more pairs than can be sampled")
-    return exact
+    return exact_gamma
 
 
-def _deviation(rho: float, m: int) -> Decimal:
+def _compute_deviation(rho: float, m: int) -> Decimal:
     """Return √(log(1/ρ)/(2m)) in the caller's decimal context."""
     return (-Decimal(rho).ln() / (2 * m)).sqrt()
 
 
-def _decimal(value: Fraction) -> Decimal:
+def _to_decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / value.denominator
 
 
-def _ceiling(value: Decimal) -> int:
+def _round_up(value: Decimal) -> int:
     return int((value * _MARGIN).to_integral_value(rounding=ROUND_CEILING))

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from darrm.errors import SamplingError
 from darrm.privacy import Number, PrivacyParams
 from darrm.random_dp.guarantee import RandomDP
-from darrm.random_dp.mechanisms import Mechanism, Norm, canonical
+from darrm.random_dp.mechanisms import Mechanism, Norm, canonicalize
 from darrm.random_dp.sample_size import SampleSize, exchangeable_sample_size, sample_size
 from darrm.util import checks
 from darrm.util.extras import require
@@ -44,19 +44,19 @@ Outcome = tuple[float, tuple[int, ...]] | str  # of a draw: a sensitivity and th
 NORMS = ("l1", "l2", "sup")
 
 
-def finite_floats(answer: object) -> NDArray[np.float64]:
+def to_finite_floats(answer: object) -> NDArray[np.float64]:
     """Convert a black box's value to an array of finite 64-bit floats; otherwise `ValueError`."""
     value = np.asarray(answer)
     if value.dtype.kind not in "biuf":
         checks.fail("the function's value", str(value.dtype), "a number or an array of numbers")
-    numbers = canonical(value)
-    bad = numbers[~np.isfinite(numbers)]
-    if bad.size:
-        checks.fail("the function's value", float(bad[0]), "finite everywhere")
+    numbers = canonicalize(value)
+    wrong_values = numbers[~np.isfinite(numbers)]
+    if wrong_values.size:
+        checks.fail("the function's value", float(wrong_values[0]), "finite everywhere")
     return numbers
 
 
-def count(records: Records) -> int:
+def count_records(records: Records) -> int:
     """Count the records; `ValueError` if they have no length, or the columns differ in length."""
     columns = records if isinstance(records, tuple) else (records,)
     try:
@@ -69,14 +69,14 @@ def count(records: Records) -> int:
     return lengths[0]
 
 
-def neighbors(draws: Records, position: int) -> tuple[Records, Records]:
+def make_neighbors(draws: Records, position: int) -> tuple[Records, Records]:
     """Make neighboring data sets of n records from n + 1 draws, as copies that a function may change.
 
-    >>> neighbors([10, 20, 30, 40], position=2)
+    >>> make_neighbors([10, 20, 30, 40], position=2)
     ([10, 20, 30], [10, 20, 40])
     """
     if isinstance(draws, tuple):
-        pairs = [neighbors(column, position) for column in draws]
+        pairs = [make_neighbors(column, position) for column in draws]
         return tuple(first for first, _ in pairs), tuple(second for _, second in pairs)
     copy: Callable[[Records], Records] = np.array if isinstance(draws, np.ndarray) else list
     first, second = copy(draws[:-1]), copy(draws[:-1])
@@ -101,7 +101,7 @@ def norm_of(difference: NDArray[np.float64], norm: Norm) -> float:
 
 
 _RULES = {"theorem 15": sample_size, "exchangeability": exchangeable_sample_size}
-_BATCHES_A_WORKER = 4  # enough to keep a worker busy, few enough for prompt reports
+_BATCHES_PER_WORKER = 4  # enough to keep a worker busy, few enough for prompt reports
 
 
 @dataclass(frozen=True)
@@ -210,8 +210,10 @@ class SensitivitySampler:
         checks.one_of(("last", "random"), position=self.position)
         if not self.distribution:
             name = getattr(self.sampler, "__qualname__", "") or "<anonymous>"
-            unnamed = f"unnamed distribution {secrets.token_hex(4)}"
-            object.__setattr__(self, "distribution", unnamed if "<" in name else f"{self.sampler.__module__}.{name}")
+            random_name = f"unnamed distribution {secrets.token_hex(4)}"
+            object.__setattr__(
+                self, "distribution", random_name if "<" in name else f"{self.sampler.__module__}.{name}"
+            )
 
     def estimate(
         self,
@@ -232,7 +234,7 @@ class SensitivitySampler:
         checks.one_of(_RULES, rule=rule)
         size = _RULES[rule](gamma=gamma, m=m)
         seed = secrets.randbits(64) if seed is None else seed
-        values, shape = self._run(records, size.m, seed, execution)
+        values, shape = self._measure_all(records, size.m, seed, execution)
         return SampledSensitivity(
             value=order_statistic_of(values, size.k),
             size=size,
@@ -250,7 +252,7 @@ class SensitivitySampler:
     ) -> NDArray[np.float64]:
         """Return the sensitivities of m pairs in the order of the draws, shape (m,)."""
         checks.integer_at_least(1, m=m)
-        values, _ = self._run(records, int(m), secrets.randbits(64) if seed is None else seed, execution)
+        values, _ = self._measure_all(records, int(m), secrets.randbits(64) if seed is None else seed, execution)
         return values
 
     def replay(self, records: int, seed: int, index: int) -> tuple[Records, Records]:
@@ -259,16 +261,16 @@ class SensitivitySampler:
         checks.integer_at_least(0, seed=seed, index=index)
         rng = np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=(int(index),)))
         draws = self.sampler(rng, int(records) + 1)
-        if count(draws) != records + 1:
-            checks.fail("the sampler's answer", count(draws), f"{records + 1} records, as it was asked for")
-        return neighbors(draws, records - 1 if self.position == "last" else int(rng.integers(records)))
+        if count_records(draws) != records + 1:
+            checks.fail("the sampler's answer", count_records(draws), f"{records + 1} records, as it was asked for")
+        return make_neighbors(draws, records - 1 if self.position == "last" else int(rng.integers(records)))
 
-    def _batch(self, records: int, seed: int, start: int, stop: int) -> list[Outcome]:
+    def _measure_batch(self, records: int, seed: int, start: int, stop: int) -> list[Outcome]:
         """Measure the draws start … stop − 1, up to the first failure, sent back as text."""
         outcomes: list[Outcome] = []
         try:
             for index in range(start, stop):
-                first, second = (finite_floats(self.function(data)) for data in self.replay(records, seed, index))
+                first, second = (to_finite_floats(self.function(data)) for data in self.replay(records, seed, index))
                 if first.shape != second.shape:
                     checks.fail("the function's shape", second.shape, f"{first.shape}, as on the neighboring data set")
                 with np.errstate(over="ignore"):
@@ -278,28 +280,28 @@ class SensitivitySampler:
             outcomes.append(f"{type(error).__name__}: {error}")
         return outcomes
 
-    def _run(
+    def _measure_all(
         self, records: int, m: int, seed: int, execution: Execution | None
     ) -> tuple[NDArray[np.float64], tuple[int, ...]]:
         checks.integer_at_least(1, records=records)
         checks.integer_at_least(0, seed=seed)
-        execution, values, done = execution or Execution(), np.empty(m), 0
+        execution, values, measured = execution or Execution(), np.empty(m), 0
         shape: tuple[int, ...] | None = None
         with ExitStack() as stack:
             advance = stack.enter_context(bar(m, "pairs", enabled=execution.progress))
-            for batch in _batches(partial(self._batch, int(records), int(seed)), m, execution, stack):
+            for batch in _measure_batches(partial(self._measure_batch, int(records), int(seed)), m, execution, stack):
                 for outcome in batch:
                     if isinstance(outcome, str):
-                        raise SamplingError(outcome, seed=int(seed), index=done)
-                    values[done], now = outcome
-                    shape = now if shape is None else shape
-                    if now != shape:
-                        reason = f"the function's value has shape {now}, where an earlier draw had {shape}"
-                        raise SamplingError(reason, seed=int(seed), index=done)
-                    done += 1
+                        raise SamplingError(outcome, seed=int(seed), index=measured)
+                    values[measured], value_shape = outcome
+                    shape = value_shape if shape is None else shape
+                    if value_shape != shape:
+                        reason = f"the function's value has shape {value_shape}, where an earlier draw had {shape}"
+                        raise SamplingError(reason, seed=int(seed), index=measured)
+                    measured += 1
                 advance(len(batch))
                 if execution.report is not None:
-                    execution.report(values[:done].copy())
+                    execution.report(values[:measured].copy())
         return values, shape or ()
 
 
@@ -307,7 +309,7 @@ def order_statistic_of(values: NDArray[np.float64], k: int) -> float:
     return float(np.partition(values, k - 1)[k - 1])
 
 
-def _batches(
+def _measure_batches(
     measure: Callable[[int, int], list[Outcome]], m: int, execution: Execution, stack: ExitStack
 ) -> Iterator[list[Outcome]]:
     spans = [(start, min(start + execution.batch_size, m)) for start in range(0, m, execution.batch_size)]
@@ -316,9 +318,9 @@ def _batches(
         return
     joblib = require("joblib")
     pool = stack.enter_context(joblib.Parallel(n_jobs=execution.jobs, backend=execution.backend))
-    at_once = _BATCHES_A_WORKER * joblib.effective_n_jobs(execution.jobs)
-    for first in range(0, len(spans), at_once):
-        yield from pool(joblib.delayed(measure)(*span) for span in spans[first : first + at_once])
+    chunk_size = _BATCHES_PER_WORKER * joblib.effective_n_jobs(execution.jobs)
+    for chunk_start in range(0, len(spans), chunk_size):
+        yield from pool(joblib.delayed(measure)(*span) for span in spans[chunk_start : chunk_start + chunk_size])
 
 
 Released = TypeVar("Released")
@@ -356,12 +358,12 @@ def sample_then_respond(
     """
     if not hasattr(mechanism, "describe_noise"):
         advice = "the data come first, then the mechanism, then the sampler"
-        given = checks.Text(type(mechanism).__name__)
-        checks.fail("mechanism", given, "a mechanism, like Laplace(PrivacyParams(0.5))", advice)
+        description = checks.Text(type(mechanism).__name__)
+        checks.fail("mechanism", description, "a mechanism, like Laplace(PrivacyParams(0.5))", advice)
     checks.instance(SensitivitySampler, sampler=sampler, advice="say SensitivitySampler(function, sampler, norm)")
     if mechanism.norm != sampler.norm:
         checks.fail("the sampler's norm", sampler.norm, f"{mechanism.norm!r}, as the mechanism needs")
-    records = count(data)
+    records = count_records(data)
     sensitivity = sampler.estimate(records, **sampling)
     return respond(data, mechanism, sampler, sensitivity, rng=rng)
 
@@ -379,16 +381,16 @@ def respond(
     `ValueError` if the sensitivity has another norm, distribution, number of records or shape of the function's value.
     Warns if it is 0: no noise is added.
     """
-    value = finite_floats(sampler.function(data))
-    checked = (
+    value = to_finite_floats(sampler.function(data))
+    requirements = (
         ("norm", sensitivity.norm, mechanism.norm),
         ("distribution", sensitivity.distribution, sampler.distribution),
-        ("number of records", sensitivity.records, count(data)),
+        ("number of records", sensitivity.records, count_records(data)),
         ("shape of the function's value", sensitivity.shape, value.shape),
     )
-    for name, sampled, needed in checked:
-        if sampled != needed:
-            checks.fail(f"the sensitivity's {name}", sampled, f"{needed!r}", "sample it again for this release")
+    for name, actual, expected in requirements:
+        if actual != expected:
+            checks.fail(f"the sensitivity's {name}", actual, f"{expected!r}", "sample it again for this release")
     sensitivity.warn_without_noise()
     noise = mechanism.describe_noise(sensitivity.value, rng)
     guarantee = sensitivity.guarantee(mechanism.privacy, noise)

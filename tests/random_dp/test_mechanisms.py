@@ -14,7 +14,7 @@ from darrm.numerics.exact_sampling import uniform_below
 from darrm.privacy import PrivacyParams
 from darrm.random_dp import mechanisms
 from darrm.random_dp.bernstein import Bernstein, lattice
-from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, Posterior, from_lattice, step_for, to_lattice
+from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, Posterior, choose_step, from_lattice, to_lattice
 
 ONE = PrivacyParams(1)
 BOTH = PrivacyParams(1, 1e-5)
@@ -28,7 +28,7 @@ def chi_square(counts: np.ndarray, probabilities: np.ndarray) -> float:
 
 @given(sensitivity=st.floats(1e-290, 1e300), coordinates=st.integers(1, 10_000))
 def test_the_step_is_a_power_of_two_just_below_its_target(sensitivity: float, coordinates: int) -> None:
-    step = step_for(sensitivity, coordinates)
+    step = choose_step(sensitivity, coordinates)
     target = Fraction(sensitivity) / 1024 / coordinates
     assert step <= target < 2 * step
     assert min(step.numerator, step.denominator) == 1
@@ -37,7 +37,7 @@ def test_the_step_is_a_power_of_two_just_below_its_target(sensitivity: float, co
 
 @given(value=st.floats(-1e300, 1e300), sensitivity=SENSITIVITIES)
 def test_rounding_is_exact_and_to_the_nearest(value: float, sensitivity: float) -> None:
-    step = step_for(sensitivity, 1)
+    step = choose_step(sensitivity, 1)
     count = int(to_lattice(np.array([value]), step)[0])
     assert abs(Fraction(value) - count * step) * 2 <= step
     assert count == round(Fraction(value) / step)
@@ -55,7 +55,7 @@ def test_the_lattice_sensitivity_is_covered(values: list[tuple[float, float]], s
     exact = [abs(Fraction(float(a)) - Fraction(float(b))) for a, b in zip(first, second, strict=True)]
     assume(sum(exact) <= Fraction(sensitivity))
     d = len(values)
-    step = step_for(sensitivity, d)
+    step = choose_step(sensitivity, d)
     jumps = [abs(int(a) - int(b)) for a, b in zip(to_lattice(first, step), to_lattice(second, step), strict=True)]
     limit = Fraction(sensitivity) / step
     assert sum(jumps) <= limit + d
@@ -64,7 +64,7 @@ def test_the_lattice_sensitivity_is_covered(values: list[tuple[float, float]], s
 
 
 def test_the_ends_of_the_floats() -> None:
-    assert step_for(5e-324, 7) == Fraction(1, 2**1000)  # a tiny sensitivity gets the smallest step
+    assert choose_step(5e-324, 7) == Fraction(1, 2**1000)  # a tiny sensitivity gets the smallest step
     assert Laplace(ONE).release(1.5, 5e-324) == pytest.approx(1.5, abs=1e-280)
     released = Laplace(ONE).release([1e300, -1e300], 1e-9, rng=np.random.default_rng(0))
     assert released == pytest.approx([1e300, -1e300])
@@ -87,7 +87,7 @@ def test_added_noise_is_the_least_that_covers_the_lattice_sensitivity(
     Laplace(pure).release(np.zeros(d), sensitivity)
     Gaussian(target).release(np.zeros(d), sensitivity)
     scale, variance = parameters
-    steps = Fraction(sensitivity) / step_for(sensitivity, d)
+    steps = Fraction(sensitivity) / choose_step(sensitivity, d)
     # the log of the largest ratio of two Laplace laws, and no more noise than that
     assert (steps + d) / scale <= pure.exact_epsilon < (steps + d) / (scale - 1)
     rho = Fraction(concentrated_sigma(target).settings["rho"])
@@ -132,7 +132,7 @@ def test_a_release_has_the_values_shape_and_lies_on_the_lattice(
 ) -> None:
     released = mechanism.release(np.full(shape, 0.1), 0.3)
     assert released.shape == shape
-    step = step_for(0.3, max(1, released.size))
+    step = choose_step(0.3, max(1, released.size))
     assert all((Fraction(float(value)) / step).denominator == 1 for value in released.flat)
 
 
@@ -185,7 +185,7 @@ def test_corollary_12_fails_for_large_epsilon() -> None:
 
 
 def exact_law(scores: list[float], sensitivity: float, epsilon: Fraction) -> np.ndarray:
-    step = step_for(sensitivity, 1)
+    step = choose_step(sensitivity, 1)
     scale = math.ceil(2 * (Fraction(sensitivity) / step + 1) / epsilon)
     weights = np.array([math.exp(round(Fraction(score) / step) / scale) for score in scores])
     return np.asarray(weights / weights.sum())

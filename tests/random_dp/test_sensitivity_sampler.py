@@ -25,13 +25,13 @@ from darrm.random_dp.sensitivity_sampler import (
     Function,
     RecordSampler,
     SensitivitySampler,
-    count,
-    finite_floats,
-    neighbors,
+    count_records,
+    make_neighbors,
     norm_of,
     order_statistic_of,
     respond,
     sample_then_respond,
+    to_finite_floats,
 )
 from darrm.util import progress
 from tests.exhaustive import EXHAUSTIVE
@@ -284,8 +284,8 @@ def test_exchangeable_coverage_is_exact(law: str) -> None:
 def test_neighbors_share_all_records_but_one(make: object) -> None:
     draws = make([1, 2, 3, 4])  # type: ignore[operator]
     for position in range(3):
-        first, second = neighbors(draws, position)
-        assert count(first) == count(second) == 3
+        first, second = make_neighbors(draws, position)
+        assert count_records(first) == count_records(second) == 3
         columns = zip(first, second, strict=True) if isinstance(draws, tuple) else [(first, second)]
         for one, two in columns:
             assert [index for index in range(3) if one[index] != two[index]] == [position]
@@ -293,7 +293,7 @@ def test_neighbors_share_all_records_but_one(make: object) -> None:
 
 def test_neighbors_are_copies() -> None:
     draws = np.arange(4.0)
-    first, second = neighbors(draws, 0)
+    first, second = make_neighbors(draws, 0)
     first[:] = -1
     assert second.tolist() == [3, 1, 2]
     assert draws.tolist() == [0, 1, 2, 3]
@@ -302,7 +302,7 @@ def test_neighbors_are_copies() -> None:
 @pytest.mark.parametrize("bad", [(), (np.zeros(2), np.zeros(3)), 5])
 def test_what_is_no_data_set(bad: object) -> None:
     with pytest.raises(ValueError, match="records must be"):
-        count(bad)
+        count_records(bad)
 
 
 @given(arrays(np.float64, st.integers(1, 40), elements=NUMBERS))
@@ -339,12 +339,12 @@ def test_a_callable_norm() -> None:
 @pytest.mark.parametrize("bad", [math.nan, [1.0, math.inf], "text", [[1], [2, 3]], 1j, None])
 def test_values_that_are_no_finite_numbers(bad: object) -> None:
     with pytest.raises(ValueError, match=r"function's value|inhomogeneous"):
-        finite_floats(bad)
+        to_finite_floats(bad)
 
 
 def test_values_become_floats() -> None:
-    assert finite_floats(True) == 1.0
-    assert finite_floats(np.array([1, 2], dtype=np.int8)).dtype == np.float64
+    assert to_finite_floats(True) == 1.0
+    assert to_finite_floats(np.array([1, 2], dtype=np.int8)).dtype == np.float64
 
 
 def uniform(rng: np.random.Generator, count: int) -> np.ndarray:
