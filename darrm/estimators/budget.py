@@ -94,7 +94,7 @@ def plan_release(workload: Workload, aggregator: Untyped, keywords: tuple[str, .
 @lru_cache(maxsize=64)  # a grid search repeats the same workload, and a plan takes seconds
 def _plan_best(workload: Workload) -> CalibratedMechanism:
     if needs_no_noise(workload):
-        # the votes need no noise: a table of γ = 1 would be debited for every query
+        # the votes need no noise, and a table of γ = 1 would be debited for every query
         return replace(calibrate(workload, named("no-noise")), aggregator=None)
     return plan(workload, mechanisms=RELEASED).best
 
@@ -211,7 +211,7 @@ class LedgerHandle:
     path: str  # of a file, or `MEMORY` with a random name
     identity: str
     owner: str = ""  # the note of all entries of an exclusive ledger
-    seen: int = 0  # answers of the ledger
+    seen: int = 0  # answers in the ledger when it was last read
     _ledger: PrivacyLedger | None = field(default=None, init=False)
     _streams: dict[tuple[int, int], StreamDestination] = field(default_factory=dict, init=False)
 
@@ -289,7 +289,7 @@ class LedgerHandle:
         self.check_owner()
         labels = deliver(aggregator, votes, self.ledger, stream, note=self.owner or note)
         self.seen += int(labels.size)
-        self.check_owner()  # of two concurrent ensembles at least one sees the other
+        self.check_owner()  # at least one of two concurrent ensembles sees the other's entries
         return labels
 
     def check_owner(self) -> None:

@@ -110,7 +110,7 @@ def _fill_template(
         claims |= {"guarantee": budget.to_json(), "spent": spent_pair, "ledger_digest": digest or None}
     total = budget or spent
     neighbors = "the data of one person are replaced by any others"
-    # not for a published key and known positions: a row that leaves moves the others (darrm/estimators/ensemble.py)
+    # false for a published key and people by position: a removed row shifts others (darrm/estimators/ensemble.py)
     if has_groups or model._unseeded:
         neighbors += ", or one person, with all of the rows, is in one of them only"
     if not model.seeded:

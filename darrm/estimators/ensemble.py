@@ -1,7 +1,7 @@
-"""The base of the estimators: inputs, classes, and one teacher per shard, drawn by a hash of the person alone.
+"""The base of the estimators: inputs, classes, and one teacher per shard; a keyed hash assigns people to teachers.
 
 The guarantee of an ensemble needs ``overlap=1``: *one person's data influence one teacher*. Shards that are balanced by
-label violate it: one changed label moves many people. So a keyed hash of the person alone draws the teacher:
+label violate it: one changed label moves many people. So a keyed hash of the person alone determines the teacher:
 
     teacher(p) = H(key, p) mod K,        key from ``random_state``, K = ``n_teachers``.
 
@@ -183,7 +183,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
                 _safe_indexing(X, rows),
                 y[rows],
                 number,
-                keyed_digest(key, "teacher", number) % SEED_RANGE if self.seeded else None,  # no data in it
+                keyed_digest(key, "teacher", number) % SEED_RANGE if self.seeded else None,  # it depends on no data
                 self.classes_[number % len(self.classes_)],
                 os.getpid(),
             )
@@ -264,7 +264,7 @@ def reader_of(estimator: Untyped) -> Untyped:
     first = estimator
     while isinstance(first, Pipeline | FeatureUnion):
         first = (first.steps if isinstance(first, Pipeline) else first.transformer_list)[0][1]
-    if not hasattr(first, "__sklearn_tags__"):  # a step that was left out, or one of others
+    if not hasattr(first, "__sklearn_tags__"):  # a step that was left out, or is of another library
         return None
     tags = get_tags(first).input_tags
     return estimator if tags.string and not tags.two_d_array else None
@@ -323,13 +323,13 @@ def make_private_pipeline(*steps: Untyped) -> Untyped:
 
 
 def assign(persons: list[Untyped], teachers: int, key: bytes) -> NDArray[np.int64]:
-    """Draw the teacher of each row from the key and the row's person alone: (n,) numbers in 0 … K − 1."""
+    """Assign a teacher to each row by the key and the row's person alone: (n,) numbers in 0 … K − 1."""
     numbers = {person: keyed_digest(key, "person", person) % teachers for person in dict.fromkeys(persons)}
     return np.array([numbers[person] for person in persons], dtype=np.int64)
 
 
 def keyed_digest(key: bytes, what: str, name: object) -> int:
-    """Return 64 bits of a keyed digest; ``repr`` tells 1 from "1"."""
+    """Return 64 bits of a keyed digest; ``repr`` distinguishes 1 from "1"."""
     return int.from_bytes(hashlib.blake2b(f"{what} {name!r}".encode(), key=key, digest_size=8).digest())
 
 
@@ -371,7 +371,7 @@ def _fit_teacher(
         return teacher.fit(X, y)
     except MemoryError:
         raise
-    except Exception as error:  # a teacher is any code
+    except Exception as error:  # a teacher may run any code
         raise ValueError(
             f"teacher {number} could not be trained on its {len(y)} rows ({checks.one_line(error)}): take fewer "
             "teachers, or an estimator that learns from few rows"

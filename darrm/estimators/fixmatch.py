@@ -42,7 +42,7 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     (40,)
     """
 
-    semi_supervised = True  # it takes all inputs, with the label -1 for none
+    semi_supervised = True  # `fit` takes all inputs, with the label -1 for none
 
     _: KW_ONLY
     channels: int = 1

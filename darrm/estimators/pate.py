@@ -91,7 +91,7 @@ def _fit_student(student: Untyped, X: Untyped, y: NDArray[Untyped]) -> Untyped:
         return student.fit(X, y)
     except (DarrmError, MemoryError):
         raise
-    except Exception as error:  # a student is any code
+    except Exception as error:  # a student may run any code
         raise ValueError(
             f"the student could not be trained ({checks.one_line(error)}): its labels are paid for and in answers_, "
             "and with a ledger in a file the next fit resumes there: take another student"
@@ -276,7 +276,7 @@ class PATEClassifier(Ensemble):
 
     def _name_stream(self, run: Aggregator, public: Untyped) -> str:
         """Return a digest of the public facts of a fit; fits with equal digests may share their labels."""
-        # the card's statements about the guarantee are part of it
+        # the model card states these facts, so they are part of the name
         cost, card_facts = run.privacy_cost(), (self._grouped, self._named, self._unseeded, self._held)
         digest = hashlib.sha256(repr((cost.to_text(), cost.what, self.n_teachers, self.max_answers)).encode())
         digest.update(repr(card_facts).encode())
@@ -302,7 +302,7 @@ class PATEClassifier(Ensemble):
             run = calibrate_confident(workload, min(queries, self.max_answers or max(1, queries // ANSWERED_SHARE)))
             return run, run.privacy_cost().what
         plan = plan_release(workload, self.aggregator, (CONFIDENT, BEST))
-        return plan.aggregator, plan.name  # type: ignore[return-value]  # non-private voters have one
+        return plan.aggregator, plan.name  # type: ignore[return-value]  # a plan for non-private voters has an aggregator
 
     def predict(self, X: Untyped) -> NDArray[Untyped]:
         """Predict with the student: (Q, d) inputs → (Q,) classes, without cost."""

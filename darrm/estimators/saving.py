@@ -139,7 +139,7 @@ def load(
 
 
 def _check_size(path: Path) -> None:
-    file_names: list[str | None] = []  # one for each reference to a file of the archive
+    file_names: list[str | None] = []  # one for each reference to a file in the archive
     with ZipFile(path) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
         if any(entry.compress_type != ZIP_STORED for entry in entries.values()):
@@ -183,7 +183,7 @@ def _is_within_bounds(model: Untyped) -> bool:
         return False
     nodes = np.flatnonzero(tree.children_left != TREE_LEAF)
     columns, children = tree.feature[nodes], np.stack([tree.children_left, tree.children_right])[:, nodes]
-    is_descendant = (children > nodes) & (children < tree.node_count)  # so there is no circle
+    is_descendant = (children > nodes) & (children < tree.node_count)  # so that there is no cycle
     return bool(np.all((columns >= 0) & (columns < features)) and np.all(is_descendant))
 
 
@@ -296,6 +296,6 @@ def _read_student(pate: Untyped, state: dict[str, Untyped]) -> list[Untyped]:
     spent["bounds"] = tuple(Bound(**bound) for bound in spent["bounds"])
     report |= {"spent": Spent(**spent), "budget": PrivacyParams(*report["budget"])}
     pate.report_ = PATEReport(**report)
-    if pate.ledger is None:  # the budget was of another process: another fit is a second budget
+    if pate.ledger is None:  # another process had the budget, so another fit has a second one
         pate._spending = LedgerHandle(MEMORY, "", seen=int(pate.report_.spent.queries))
     return [pate.student_]

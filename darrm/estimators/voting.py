@@ -57,7 +57,7 @@ class PayingVote(Ensemble):
     max_queries: int
     ledger: Untyped
     plan_: CalibratedMechanism
-    _overlap: int | None = None  # of models that were trained elsewhere: how many one person's data can influence
+    _overlap: int | None = None  # how many models that were trained elsewhere one person's data can influence
     _spending: LedgerHandle
 
     def _make_voters(self) -> Voters:
@@ -104,7 +104,7 @@ class PayingVote(Ensemble):
         may_abstain = isinstance(aggregator, TestedRun) and (
             aggregator.otherwise is None or aggregator.check is not None
         )
-        if may_abstain or isinstance(aggregator, CheckedGNMax | LimitedConfident):  # a vote spends without an answer
+        if may_abstain or isinstance(aggregator, CheckedGNMax | LimitedConfident):  # both charge unanswered queries
             checks.fail("aggregator", repr(aggregator), "one that answers every query", "a PATEClassifier declines")
         return plan_release(Workload(voters, self.max_queries, total, classes), aggregator)
 
@@ -327,7 +327,7 @@ class PrivateVotingClassifier(PayingVote):
         vote.teachers_, vote.classes_ = models, np.asarray(names)
         vote._overlap = overlap
         vote._open_ledger(vote._make_voters())
-        vote._store_facts(())  # `overlap` is about a person with all of the rows
+        vote._store_facts(())  # `overlap` counts all rows of a person
         return vote
 
 

@@ -29,10 +29,10 @@ from darrm.util import checks
 _MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], dtype=np.uint64)  # of Philox 4×32
 _KEY_STEPS = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
 _MASK, _SHIFT, _ROUNDS = np.uint64(0xFFFFFFFF), np.uint64(32), 10
-_BITS = 52  # of a uniform number, so that the middle of its interval is a float
+_BITS = 52  # of a uniform number: the middle of its interval is a float
 _LOG_2 = 0.6931471805599453
 _TERMS = 13  # of the logarithm: s²⁶ < 2⁻⁶⁶ for |s| ≤ 0.1716
-_SUM_TOLERANCE = 1e-3  # admits half precision; the sum only distinguishes laws from logits
+_SUM_TOLERANCE = 1e-3  # for laws in half precision; logits do not sum to 1
 _MIN_SUM = 1e-9
 _MAX_STEP = 2**63 - 1
 

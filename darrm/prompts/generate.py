@@ -49,7 +49,7 @@ from darrm.util import checks
 from darrm.votes import Labels, Votes
 
 LENGTH, STOPPED, BUDGET = "length", "stop word", "budget"
-_MAX_NOISE, _MIN_NOISE, _MIN_SCALE, _BISECTION_STEPS = 1e6, 0.5, 1e-3, 30  # votes, votes; a scale
+_MAX_NOISE, _MIN_NOISE, _MIN_SCALE, _BISECTION_STEPS = 1e6, 0.5, 1e-3, 30  # votes, votes, a scale, steps
 
 CheckedMechanism = ConfidentGNMax | InteractiveGNMax
 Context = tuple[int, ...]
@@ -267,7 +267,7 @@ class Writer:
         words = (*(held or ()), *self.words(teachers, public, prompt, most=most, stop=stop, held=held))
         if words and words[-1].word in stop:
             return Text(words, STOPPED)
-        return Text(words, LENGTH if len(words) >= most else BUDGET)  # held may be longer than most
+        return Text(words, LENGTH if len(words) >= most else BUDGET)  # ``held`` may be longer than ``most``
 
     def finish(self) -> None:
         """Confirm receipt of all words: the ledger drops the last one, and the next call starts a new text."""

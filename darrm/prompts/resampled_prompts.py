@@ -20,8 +20,8 @@ uniform ordered sample of the N − 1 other people, whoever the person is: B and
 uniform draw from the people who were not selected: the result is a uniform ordered sample without the person, A. Only
 prompt i mod K differs. *Both.* Each prompt's subset, order and answer depend on that prompt alone. ∎
 
-*Why people are not dealt in turn.* In K equal parts of a Poisson sample, one more person shifts everybody behind them;
-after a shuffle one other person still moves, and a second vote changes.
+*Why people are not dealt in turn.* In K equal parts of a Poisson sample, one additional person shifts everybody after
+them. Even after a shuffle another person moves to another prompt, and a second vote changes.
 
 *Why a failed call is a missing vote.* A failure depends on one prompt only, as an answer does (`darrm.votes`), and the
 same prompt may be asked again. Redrawing the *sample* after a failure would break the proof: a person whose example
@@ -186,7 +186,7 @@ class ResampledPrompts:
         return Votes(counts[:, :_MISSING], K, classes, "labels", counts[:, _MISSING])
 
 
-@dataclass(frozen=True, eq=False)  # Dask hashes its callables
+@dataclass(frozen=True, eq=False)  # Dask hashes callables
 class _PromptTask:
     """Worker task: ask prompts for class indices, `_MISSING` for no vote."""
 
@@ -215,7 +215,7 @@ class _PromptTask:
             return None
 
     def _collect_labels(self, prompts: list[Prompt]) -> list[object]:
-        copies = [(list(examples), question) for examples, question in prompts]  # an answer may empty its list
+        copies = [(list(examples), question) for examples, question in prompts]  # ``answer`` may change its list
         labels = list(self.answer(copies)) if self.batched else [self.answer(*prompt) for prompt in copies]
         if len(labels) != len(prompts):
             checks.fail("what answer returns", checks.Text(f"{len(labels)} labels"), f"one for each of {len(prompts)}")

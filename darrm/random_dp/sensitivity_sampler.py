@@ -39,7 +39,7 @@ from darrm.util.progress import bar
 Records = Any  # a list of anything, an array (n, …), or a tuple of such columns
 Function = Callable[..., object]
 RecordSampler = Callable[[np.random.Generator, int], Records]
-Outcome = tuple[float, tuple[int, ...]] | str  # of a draw: a sensitivity and the shape of the value, or why it failed
+Outcome = tuple[float, tuple[int, ...]] | str  # a sensitivity and the value's shape, or why a draw failed
 
 NORMS = ("l1", "l2", "sup")
 

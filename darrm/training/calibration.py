@@ -25,14 +25,14 @@ _ROUNDING_ERROR = 1e-9  # covers the floating-point error of one step's distribu
 # of the discretization; a finer one moves ε by 2e-7
 _MAX_INTERVAL, _MIN_INTERVAL, _RELATIVE_INTERVAL = 1e-3, 1e-5, 1e-4
 _BYTES_PER_POINT = 64  # of a distribution: its probabilities, two transforms of them, and their product
-_MIN_ACCOUNTED_NOISE = 0.1  # below, the distribution of a single step takes long, for an epsilon in the hundreds
+_MIN_ACCOUNTED_NOISE = 0.1  # with less, a single step takes long, and epsilon is in the hundreds
 _MAX_STEPS = 1_000_000
 _MAX_NOISE = 1e6
-_MIN_NOISE = 0.125  # below, epsilon is in the hundreds and the discretized distributions grow without need
+_MIN_NOISE = 0.125  # with less, epsilon is in the hundreds, and the distributions are large
 _NOISE_TOLERANCE = 1e-3  # relative width at which the search stops
 _MIN_SLOPE, _MAX_SLOPE = -5.0, -0.2  # slopes of log ε over log σ that a secant may have
 _MAX_SECANTS = 20
-_MIN_EPSILON = 1e-12  # in place of 0
+_MIN_EPSILON = 1e-12  # in place of 0 in a logarithm
 _BOUND = "the privacy loss distribution of DP-SGD"
 
 
@@ -116,7 +116,7 @@ def calibrate_noise(target: PrivacyPair, *, sampling_rate: float, steps: int) ->
 def _find_last_fitting(excess: Callable[[float], float], guess: float, minimum: float, maximum: float) -> float | None:
     """Return the least place in [minimum, maximum], up to the tolerance, with an excess of at most 0, or None.
 
-    The excess falls. Secants aim just beyond its zero; where they do not help, the middle is taken.
+    The excess is decreasing. Secants aim just beyond its zero; where they fail, the midpoint is next.
     """
     outside, inside = -math.inf, math.inf  # the largest place that does not fit, the smallest that does
     place, slope, evaluations = min(max(guess, minimum), maximum), -1.0, 0
@@ -131,7 +131,7 @@ def _find_last_fitting(excess: Callable[[float], float], guess: float, minimum: 
             outside = place
         if inside - max(outside, minimum) <= _NOISE_TOLERANCE:
             return inside
-        next_place = place + math.log(2.0)  # where ε is not known
+        next_place = place + math.log(2.0)  # if ε is infinite
         if math.isfinite(value):
             if previous is not None:
                 slope = min(max((value - previous[1]) / (place - previous[0]), _MIN_SLOPE), _MAX_SLOPE)
@@ -152,7 +152,7 @@ def _check_target(pair: PrivacyPair) -> PrivacyParams:
 
 
 def _bound_epsilon(noise: float, sampling_rate: float, steps: int, delta: float, *, goal: float = 0.0) -> float:
-    """Bound ε, from the coarsest grid alone where that is at most ``goal``."""
+    """Bound ε; if the coarsest grid's bound is at most ``goal``, no finer grid is tried."""
     range_of_losses = _range_of_losses(noise, sampling_rate, steps)
     what = f"the privacy loss distribution of {steps:,} steps with noise = {noise:g}"
     checks.affordable(what, range_of_losses / _MAX_INTERVAL, "take more noise", bytes_each=_BYTES_PER_POINT)

@@ -1,8 +1,8 @@
 """Training recipes, stochastic gradient descent with or without privacy, and their random numbers.
 
 All draws derive from 64-bit words of (teacher, purpose, step), so a resumed training continues with the same numbers.
-A seed is not secret: who knows it can subtract the noise. A key is 256 secret bits from the operating system, in a file
-of its owner (`read_or_create_key`); the words are SHAKE-256 of it.
+A seed is not secret: anyone who knows it can subtract the noise. A key is 256 secret bits from the operating system, in
+a file that only its owner can read (`read_or_create_key`); the words are SHAKE-256 of it.
 
 Limitation: the Gaussian uses floats (Box–Muller over 53-bit uniforms), but the accounting assumes real numbers. An
 attacker who sees the last bits of a released noise value could in principle distinguish them [M12]. Only trained

@@ -114,14 +114,14 @@ class StudentRecipe:
     steps: int = 200
     learning_rate: float = 1e-3  # of Adam; it falls to 0 along a quarter of a cosine wave
     batch: int = 64  # labeled inputs per step
-    unlabeled: int = 1  # inputs per labeled one
+    unlabeled: int = 1  # unlabeled inputs per labeled one
     radius: float = 2.0  # length of the adversarial direction, in units of the input
     weight: float = 1.0  # of the virtual adversarial loss
     consistency: float = 0.0  # weight of the agreement between unlabeled inputs and changed copies
     threshold: float = 0.95  # least confidence of the moving average for an unlabeled input to count
-    alignment: float = 0.0  # a above, for classes of about equal frequency
+    alignment: float = 0.0  # a of the module's docstring, for classes of about equal frequency
     change: Perturbation = field(default_factory=Perturbation)  # of labeled and unlabeled inputs
-    robustness: float = 0.0  # q in [0, 1], after the first steps
+    robustness: float = 0.0  # q in [0, 1] of the module's docstring, after the first steps
     averaging: float = 0.0  # c in [0, 1): after a step with parameters θ the student's are a ← c·a + (1 − c)·θ
 
     def __post_init__(self) -> None:

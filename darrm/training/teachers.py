@@ -8,8 +8,8 @@ Each process trains a stack of teachers. joblib distributes the stacks: ``jobs=2
 The parameters of private teachers are (ε, Δ)-private, so an ensemble trained by `PrivateSGD` may be published. Never
 publish an ensemble trained by `PlainSGD`, or its votes before an aggregator has released them.
 
-**Partition.** One teacher number per record cannot represent a shared record. It depends on positions and the seed,
-never on content.
+**Partition.** A partition holds one teacher number per record, so no two teachers share a record. The numbers depend on
+positions and the seed, never on content.
 
 Neighbors: in one data set the content of one record is blanked. The position remains, and a blank record contributes no
 gradient. Only one shard changes, so disjoint shards compose in parallel. For a sum of clipped gradients, blanking

@@ -88,7 +88,7 @@ def check_model(model: Module, example: Array, *, private: bool) -> None:
     open_calls = _follow_calls(model)
     buffers = {name: (value, value._version) for name, value in model.named_buffers()}
     parameters = stack([{name: value.detach() for name, value in model.named_parameters()}] * 2)
-    x = torch.zeros((2, 3, *example.shape), dtype=torch.as_tensor(example).dtype)  # two different sizes, neither is 1
+    x = torch.zeros((2, 3, *example.shape), dtype=torch.as_tensor(example).dtype)  # two different sizes above 1
     batch = x, torch.zeros((2, 3), dtype=torch.int64)
     try:
         if private:
