@@ -119,8 +119,8 @@ class Audit:
             except Exception as error:  # noqa: BLE001 (for any content; no message, which may quote it)
                 for inputs in (self.releases, self.ledgers, self.labels):
                     inputs.pop(piece.path, None)
-                reason = str(error) if isinstance(error, TooLargeError) else type(error).__name__
-                reason = reason if isinstance(error, TooLargeError) else f"its judgement failed ({reason})"
+                is_large = isinstance(error, TooLargeError)
+                reason = str(error) if is_large else f"its judgement failed ({type(error).__name__})"
                 verdicts = [Verdict("file", "this audit understands its content", UNKNOWN, reason)]
             self.add(piece.path, verdicts)
 

@@ -65,9 +65,8 @@ class LedgerAudit:
         if smallest is None or verdict.verdict not in {PROVED, CONSISTENT}:
             return verdict, None
         pair = format_pair(min(smallest.epsilon, float(epsilon)), delta, 4)
-        return replace(
-            verdict, claim=f"{pluralize(number, 'label is', 'labels are')} {pair}-DP, within {within}"
-        ), smallest
+        claim = f"{pluralize(number, 'label is', 'labels are')} {pair}-DP, within {within}"
+        return replace(verdict, claim=claim), smallest
 
     def _judge_filter(self) -> tuple[str, str]:
         (epsilon, delta), share = self.ledger.budget, _DELTA_SHARES[self.ledger.composition]
@@ -210,7 +209,7 @@ def _judge_costs(audit: LedgerAudit) -> Iterator[Verdict]:
             yield Verdict("ledger", claim, ASSUMED, f"{reason}; others hold none")
         else:
             yield decide("ledger", claim, reason, holds=bool(matches))
-        for number in {entry.cost: None for entry in matches}:
+        for number in dict.fromkeys(entry.cost for entry in matches):
             charge = ledger.charges[number]
             if charge.models is not None and not _is_covered(answering, charge):
                 reason = f"it is for {answering.voters}"

@@ -157,11 +157,8 @@ def _enclose_certain_renyi(mechanism: Mechanism, order: float, goal: float) -> I
             value = (u * rise).log1p() / (alpha - 1) + (u * fall).log1p()
             high = upper_float(value) if value.is_finite() else mechanism.parameters[0]
             return Interval(max(0.0, -upper_float(-value)), high)
-    bounds = (
-        []
-        if math.isinf(find_pure_epsilon(mechanism))
-        else [Interval(0.0, _bound_pure(find_pure_epsilon(mechanism), order))]
-    )
+    pure = find_pure_epsilon(mechanism)
+    bounds = [] if math.isinf(pure) else [Interval(0.0, _bound_pure(pure, order))]
     if mechanism.kind == "GNMax" and mechanism.reached > 1:
         bounds.append(Interval(0.0, order * (mechanism.reached / mechanism.parameters[0]) ** 2 * (1.0 + 1e-12)))
     if mechanism.reached <= 8:  # of one person, in a chain of single moves

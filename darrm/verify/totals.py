@@ -267,18 +267,17 @@ def _find_largest_epsilon(cost: Cost, target: Fraction) -> Fraction:
     deltas = cost.deltas(epsilons)
     if deltas is None:
         return target
-    smallest = min(delta.upper for delta in deltas)
-    indices = [index for index, delta in enumerate(deltas) if delta.upper <= smallest * Fraction(1001, 1000)]
-    return epsilons[indices[0]]
+    limit = min(delta.upper for delta in deltas) * Fraction(1001, 1000)
+    return next(epsilon for epsilon, delta in zip(epsilons, deltas, strict=True) if delta.upper <= limit)
 
 
 def _prove_points(cost: Cost, points: Sequence[Point], *, is_reversed: bool = False) -> list[Point]:
     deltas = cost.deltas(
         [epsilon for epsilon, _ in points], [float(delta) for _, delta in points], is_reversed=is_reversed
     )
-    return (
-        [] if deltas is None else [(epsilon, bound.upper) for (epsilon, _), bound in zip(points, deltas, strict=True)]
-    )
+    if deltas is None:
+        return []
+    return [(epsilon, bound.upper) for (epsilon, _), bound in zip(points, deltas, strict=True)]
 
 
 def _bound_models(
@@ -330,14 +329,11 @@ def _bound_non_private(priced: Sequence[Priced], overlap: int, delta: Fraction, 
             return None
         plain_charge = min(candidates, key=itemgetter(0))[1]
         plain_cost = None if cost is None else cost.without_guarantee(overlap)
-        if plain_charge.guarantee is not None and plain_cost is not None:
-            deltas = plain_cost.deltas([plain_charge.guarantee[0]])
-            holds = deltas is not None and deltas[0].upper <= plain_charge.guarantee[1]
-            plain_charge = (
-                plain_charge
-                if holds or isinstance(plain_cost.answering, Mechanism)
-                else replace(plain_charge, guarantee=None)
-            )
+        guarantee = plain_charge.guarantee
+        if guarantee is not None and plain_cost is not None and not isinstance(plain_cost.answering, Mechanism):
+            deltas = plain_cost.deltas([guarantee[0]])
+            if deltas is None or deltas[0].upper > guarantee[1]:
+                plain_charge = replace(plain_charge, guarantee=None)
         described.append((replace(plain_charge, count=charge.count), plain_cost))
     total = smallest_total(described, delta, goal=float(goal) * (1.0 - RELATIVE_TOLERANCE))
     return None if total is None else Fraction(total.epsilon)
@@ -380,15 +376,11 @@ def prove_filter(costs: Sequence[Charge], epsilon: Fraction, delta: Fraction, sh
 
 def find_filter_order(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Return the order at ε = c(α) + α·(log(1/r) − log α)/(α − 1)², nearly."""
-    log_remaining = -math.log(delta)
-
-    low, high = (
-        math.log(_MIN_EXCESS),
-        max(math.log(_MIN_EXCESS), math.log(1.0 / delta - 1.0)) if delta < 1 else math.log(_MIN_EXCESS),
-    )
+    log_inverse, low = -math.log(delta), math.log(_MIN_EXCESS)
+    high = max(low, math.log(1.0 / delta - 1.0)) if delta < 1 else low
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2.0
-        excess, gap = math.exp(middle), log_remaining - math.log1p(math.exp(middle))
+        excess, gap = math.exp(middle), log_inverse - math.log1p(math.exp(middle))
         falls_short = middle - math.log1p(excess) + gap / excess + (1.0 + excess) * gap / excess**2 < epsilon
         low, high = (low, middle) if falls_short else (middle, high)
     return 1 + Fraction(math.exp(low))
