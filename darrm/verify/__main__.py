@@ -127,9 +127,9 @@ def _write_page(path: Path, text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    argument_list = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return int(command.main(words, "darrm verify", standalone_mode=False) or 0)
+        return int(command.main(argument_list, "darrm verify", standalone_mode=False) or 0)
     except (click.ClickException, ValueError, OSError) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         if isinstance(error, OSError) and error.strerror and error.filename is not None:

@@ -242,10 +242,10 @@ def _compare_piece(
     if piece.path not in result.receipts:
         return ()
     file_hashes = {
-        f"{item.path}{end}": sha256
+        f"{item.path}{ending}": sha256
         for item in result.pieces
         if item.labels is not None
-        for end, _, sha256 in item.file_digests
+        for ending, _, sha256 in item.file_digests
     }
     return judge_receipt(result.receipts[piece.path], ledgers, result.labels, file_hashes, keys)
 
@@ -288,9 +288,9 @@ def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:
 
 
 def list_answers(audit: Audit) -> list[tuple[str, str]]:
-    false = [verdict for verdict in audit.verdicts if verdict.verdict == FALSE]
-    if false:
-        first = false[0]
+    false_verdicts = [verdict for verdict in audit.verdicts if verdict.verdict == FALSE]
+    if false_verdicts:
+        first = false_verdicts[0]
         where = f"{first.file}: " if first.file else ""
         return [(FAIL, f"{where}it is false that {first.claim} ({first.reason})")]
     totals = [verdict for verdict in audit.verdicts if verdict.about == "composition" and verdict.file in audit.ledgers]
@@ -301,15 +301,17 @@ def list_answers(audit: Audit) -> list[tuple[str, str]]:
         claims = plans or [item for item in costs if item.claim.startswith(_LABEL_CLAIMS)]
     if not claims:
         return [(OPEN, "nothing that answers or pays is among the files")]
-    several, answers = len({claim.file for claim in claims}) > 1, []
+    has_several_files, answers = len({claim.file for claim in claims}) > 1, []
     for item in claims:
         doubt = "" if item.verdict == PROVED else f" is {item.verdict}: {item.reason}"
-        answers.append((OPEN if doubt else PASS, f"{f'{item.file}: ' if several else ''}{item.claim}{doubt}"))
+        answers.append((OPEN if doubt else PASS, f"{f'{item.file}: ' if has_several_files else ''}{item.claim}{doubt}"))
     return answers
 
 
 def list_assumptions(audit: Audit) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((one.claim, one.reason) for one in audit.verdicts if one.verdict == ASSUMED))
+    return list(
+        dict.fromkeys((verdict.claim, verdict.reason) for verdict in audit.verdicts if verdict.verdict == ASSUMED)
+    )
 
 
 def text_report(audit: Audit, *, every: bool = False, page: str = "") -> str:

@@ -251,16 +251,16 @@ class LedgerDigest:
         last = len(ledger.entries)
         if self.number > last:
             return f"has {self.number} entries, and the ledger {last}: entries are gone, or it is an older copy"
-        own = ledger.digest(self.number)
+        expected = ledger.digest(self.number)
         for names, fault in (
             (("identity",), "is of the ledger {}, and this is another"),
             (("epsilon", "delta", "composition"), "has the budget ({}), and the ledger another"),
             (("population",), "is about the population {}, and the ledger about another"),
             (("entry_hash", "queries"), f"has another hash at entry {self.number}: an entry up to it is another"),
         ):
-            theirs = [getattr(self, name) for name in names]
-            if theirs != [getattr(own, name) for name in names]:
-                return fault.format(", ".join(map(str, theirs)))
+            values = [getattr(self, name) for name in names]
+            if values != [getattr(expected, name) for name in names]:
+                return fault.format(", ".join(map(str, values)))
         return ""
 
 

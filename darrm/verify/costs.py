@@ -147,7 +147,9 @@ def _list_label_laws(table: Table, voters: Voters) -> tuple[Iterator[Laws], int]
             return None
         unit = lcm(*(value.denominator for value in table.law))
         law = [(unit - x, unit + x) for x in (int(value * unit) for value in _make_gamma(table, voters).signed)]
-        return ((law[ones], law[others]) for ones, others in mechanisms.list_pairs_of_ones(K, reached)), 2 * unit
+        return (
+            (law[ones], law[neighbor_ones]) for ones, neighbor_ones in mechanisms.list_pairs_of_ones(K, reached)
+        ), 2 * unit
     if voters.are_private or count_pairs(table, reached) * _count_places(table, reached) > MAX_WORK:
         return None
     return list_law_pairs(table, reached), find_unit(table) * WEIGHT_ONE
@@ -261,8 +263,8 @@ def judge_charge(cost: Cost, charge: Charge) -> Iterator[Verdict]:
             bounds_of_points: list[Interval[float] | None] = [None] * len(places)
             if deltas is not None:
                 bounds_of_points = [Interval(float(delta.lower), float(delta.upper)) for delta in deltas]
-            number = f"{len(places)} of {len(points)} points"
-            yield _compare(f"{name} of a query is at least what it costs, at {number}", stored, bounds_of_points)
+            extent = f"{len(places)} of {len(points)} points"
+            yield _compare(f"{name} of a query is at least what it costs, at {extent}", stored, bounds_of_points)
     for reached, plain in charge.plain:
         yield from judge_charge(cost.without_guarantee(reached), plain)
 
@@ -328,7 +330,7 @@ def enclose_differences(table: Table, epsilons: Sequence[Fraction], reached: int
 
 def enclose_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[Interval[Fraction]] | None:
     K, C, reached = table.voters.K, table.classes, table.voters.reached
-    kinds = [(count, _list_corners(each, C)) for count, each in table.voters.kinds]
+    kinds = [(count, _list_corners(guarantee, C)) for count, guarantee in table.voters.kinds]
     if prod(comb(count + len(corners), count) for count, corners in kinds) * comb(K + C - 1, K) * 16 > MAX_WORK:
         return None
     law, unit = _read_law(table), find_unit(table) * WEIGHT_ONE * ONE**reached
@@ -345,7 +347,7 @@ def enclose_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[I
 
     worst = []
     for epsilon, bounds in zip(epsilons, bound_largest_sums(laws(), epsilons), strict=True):
-        low, high = (Fraction(end, unit * ONE) for end in bounds)
+        low, high = (Fraction(value, unit * ONE) for value in bounds)
         low -= 2 * C * Fraction(error, unit) * (1 + exponential(epsilon).upper)
         worst.append(Interval(max(Fraction(0), low), high, "all multisets of corners"))
     return worst
@@ -416,12 +418,12 @@ def list_law_pairs(table: Table, reached: int) -> Iterator[tuple[list[int], list
             yield [chances[x] for x, _ in answers], [neighbor_chances[y] for _, y in answers]
 
 
-def _list_corners(each: Point | None, C: int) -> list[_Corner]:
+def _list_corners(guarantee: Point | None, C: int) -> list[_Corner]:
     """List corners where the laws on the two data sets differ, in units of 2^-128."""
     main, moved = ONE, 0
-    if each is not None:
-        growth, moved = exponential(each[0]).lower, to_units(each[1])
-        main = to_units((1 - each[1]) * growth / (1 + growth))
+    if guarantee is not None:
+        growth, moved = exponential(guarantee[0]).lower, to_units(guarantee[1])
+        main = to_units((1 - guarantee[1]) * growth / (1 + growth))
     corners = set()
     for a, b, u, v in product(range(C), repeat=4):
         laws = [0] * C, [0] * C

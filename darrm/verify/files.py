@@ -104,8 +104,8 @@ class LabelsFile:
     def digest(self, start: int = 0, stop: int | None = None) -> str:
         """Return the SHA-256 of labels as a release writes them to .csv."""
         digest, selection = hashlib.sha256(), self.places[start:stop]
-        for place in range(0, selection.size, _LABELS_PER_BLOCK):
-            block = selection[place : place + _LABELS_PER_BLOCK]
+        for first in range(0, selection.size, _LABELS_PER_BLOCK):
+            block = selection[first : first + _LABELS_PER_BLOCK]
             if isinstance(self._lines, list):
                 digest.update(b"".join(map(self._lines.__getitem__, block.tolist())))
             else:
@@ -135,8 +135,8 @@ class _LabelPlaces(dict[str, int]):
             or "\0" in label
         ):
             raise ValueError(f"a label is no Unicode text of at most {_MAX_NAME_LENGTH} characters without zeros")
-        place = self[label] = len(self)
-        return place
+        index = self[label] = len(self)
+        return index
 
     def add(self, places: NDArray[Any]) -> None:
         self.size += len(places)
@@ -386,7 +386,9 @@ class Piece:
 
     @property
     def digests(self) -> list[FileDigest]:
-        part_digests = ((end, len(content), hashlib.sha256(content).hexdigest()) for end, content in self.parts.items())
+        part_digests = (
+            (ending, len(content), hashlib.sha256(content).hexdigest()) for ending, content in self.parts.items()
+        )
         return [*self.file_digests, *part_digests]
 
     @property
@@ -535,13 +537,13 @@ def _skip(path: Path, reason: str) -> Piece:
 
 
 def _read_partitions(name: Path, paths: Sequence[Path]) -> Piece:
-    digests = [seal for path in paths for seal in _hash_file(path, "" if path == name else f"/{path.name}")]
+    digests = [digest for path in paths for digest in _hash_file(path, "" if path == name else f"/{path.name}")]
     return Piece("labels", str(name), file_digests=tuple(digests), labels=read_parquet_labels(paths), is_parquet=True)
 
 
-def _hash_file(path: Path, end: str = "") -> tuple[FileDigest, ...]:
+def _hash_file(path: Path, ending: str = "") -> tuple[FileDigest, ...]:
     with path.open("rb") as file:
-        return ((end, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()),)
+        return ((ending, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()),)
 
 
 def ledger_files(path: Path) -> dict[str, bytes]:
@@ -554,7 +556,7 @@ def ledger_files(path: Path) -> dict[str, bytes]:
                 continue
             states = _stat_files(real)
             try:
-                contents = {end: real.with_name(real.name + end).read_bytes() for end in states}
+                contents = {ending: real.with_name(real.name + ending).read_bytes() for ending in states}
             except FileNotFoundError:  # a journal that was just dropped
                 continue
             if states == _stat_files(real):
@@ -565,15 +567,15 @@ def ledger_files(path: Path) -> dict[str, bytes]:
 def _stat_files(ledger: Path) -> dict[str, tuple[int, int, int]]:
     check_regular(ledger, _MAX_TOTAL_BYTES)
     states = {}
-    for end in ("", *JOURNAL_ENDINGS):
-        path = ledger.with_name(ledger.name + end)
+    for ending in ("", *JOURNAL_ENDINGS):
+        path = ledger.with_name(ledger.name + ending)
         try:
             status = path.lstat()  # one call: between two a journal may vanish by a commit
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{str(path)!r} is a link or no file, and no journal that SQLite left")
-        states[end] = status.st_mtime_ns, status.st_size, status.st_ino
+        states[ending] = status.st_mtime_ns, status.st_size, status.st_ino
     return states
 
 

@@ -147,9 +147,9 @@ class _Chains:
         self.K, self.reached, self.is_monotone = gamma.K, gamma.reached, gamma.is_monotone
         self.g = [to_units(value, _FINE_BITS) for value in gamma.signed]
         self.hi, self.delta = _UNIT, 0
-        if (each := gamma.kinds[0][1]) is not None:
-            growth = exponential(each[0]).lower
-            self.hi, self.delta = to_units((growth + each[1]) / (growth + 1), _FINE_BITS), to_units(each[1], _FINE_BITS)
+        if (pair := gamma.kinds[0][1]) is not None:
+            growth = exponential(pair[0]).lower
+            self.hi, self.delta = to_units((growth + pair[1]) / (growth + 1), _FINE_BITS), to_units(pair[1], _FINE_BITS)
         self._binomials: dict[int, list[int]] = {0: [_UNIT]}
         self._missing_mass = 0  # the largest mass that a product of binomials lacks
         self._zero_weights = [_UNIT]  # (1 − Δ)^n, rounded down
@@ -334,10 +334,10 @@ def list_label_laws(gamma: Gamma) -> tuple[Iterator[Laws], int] | None:
 
 
 @lru_cache(maxsize=64)
-def _list_corners(each: Point | None) -> list[tuple[int, int]]:
-    if each is None:
+def _list_corners(guarantee: Point | None) -> list[tuple[int, int]]:
+    if guarantee is None:
         return [(ONE, 0), (0, ONE)]
-    epsilon, delta = each
+    epsilon, delta = guarantee
     growth = exponential(epsilon).lower
     hi, moved = to_units((growth + delta) / (growth + 1)), to_units(delta)
     corners = [(hi, ONE - hi), (ONE - hi, hi)]
@@ -348,7 +348,7 @@ def _list_corners(each: Point | None) -> list[tuple[int, int]]:
 
 def _list_expectations(gamma: Gamma) -> tuple[int, Iterator[tuple[list[int], list[int]]]] | None:
     """Return a unit and, for all multisets of corners, E[g(s + L)] on both data sets in this unit."""
-    kinds, t = [(count, _list_corners(each)) for count, each in gamma.kinds], gamma.reached
+    kinds, t = [(count, _list_corners(guarantee)) for count, guarantee in gamma.kinds], gamma.reached
     counts = [1]  # by the number of placed voters
     for voters, corners in kinds:
         corner_counts = [comb(j + len(corners) - 1, j) for j in range(min(voters, t) + 1)]
@@ -461,13 +461,13 @@ def _bound_error(table: Table, rows: Json, weights: list[Fraction], *, is_free: 
 def _compute_row_laws(table: Table, kinds: list[list[int]], y: arb, c: arb) -> list[list[arb]]:
     """Compute y·(law of L under p) and y·c·(law of L under 1 − p')."""
     changed, sides = 0, [arb_poly([y]), arb_poly([y * c])]
-    for counts, (voters, each) in zip(kinds, table.voters.kinds, strict=True):
+    for counts, (voters, guarantee) in zip(kinds, table.voters.kinds, strict=True):
         high, low, ones, *near_counts = counts + [0] * (7 - len(counts))
         zeros = voters - high - low - ones
         up, down, up_prime, down_prime = near_counts
         hi, delta = arb(1), arb(0)
-        if each is not None:
-            growth, delta = ball(each[0]).exp(), ball(each[1])
+        if guarantee is not None:
+            growth, delta = ball(guarantee[0]).exp(), ball(guarantee[1])
             hi = (growth + delta) / (growth + 1)
         if min(high, low, ones, zeros, *near_counts) < 0 or max(up, up_prime) > zeros or max(down, down_prime) > ones:
             raise ValueError("a row has other voters")
@@ -478,4 +478,4 @@ def _compute_row_laws(table: Table, kinds: list[list[int]], y: arb, c: arb) -> l
                 sides[side] *= arb_poly([1 - p, p]) ** n
     if changed > table.voters.reached:
         raise ValueError("a row changes more voters than a person reaches")
-    return [[side[place] for place in range(table.voters.K + 1)] for side in sides]
+    return [[side[ones_count] for ones_count in range(table.voters.K + 1)] for side in sides]

@@ -227,7 +227,7 @@ def _enclose_delta(mechanism: Mechanism, epsilon: Fraction, goal: float) -> Inte
         delta = gap * gap / -(-pure_ball).expm1()  # no power: of a ball around 0 it is none
         return Interval(max(0.0, -upper_float(-delta)), upper_float(delta))
     step = float(epsilon) / mechanism.reached
-    group = math.fsum(math.exp(place * step) for place in range(mechanism.reached)) * (1.0 + 1e-12)
+    group = math.fsum(math.exp(move * step) for move in range(mechanism.reached)) * (1.0 + 1e-12)
     if mechanism.kind == "GNMax":
         single_move = delta_of_gaussian_label(mechanism.parameters[0], step)
     else:
@@ -326,7 +326,7 @@ def _find_largest_delta(without: Array, gain: Array, epsilon: Fraction) -> Inter
     """Enclose the largest δ at ε, up to the rounding of floats."""
     growth = math.expm1(epsilon)
     excess, error = gain - growth * without, _FLOAT_ERROR * (np.abs(gain) + growth * without)
-    low, high = (float(np.max(np.sum(np.maximum(0.0, end), axis=1))) for end in (excess - error, excess + error))
+    low, high = (float(np.max(np.sum(np.maximum(0.0, edge), axis=1))) for edge in (excess - error, excess + error))
     high += 1e-280 * bool(np.any(without <= 0.0))  # for underflow
     return Interval(Fraction(low), Fraction(min(1.0, high)), "all pairs of votes")
 
@@ -348,9 +348,12 @@ def _find_largest_renyi(without: Array, gain: Array, rate: float, order: float) 
         growths = np.expm1(logs)
         sums = np.sum(q * np.maximum(0.0, growths - order * t), axis=1)
         errors = _FLOAT_ERROR * np.sum(q * (1.0 + np.abs(growths)) * np.minimum(1.0, order * np.abs(t)), axis=1)
-        low, high = (math.log1p(max(0.0, float(np.max(end)))) / (order - 1.0) for end in (sums - errors, sums + errors))
+        low, high = (
+            math.log1p(max(0.0, float(np.max(sum_bound)))) / (order - 1.0)
+            for sum_bound in (sums - errors, sums + errors)
+        )
         divergences.append(Interval(widen(low).lower, widen(high).upper))
-    return Interval(max(one.lower for one in divergences), max(one.upper for one in divergences))
+    return Interval(max(bound.lower for bound in divergences), max(bound.upper for bound in divergences))
 
 
 def renyi_of_laws(pairs: Iterable[Laws], unit: int, order: float, rate: float = 1.0) -> Interval[float]:
@@ -360,7 +363,7 @@ def renyi_of_laws(pairs: Iterable[Laws], unit: int, order: float, rate: float = 
         without = np.array([[x / unit for x in law] for law, _ in block])
         gain = np.array([[(y - x) / unit for x, y in zip(*laws, strict=True)] for laws in block])
         bounds.append(_find_largest_renyi(without, gain, rate, order))
-    return Interval(max(one.lower for one in bounds), max(one.upper for one in bounds))
+    return Interval(max(bound.lower for bound in bounds), max(bound.upper for bound in bounds))
 
 
 def bound_by_convexity(certain: Interval[float], sampling: Sampling, order: float) -> Interval[float]:
@@ -378,7 +381,7 @@ def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Interval[
     """
     penalties = [RenyiPenalty(order, rate, is_reversed=is_reversed) for is_reversed in (False, True)]
     tails = np.geomspace(1e-15, 0.5, _INITIAL_CELLS)
-    ends = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
+    edges = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
 
     def cost(low: Array, high: Array) -> Array:
         falls = -np.log((1.0 - low) + low * math.exp(-epsilon)) - epsilon
@@ -387,7 +390,7 @@ def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Interval[
             costs = [high * penalty.weigh(falls) + (1.0 - low) * penalty.weigh(rises) for penalty in penalties]
         return np.asarray(np.nan_to_num(np.max(costs, axis=0), nan=math.inf, posinf=math.inf))
 
-    low, high, best, largest = ends[:-1], ends[1:], 0.0, 0.0
+    low, high, best, largest = edges[:-1], edges[1:], 0.0, 0.0
     for step in range(_MAX_HALVINGS):
         bounds, middle = cost(low, high), 0.5 * (low + high)
         attained = cost(middle, middle)

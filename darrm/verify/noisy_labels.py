@@ -400,7 +400,7 @@ def _bound_blocks(noise: _Noise, penalty: _Penalty, blocks: Integers) -> Array:
 def _bound_term(noise: _Noise, penalty: _Penalty, q: Array, losses: list[Array], roundings: float = 1.0) -> Array:
     """Bound the term of one outcome; one that underflows adds nothing."""
     slack = 2.0 * roundings * noise.rounding
-    ends = [penalty.weigh(end) for loss in losses for end in (loss + slack, loss - slack)]
+    values = [penalty.weigh(value) for loss in losses for value in (loss + slack, loss - slack)]
     with np.errstate(invalid="ignore", over="ignore"):
-        term = np.where(q > noise.min_probability, q * np.max(ends, axis=0), 0.0)
+        term = np.where(q > noise.min_probability, q * np.max(values, axis=0), 0.0)
     return np.asarray(np.where(np.isnan(term), np.inf, term))

@@ -168,14 +168,14 @@ def compose(kinds: Sequence[Kind], step: Fraction, delta: Fraction) -> LossSum:
 
 def _build_loss(points: Sequence[Point], step: Fraction, bits: int) -> _Law:
     fine_bits = bits + _GUARD_BITS
-    one = 1 << fine_bits
-    sides = [_find_corners(points, one)] * 2
+    unit = 1 << fine_bits
+    sides = [_find_corners(points, unit)] * 2
     if isinstance(points, DirectedPoints):
-        sides[points.side] = _find_corners(points.reverse_points, one, sides[0])
+        sides[points.side] = _find_corners(points.reverse_points, unit, sides[0])
     growth = exponential(step)
-    step_low, step_high = floor(growth.lower * one), ceil(growth.upper * one)
-    top = back_top = min(_interpolate(side, one) for side in sides)  # at t = 1 both directions cost the same
-    growth_low, growth_high, rises, falls = one, one, list[int](), list[int]()
+    step_low, step_high = floor(growth.lower * unit), ceil(growth.upper * unit)
+    top = back_top = min(_interpolate(side, unit) for side in sides)  # at t = 1 both directions cost the same
+    growth_low, growth_high, rises, falls = unit, unit, list[int](), list[int]()
     for _ in range(max(1, ceil(max(points)[0] / step))):
         growth_low, growth_high = growth_low * step_low >> fine_bits, -(-growth_high * step_high >> fine_bits)
         height, back_height = (
@@ -183,26 +183,26 @@ def _build_loss(points: Sequence[Point], step: Fraction, bits: int) -> _Law:
             min(back_top, _interpolate(sides[1], growth_low)),
         )
         fall, back_fall = top - height, back_top - back_height
-        rises.append(top - (-fall * one // (step_low - one)))
-        falls.append(one - back_fall * one * step_high // (growth_high * (step_high - one)))
+        rises.append(top - (-fall * unit // (step_low - unit)))
+        falls.append(unit - back_fall * unit * step_high // (growth_high * (step_high - unit)))
         top, back_top = height, back_height
     rises.append(top)
     cells = len(falls)
     tails, largest = [], 0
-    for tail in reversed([one, *reversed(falls), *rises]):
+    for tail in reversed([unit, *reversed(falls), *rises]):
         largest = max(largest, tail)
         tails.append(min(1 << bits, -(-largest >> _GUARD_BITS)))
     return -cells, [higher - lower for lower, higher in pairwise(tails)][::-1]
 
 
 def _find_corners(
-    points: Sequence[Point], one: int, shared_points: Sequence[tuple[int, int]] = ()
+    points: Sequence[Point], unit: int, shared_points: Sequence[tuple[int, int]] = ()
 ) -> list[tuple[int, int]]:
     """List (e^ε, δ), rounded up: the corners of the largest convex function below them."""
     # the ``shared_points`` hold in this direction, too
-    proved = sorted((ceil(exponential(epsilon).upper * one), ceil(delta * one)) for epsilon, delta in points)
-    middle = (-((growth - one + 2 * height) * one // -(growth + one)) for growth, height in proved)
-    start = shared_points or [(one, min(middle))]
+    proved = sorted((ceil(exponential(epsilon).upper * unit), ceil(delta * unit)) for epsilon, delta in points)
+    middle = (-((growth - unit + 2 * height) * unit // -(growth + unit)) for growth, height in proved)
+    start = shared_points or [(unit, min(middle))]
     corners: list[tuple[int, int]] = []
     for growth, height in sorted([*start, *proved]):
         if corners and height >= corners[-1][1]:

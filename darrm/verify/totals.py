@@ -87,11 +87,11 @@ def smallest_total(priced: Sequence[Priced], delta: Fraction, *, goal: float) ->
     delta -= sum(charge.count * Fraction(charge.vanishing) for charge, _ in priced)  # paid before all else
     if not priced or delta < 0 or any(charge.estimate is not None for charge, _ in priced):
         return None
-    stated, best = any(cost is None or not cost.proves(charge) for charge, cost in priced), None
+    relies_on_ledger, best = any(cost is None or not cost.proves(charge) for charge, cost in priced), None
     is_close = all(cost is None or cost.is_close for _, cost in priced)
     for epsilon, how in _list_bounds(priced, delta, min(goal, 1e300)):
         if best is None or epsilon < best.epsilon:
-            best = Total(epsilon, how, stated, is_close)
+            best = Total(epsilon, how, relies_on_ledger, is_close)
         if best.epsilon <= goal * (1.0 + RELATIVE_TOLERANCE):
             break
     return best
@@ -341,7 +341,7 @@ def _bound_non_private(priced: Sequence[Priced], overlap: int, delta: Fraction, 
 
 def _holds_jointly(models: Voters, priced: Sequence[Priced], delta: Fraction, x: Fraction, steps: int) -> bool:
     reached, step = models.reached // steps, x / steps
-    are_all_private = all(each is not None for _, each in models.kinds)
+    are_all_private = all(guarantee is not None for _, guarantee in models.kinds)
     divergence = compose_delta(_list_kinds(models, reached), step) if are_all_private else Fraction(1)
     max_delta = delta / sum((exponential(step * index).upper for index in range(steps)), start=Fraction(0))
     if divergence <= max_delta:
@@ -394,10 +394,10 @@ def _sum_divergences(costs: Sequence[Charge], order: Fraction, *, pairs_count: b
             bounds.append(_bound_response(cost.guarantee[0], order))
             if points := cost.points():
                 bounds.append(_bound_cut_ratios(points, cost.guarantee[0], order))
-        ends = [upper_end(bound) for bound in bounds if bound is not None and bound.is_finite()]
-        if not ends:
+        upper_ends = [upper_end(bound) for bound in bounds if bound is not None and bound.is_finite()]
+        if not upper_ends:
             return None
-        total += cost.count * ball(max(Fraction(0), min(ends)))
+        total += cost.count * ball(max(Fraction(0), min(upper_ends)))
     return total
 
 
@@ -422,14 +422,14 @@ def _bound_cut_ratios(profile: Sequence[Point], epsilon: Fraction, order: Fracti
     if points[0][0] > 0:
         points = [(Fraction(0), upper_end((growth - 1 + 2 * delta) / (growth + 1))), *points]
     last, bottom = points[-1]
-    alpha, end = ball(order), ball(last).exp()
-    integral = ball(bottom) * end**-alpha / alpha
+    alpha, last_growth = ball(order), ball(last).exp()
+    integral = ball(bottom) * last_growth**-alpha / alpha
     for first, second in pairwise(points):
         integral += _integrate_chord(first, second, second[0], -alpha)
         if first[0] < epsilon:
             integral += _integrate_chord(first, second, min(epsilon, second[0]), alpha - 1)
     if epsilon > last:
-        integral += ball(bottom) * (ball(epsilon).exp() ** (alpha - 1) - end ** (alpha - 1)) / (alpha - 1)
+        integral += ball(bottom) * (ball(epsilon).exp() ** (alpha - 1) - last_growth ** (alpha - 1)) / (alpha - 1)
     return (1 + alpha * (alpha - 1) * integral).log() / (alpha - 1)
 
 
