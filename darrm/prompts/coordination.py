@@ -109,11 +109,11 @@ def draw_exponentials(words: NDArray[np.int64], seed: int | str, step: int) -> A
 def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
     """Compute Philox 4×32-10 of counters: (4, n) words of 32 bits → (4, n)."""
     a, b, c, d = counter
-    first, second = (np.uint64(part) for part in key)
+    k0, k1 = (np.uint64(part) for part in key)
     for _ in range(_ROUNDS):
-        left, right = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
-        a, b, c, d = (right >> _SHIFT) ^ b ^ first, right & _MASK, (left >> _SHIFT) ^ d ^ second, left & _MASK
-        first, second = (first + _KEY_STEPS[0]) & _MASK, (second + _KEY_STEPS[1]) & _MASK
+        x, y = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
+        a, b, c, d = (y >> _SHIFT) ^ b ^ k0, y & _MASK, (x >> _SHIFT) ^ d ^ k1, x & _MASK
+        k0, k1 = (k0 + _KEY_STEPS[0]) & _MASK, (k1 + _KEY_STEPS[1]) & _MASK
     return np.stack([a, b, c, d])
 
 

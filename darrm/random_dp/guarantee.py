@@ -107,19 +107,19 @@ def compose(guarantees: Iterable[RandomDP]) -> RandomDP:
     >>> print(compose([one, one, one]))
     (0.3, 3e-06)-private on all but a share 0.06 of the neighboring pairs of 100 records from P
     """
-    parts = list(guarantees)
-    if not parts:
-        checks.fail("guarantees", parts, "at least one guarantee")
-    for part in parts:
-        if not isinstance(part, RandomDP):
-            raise TypeError(f"only RandomDP guarantees compose with each other, got {part!r}")
-    first = parts[0]
-    for part in parts:
-        if (part.records, part.distribution) != (first.records, first.distribution):
-            checks.fail("guarantees", [str(first), str(part)], "about the same number of records and distribution")
+    terms = list(guarantees)
+    if not terms:
+        checks.fail("guarantees", terms, "at least one guarantee")
+    for term in terms:
+        if not isinstance(term, RandomDP):
+            raise TypeError(f"only RandomDP guarantees compose with each other, got {term!r}")
+    first = terms[0]
+    for term in terms:
+        if (term.records, term.distribution) != (first.records, first.distribution):
+            checks.fail("guarantees", [str(first), str(term)], "about the same number of records and distribution")
     privacy = PrivacyParams(
-        sum(part.on_covered_pairs.exact_epsilon for part in parts),
-        sum(part.on_covered_pairs.exact_delta for part in parts),
+        sum(term.on_covered_pairs.exact_epsilon for term in terms),
+        sum(term.on_covered_pairs.exact_delta for term in terms),
     )
-    noise = "; ".join(dict.fromkeys(part.noise for part in parts))
-    return RandomDP(privacy, sum(part.exact_gamma for part in parts), first.records, first.distribution, noise)
+    noise = "; ".join(dict.fromkeys(term.noise for term in terms))
+    return RandomDP(privacy, sum(term.exact_gamma for term in terms), first.records, first.distribution, noise)

@@ -130,9 +130,9 @@ class AddedNoise(Mechanism[NDArray[np.float64]]):
             return numbers
         step = choose_step(float(sensitivity), numbers.size)
         noise = self.draw(Fraction(float(sensitivity)) / step, numbers.size, rng)
-        rounded = to_lattice(numbers.ravel(), step)
+        value_steps = to_lattice(numbers.ravel(), step)
         # Python integers: the sum may exceed 64 bits
-        sums = [int(steps) + int(extra) for steps, extra in zip(rounded, noise, strict=True)]
+        sums = [int(steps) + int(noise_steps) for steps, noise_steps in zip(value_steps, noise, strict=True)]
         return from_lattice(sums, step).reshape(numbers.shape)
 
     def draw(self, steps: Fraction, size: int, rng: np.random.Generator | None) -> NDArray[np.int64]:
@@ -235,8 +235,8 @@ class Exponential(Mechanism[Candidate]):
             checks.fail("value", numbers.shape, f"one score a candidate, shape ({len(self.candidates)},)")
         below = uniform_below(rng)
         if sensitivity == 0:
-            best = np.flatnonzero(numbers == np.max(numbers))
-            return self.candidates[int(best[int(below(np.array([best.size]))[0])])]
+            best_places = np.flatnonzero(numbers == np.max(numbers))
+            return self.candidates[int(best_places[int(below(np.array([best_places.size]))[0])])]
         step = choose_step(float(sensitivity), 1)
         return self._choose(numbers, step, self._find_min_scale(sensitivity, step), np.arange(len(numbers)), below)
 

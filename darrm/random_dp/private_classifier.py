@@ -107,8 +107,8 @@ class PrivateClassifier:
             checks.fail("number of records", len(y), f"{self.sensitivity.records}, as sampled", advice)
         if not set(y.tolist()) <= set(self.classes):
             checks.fail("labels", checks.Text("a label outside"), f"among the classes {self.classes}")
-        parts = ParametersOf(self.estimator, self.attributes).fit_parameters((X, y))
-        vector = to_finite_floats(np.concatenate([part.ravel() for part in parts.values()]))
+        parameters = ParametersOf(self.estimator, self.attributes).fit_parameters((X, y))
+        vector = to_finite_floats(np.concatenate([parameter.ravel() for parameter in parameters.values()]))
         if vector.shape != self.sensitivity.shape:
             checks.fail("the parameters' shape", vector.shape, f"{self.sensitivity.shape}, as sampled")
         self.sensitivity.warn_without_noise()
@@ -116,9 +116,9 @@ class PrivateClassifier:
         model = _copy_unfitted(self.estimator)
         model.classes_ = np.array(self.classes)
         model.n_features_in_ = X.shape[1]
-        ends = np.cumsum([part.size for part in parts.values()])
-        for (name, part), numbers in zip(parts.items(), np.split(noisy, ends[:-1]), strict=True):
-            setattr(model, name, numbers.reshape(part.shape))
+        cuts = np.cumsum([parameter.size for parameter in parameters.values()])
+        for (name, parameter), numbers in zip(parameters.items(), np.split(noisy, cuts[:-1]), strict=True):
+            setattr(model, name, numbers.reshape(parameter.shape))
         self.noise = self.mechanism.describe_noise(self.sensitivity.value, rng)
         self.released = model
         return self

@@ -72,14 +72,14 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
             gap = _to_decimal(exact_gamma) - Decimal(rho)
             pairs = _round_up(-Decimal(rho).ln() / (2 * (gap * gap)))
         return SampleSize(pairs, order_statistic(exact_gamma, rho, pairs), rho, float(exact_gamma))
-    rho, smallest = smallest_gamma(m)
+    rho, min_gamma = smallest_gamma(m)
     if gamma is None:
-        return SampleSize(int(m), int(m), rho, float(smallest))
+        return SampleSize(int(m), int(m), rho, float(min_gamma))
     exact_gamma = _exact_gamma(gamma, _MIN_GAMMA)
-    if exact_gamma < smallest:
+    if exact_gamma < min_gamma:
         needed_pairs = sample_size(gamma=exact_gamma).m
         advice = f"sample more pairs (m = {needed_pairs}), or accept a larger gamma"
-        checks.fail("gamma", float(exact_gamma), f"at least {float(smallest)} for m = {m}", advice)
+        checks.fail("gamma", float(exact_gamma), f"at least {float(min_gamma)} for m = {m}", advice)
     return SampleSize(int(m), order_statistic(exact_gamma, rho, int(m)), rho, float(exact_gamma))
 
 

@@ -285,23 +285,23 @@ class SensitivitySampler:
     ) -> tuple[NDArray[np.float64], tuple[int, ...]]:
         checks.integer_at_least(1, records=records)
         checks.integer_at_least(0, seed=seed)
-        execution, values, measured = execution or Execution(), np.empty(m), 0
+        execution, values, count = execution or Execution(), np.empty(m), 0
         shape: tuple[int, ...] | None = None
         with ExitStack() as stack:
             advance = stack.enter_context(bar(m, "pairs", enabled=execution.progress))
             for batch in _measure_batches(partial(self._measure_batch, int(records), int(seed)), m, execution, stack):
                 for outcome in batch:
                     if isinstance(outcome, str):
-                        raise SamplingError(outcome, seed=int(seed), index=measured)
-                    values[measured], value_shape = outcome
+                        raise SamplingError(outcome, seed=int(seed), index=count)
+                    values[count], value_shape = outcome
                     shape = value_shape if shape is None else shape
                     if value_shape != shape:
                         reason = f"the function's value has shape {value_shape}, where an earlier draw had {shape}"
-                        raise SamplingError(reason, seed=int(seed), index=measured)
-                    measured += 1
+                        raise SamplingError(reason, seed=int(seed), index=count)
+                    count += 1
                 advance(len(batch))
                 if execution.report is not None:
-                    execution.report(values[:measured].copy())
+                    execution.report(values[:count].copy())
         return values, shape or ()
 
 
