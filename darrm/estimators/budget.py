@@ -144,8 +144,8 @@ class LimitedConfident:
     def privacy_cost(self, queries: int = 0) -> PrivacyCost:
         if queries > self.queries:
             checks.fail("queries", queries, f"at most {self.queries}, for which the noise was calibrated")
-        what = f"{self.aggregator!r}: {self.queries} checks, {self.answers} answers"
-        return PrivacyCost(what, renyi=self.guarantee, reached=1)
+        description = f"{self.aggregator!r}: {self.queries} checks, {self.answers} answers"
+        return PrivacyCost(description, renyi=self.guarantee, reached=1)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
         """Release a class for the first queries that pass, `ABSTAIN` for all others: (Q,)."""

@@ -215,8 +215,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
 def check_one_type(name: str, labels: Untyped) -> None:
     """Refuse lists of numbers and text, which numpy converts to text."""
-    is_untyped = isinstance(labels, list | tuple) or getattr(getattr(labels, "dtype", None), "kind", "") == "O"
-    if is_untyped and len({isinstance(label, str) for label in labels}) > 1:
+    may_mix_types = isinstance(labels, list | tuple) or getattr(getattr(labels, "dtype", None), "kind", "") == "O"
+    if may_mix_types and len({isinstance(label, str) for label in labels}) > 1:
         checks.fail(name, _MIXED_TYPES, _ONE_TYPE)
 
 
@@ -234,8 +234,8 @@ def codes_of(labels: NDArray[Untyped], classes: NDArray[Untyped]) -> NDArray[np.
     if missing is not None:
         advice = "the list of classes is public: pass all of them"
         if classes.dtype.kind in "OU" and missing in range(len(classes)):
-            who = "VotingClassifier and StackingClassifier"
-            advice = f"{who} pass numbers for names: use classes={len(classes)} in them"
+            callers = "VotingClassifier and StackingClassifier"
+            advice = f"{callers} pass numbers for names: use classes={len(classes)} in them"
         checks.fail("y", missing, f"one of the classes {classes.tolist()[:10]}", advice)
     return np.array([codes[label] for label in label_list], dtype=np.int64)
 
@@ -252,9 +252,9 @@ def check_no_others(arguments: Mapping[str, Untyped]) -> None:
     if arguments.get("sample_weight") is not None:
         advice = "the guarantee is about people of equal weight; groups= names the person of each row"
         checks.fail("sample_weight", checks.Text("weights"), "left out", advice)
-    others = [name for name in arguments if name != "sample_weight"]
-    if others:
-        raise TypeError(f"fit() got an unexpected keyword argument {others[0]!r}")
+    unknown_names = [name for name in arguments if name != "sample_weight"]
+    if unknown_names:
+        raise TypeError(f"fit() got an unexpected keyword argument {unknown_names[0]!r}")
 
 
 def reader_of(estimator: Untyped) -> Untyped:
@@ -281,9 +281,9 @@ def texts_of(X: Untyped, reader: Untyped) -> NDArray[np.object_]:
     if texts.ndim != 1:
         shape = getattr(X, "shape", texts.shape)
         checks.fail("X", checks.Text(f"a {type(X).__name__} of shape {shape}"), allowed, advice)
-    for number, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if not isinstance(text, str):  # the value may be private
-            description = checks.Text(f"{type(text).__name__} as number {number}")
+            description = checks.Text(f"{type(text).__name__} as number {index}")
             checks.fail("X", description, allowed, f"{advice}; write missing texts as ''")
     if not len(texts):
         checks.fail("X", checks.Text("0 sample(s)"), "at least one text")

@@ -271,8 +271,8 @@ class PATEClassifier(Ensemble):
             checks.fail("aggregator", repr(self.aggregator), "one that answers by numbers of the classes")
         pairs = np.column_stack([order, codes]).tolist()
         size = len(pairs) // int(run.privacy_cost(len(pairs)).count)
-        parts = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-        return np.array([json.dumps([pair for pair in part if pair[1] != ABSTAIN]) for part in parts])
+        groups = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+        return np.array([json.dumps([pair for pair in group if pair[1] != ABSTAIN]) for group in groups])
 
     def _name_stream(self, run: Aggregator, public: Untyped) -> str:
         """Return a digest of the public facts of a fit; fits with equal digests may share their labels."""
@@ -281,10 +281,10 @@ class PATEClassifier(Ensemble):
         digest = hashlib.sha256(repr((cost.to_text(), cost.what, self.n_teachers, self.max_answers)).encode())
         digest.update(repr(card_facts).encode())
         digest.update(repr((self.classes_.tolist(), list(getattr(public, "columns", ())))).encode())
-        parts = (public.indptr, public.indices, public.data) if issparse(public) else (np.asarray(public),)
-        for part in parts:
-            digest.update(f"{part.dtype} {public.shape} {part.shape}".encode())
-            digest.update(repr(part.tolist()).encode() if part.dtype.hasobject else part.tobytes())
+        arrays = (public.indptr, public.indices, public.data) if issparse(public) else (np.asarray(public),)
+        for array in arrays:
+            digest.update(f"{array.dtype} {public.shape} {array.shape}".encode())
+            digest.update(repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
         return digest.hexdigest()
 
     def _plan(self, workload: Workload) -> tuple[Aggregator, str]:

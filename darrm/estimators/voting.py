@@ -145,12 +145,12 @@ class PayingVote(Ensemble):
         inputs, aggregator = self._check_inputs(X, reset=False), self.plan_.aggregator
         if aggregator is None:
             return np.asarray(self.classes_[self._count_votes(self.teachers_, inputs).argmax(axis=1)])
-        request, remaining = _num_samples(inputs), self._count_remaining(aggregator.privacy_cost())
-        if request > remaining:
+        queries, remaining = _num_samples(inputs), self._count_remaining(aggregator.privacy_cost())
+        if queries > remaining:
             raise BudgetExceededError(
-                f"{request} answers were asked for, and {remaining} of {self.plan_.workload.queries} are left within "
+                f"{queries} answers were asked for, and {remaining} of {self.plan_.workload.queries} are left within "
                 f"{self.plan_.workload.total}: nothing was paid. Ask for fewer rows, or start a new budget",
-                requested=f"{request} answers",
+                requested=f"{queries} answers",
                 remaining=f"{remaining} answers",
                 queries_that_fit=remaining,
             )

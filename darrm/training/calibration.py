@@ -118,28 +118,30 @@ def _find_last_fitting(excess: Callable[[float], float], guess: float, minimum: 
 
     The excess is decreasing. Secants aim just beyond its zero; where they fail, the midpoint is next.
     """
-    outside, inside = -math.inf, math.inf  # the largest place that does not fit, the smallest that does
+    last_outside, first_inside = -math.inf, math.inf  # the largest place that does not fit, the smallest that does
     place, slope, evaluations = min(max(guess, minimum), maximum), -1.0, 0
     previous: tuple[float, float] | None = None
     while True:
         value, evaluations = excess(place), evaluations + 1
         if value <= 0.0:
-            inside = place
+            first_inside = place
         elif place == maximum:
             return None
         else:
-            outside = place
-        if inside - max(outside, minimum) <= _NOISE_TOLERANCE:
-            return inside
+            last_outside = place
+        if first_inside - max(last_outside, minimum) <= _NOISE_TOLERANCE:
+            return first_inside
         next_place = place + math.log(2.0)  # if ε is infinite
         if math.isfinite(value):
             if previous is not None:
                 slope = min(max((value - previous[1]) / (place - previous[0]), _MIN_SLOPE), _MAX_SLOPE)
             previous = place, value
             next_place = place - value / slope + math.copysign(_NOISE_TOLERANCE / 3.0, value)
-        if evaluations >= _MAX_SECANTS or not outside < next_place < inside:
-            ends = max(outside, minimum), min(inside, maximum)
-            open_ends = [end for end, bound in zip(ends, (outside, inside), strict=True) if math.isinf(bound)]
+        if evaluations >= _MAX_SECANTS or not last_outside < next_place < first_inside:
+            ends = max(last_outside, minimum), min(first_inside, maximum)
+            open_ends = [
+                end for end, bound in zip(ends, (last_outside, first_inside), strict=True) if math.isinf(bound)
+            ]
             next_place = open_ends[0] if open_ends else sum(ends) / 2.0
         place = min(max(next_place, minimum), maximum)
 
@@ -154,14 +156,15 @@ def _check_target(pair: PrivacyPair) -> PrivacyParams:
 def _bound_epsilon(noise: float, sampling_rate: float, steps: int, delta: float, *, goal: float = 0.0) -> float:
     """Bound ε; if the coarsest grid's bound is at most ``goal``, no finer grid is tried."""
     range_of_losses = _range_of_losses(noise, sampling_rate, steps)
-    what = f"the privacy loss distribution of {steps:,} steps with noise = {noise:g}"
-    checks.affordable(what, range_of_losses / _MAX_INTERVAL, "take more noise", bytes_each=_BYTES_PER_POINT)
-    coarse = _compose_epsilon(_MAX_INTERVAL, noise, sampling_rate, steps, delta)
-    finest = max(_MIN_INTERVAL, range_of_losses * _BYTES_PER_POINT / checks.MOST_BYTES)
-    interval = min(_MAX_INTERVAL, max(finest, coarse * _RELATIVE_INTERVAL))
-    epsilon = coarse
-    if coarse > 0.0 and interval < _MAX_INTERVAL and _round_up(coarse) > goal:
-        epsilon = min(coarse, _compose_epsilon(interval, noise, sampling_rate, steps, delta))  # both are upper bounds
+    description = f"the privacy loss distribution of {steps:,} steps with noise = {noise:g}"
+    checks.affordable(description, range_of_losses / _MAX_INTERVAL, "take more noise", bytes_each=_BYTES_PER_POINT)
+    coarse_bound = _compose_epsilon(_MAX_INTERVAL, noise, sampling_rate, steps, delta)
+    min_interval = max(_MIN_INTERVAL, range_of_losses * _BYTES_PER_POINT / checks.MOST_BYTES)
+    interval = min(_MAX_INTERVAL, max(min_interval, coarse_bound * _RELATIVE_INTERVAL))
+    epsilon = coarse_bound
+    if coarse_bound > 0.0 and interval < _MAX_INTERVAL and _round_up(coarse_bound) > goal:
+        # both are upper bounds
+        epsilon = min(coarse_bound, _compose_epsilon(interval, noise, sampling_rate, steps, delta))
     return _round_up(epsilon)
 
 
@@ -175,9 +178,9 @@ def _range_of_losses(noise: float, sampling_rate: float, steps: int) -> float:
     # and about q·√(e^{1/σ²} − 1)
     if noise < _MIN_ACCOUNTED_NOISE:
         checks.fail("noise", noise, f"at least {_MIN_ACCOUNTED_NOISE:g}", "with less, epsilon is above a hundred")
-    largest = math.log1p(sampling_rate * math.expm1(0.5 / noise**2 + 8.0 / noise))
+    max_loss = math.log1p(sampling_rate * math.expm1(0.5 / noise**2 + 8.0 / noise))
     deviation = min(1.0 / noise, sampling_rate * math.sqrt(math.expm1(noise**-2)))
-    return largest + 16.0 * math.sqrt(steps) * deviation
+    return max_loss + 16.0 * math.sqrt(steps) * deviation
 
 
 def _compose_epsilon(interval: float, noise: float, sampling_rate: float, steps: int, delta: float) -> float:

@@ -121,8 +121,8 @@ def build_network(build: Build) -> Module:
         reason = checks.one_line(error)
         raise ValueError(f"build failed ({reason}): it must need no arguments, {advice}") from error
     if not isinstance(model, nn.Module):
-        found = checks.Text(f"one that makes {type(model).__name__}")
-        checks.fail("build", found, "a function that makes a torch.nn.Module", advice)
+        description = checks.Text(f"one that makes {type(model).__name__}")
+        checks.fail("build", description, "a function that makes a torch.nn.Module", advice)
     return model
 
 
@@ -185,12 +185,12 @@ def check_fits(model: Module, x: Array, y: Array) -> int:
                 "say their sizes",
             )
         if value.dtype not in {torch.float32, torch.float64}:
-            found = checks.Text(f"{name} in {str(value.dtype).removeprefix('torch.')}")
-            checks.fail("model", found, "in single or double precision", "call .float() on it")
+            description = checks.Text(f"{name} in {str(value.dtype).removeprefix('torch.')}")
+            checks.fail("model", description, "in single or double precision", "call .float() on it")
     logits = ask_network(model.eval(), torch.tensor(x[:1]))
     if logits.ndim != 2:
-        found = checks.Text(f"answers of shape {tuple(logits.shape)}")
-        checks.fail("model", found, "a network with one logit for each class")
+        description = checks.Text(f"answers of shape {tuple(logits.shape)}")
+        checks.fail("model", description, "a network with one logit for each class")
     if y.size and y.max() >= logits.shape[1]:
         allowed = f"a class of the network, 0 … {logits.shape[1] - 1}"
         checks.fail("y", int(y.max()), allowed, "build it for more classes")
@@ -205,8 +205,8 @@ def ask_network(network: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 (a network is any code)
-        found = checks.Text(f"inputs of shape {tuple(x.shape[1:])}")
-        return checks.fail("x", found, "inputs that the network takes", checks.one_line(error))
+        description = checks.Text(f"inputs of shape {tuple(x.shape[1:])}")
+        return checks.fail("x", description, "inputs that the network takes", checks.one_line(error))
 
 
 def initial_parameters(build: Build, seed: int) -> Parameters:

@@ -154,8 +154,8 @@ def make_affine_maps(linear: Tensor, shifts: Tensor, shape: tuple[int, ...]) -> 
 def distort(images: Tensor, maps: Tensor) -> Tensor:
     """Apply (n, 2, 3) maps to (n, channels, height, width) images, with 0 outside; `ValueError` for other shapes."""
     if images.ndim != 4:
-        found = checks.Text(f"inputs of shape {tuple(images.shape[1:])}")
-        checks.fail("x", found, "images", "other inputs cannot be shifted, turned or mirrored")
+        description = checks.Text(f"inputs of shape {tuple(images.shape[1:])}")
+        checks.fail("x", description, "images", "other inputs cannot be shifted, turned or mirrored")
     grid = nn.functional.affine_grid(maps, list(images.shape), align_corners=False)
     return nn.functional.grid_sample(images, grid, align_corners=False)
 

@@ -148,8 +148,8 @@ class Student:
 
     def predict(self, x: Array, *, batch: int = 512) -> NDArray[np.int64]:
         inputs = np.asarray(x, dtype=np.float32)
-        parts = ask_in_batches(self.model, inputs, self.device, batch)
-        return np.concatenate([np.empty(0, dtype=np.int64), *(part.argmax(axis=1) for part in parts)])
+        logits = ask_in_batches(self.model, inputs, self.device, batch)
+        return np.concatenate([np.empty(0, dtype=np.int64), *(batch_logits.argmax(axis=1) for batch_logits in logits)])
 
     def scores(self, x: Array, *, batch: int = 512) -> NDArray[np.float64]:
         """Return the probability of each class for each of (n, …) inputs, n ≥ 1: (n, C)."""

@@ -166,13 +166,13 @@ def clipped_sums(gradients: Parameters, mask: Tensor, clip: float) -> Parameters
     sums = {name: gradient.new_zeros(gradient[:, 0].shape).double() for name, gradient in gradients.items()}
     for start in range(0, mask.shape[1], _BLOCK_SIZE):
         block = slice(start, start + _BLOCK_SIZE)
-        parts = {name: gradient[:, block].flatten(2).double() for name, gradient in gradients.items()}
-        norms = sum(part.square().sum(dim=2) for part in parts.values()).sqrt()
+        blocks = {name: gradient[:, block].flatten(2).double() for name, gradient in gradients.items()}
+        norms = sum(gradient_block.square().sum(dim=2) for gradient_block in blocks.values()).sqrt()
         is_finite = norms.isfinite()
         scales = torch.where(is_finite, (clip * (1.0 - _CLIP_MARGIN) / norms).clamp_max(1.0), 0.0) * mask[:, block]
-        for name, part in parts.items():
+        for name, gradient_block in blocks.items():
             # zero times infinity is NaN
-            finite = part if is_finite.all() else torch.where(is_finite.unsqueeze(2), part, 0.0)
+            finite = gradient_block if is_finite.all() else torch.where(is_finite.unsqueeze(2), gradient_block, 0.0)
             sums[name] += torch.einsum("gb,gbp->gp", scales, finite).view_as(sums[name])
     return sums
 
@@ -230,8 +230,8 @@ def train_group(
         run = _Run(group, model.to(target).train(), target)
         if checkpoint is not None and checkpoint.exists():
             run.resume(checkpoint)
-        who = f"teachers {group.teachers[0]}-{group.teachers[-1]}"
-        with bar(run.steps, who, enabled=progress, done=run.step) as advance:
+        label = f"teachers {group.teachers[0]}-{group.teachers[-1]}"
+        with bar(run.steps, label, enabled=progress, done=run.step) as advance:
             while run.step < run.steps:
                 run.advance()
                 advance(1)

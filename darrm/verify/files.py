@@ -256,7 +256,7 @@ def _label_columns(parquet: Any, path: str) -> Iterator[Any]:  # noqa: ANN401 (p
             missing_rows -= batch.num_rows
             yield batch.column(0)
         if missing_rows:
-            raise ValueError(f"lacks {missing_rows:,} of its rows: it is damaged")
+            raise ValueError(f"it lacks {missing_rows:,} of its rows: it is damaged")
 
 
 def read_waiting_labels(content: bytes) -> LabelsFile | None:

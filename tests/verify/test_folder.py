@@ -29,6 +29,7 @@ from darrm.noisy_max.selection import ExponentialMechanism
 from darrm.table.release import Release
 from darrm.verify.__main__ import main
 from darrm.verify.audit import Audit, audit, html_report, json_report, text_report
+from darrm.verify.files import read_parquet_labels
 from darrm.verify.verdicts import ASSUMED, FALSE, PROVED, UNKNOWN
 from darrm.votes.parquet_file import record_batches
 from tests.doors import refused
@@ -59,6 +60,17 @@ def equal_rows(path: Path, rows: int, text: str) -> None:
     arrow = pytest.importorskip("pyarrow")
     column = arrow.DictionaryArray.from_arrays(arrow.array(np.zeros(rows, np.int8)), arrow.array([text]))
     parquet(path, column, row_group_size=rows)
+
+
+def test_the_refusal_of_a_parquet_file_without_its_rows_is_a_sentence(tmp_path: Path) -> None:
+    arrow, files = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "labels.parquet"
+    files.write_table(arrow.table({"label": np.arange(30) % 2}), path, use_dictionary=False, compression="none")
+    content = bytearray(path.read_bytes())
+    content[5] = 0x39  # another kind of page, which pyarrow skips in silence
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="holds no labels: it lacks 30 of its rows"):
+        read_parquet_labels([path])
 
 
 def sparse(path: Path, start: bytes) -> None:
