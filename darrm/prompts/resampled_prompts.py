@@ -16,7 +16,7 @@ the data, the law is (1 − q)A + qB', and A, B and B' pairwise differ by one vo
 *Proof.* *Poisson.* Couple the draws of all other people. If the person is not selected, the prompts equal those without
 the person. Otherwise an independent draw assigns the person to one prompt, and the other prompts do not change.
 *Fixed.* The order is uniform over all ordered samples. Given that the person has place i, the other n − 1 places are a
-uniform ordered sample of the N − 1 other people, whoever the person is: B and B'. Replace the person at place i by a
+uniform ordered sample of the N − 1 other people, for any person: B and B'. Replace the person at place i by a
 uniform draw from the people who were not selected: the result is a uniform ordered sample without the person, A. Only
 prompt i mod K differs. *Both.* Each prompt's subset, order and answer depend on that prompt alone. ∎
 

@@ -1,11 +1,12 @@
 """Read a ledger, and judge its past: earlier digests of it, signatures of its entries, and receipts.
 
 Every entry carries the SHA-256 of its fields and of the hash before it. A *ledger digest* is one line with the hash of
-entry n. *Theorem.* Let the recomputed hash of entry n equal that of an earlier digest. Then identity, budget and
-entries 1 … n equal those of that time, field by field, or a collision of SHA-256 is known. *Proof.* A hash is of texts,
-joined by a character that no text contains, so equal hashes have equal parts. One part is the hash before: by induction
-down to that of the budget. ∎ A signature of the digest proves the same to a reader who has the public key from its
-holder, not from the folder. Without either, the ledger may be cut off or rewritten: the verdict is *assumed*.
+entry n. *Theorem.* Let the recomputed hash of entry n equal the hash in an earlier digest. Then identity, budget and
+entries 1 … n are as they were at the digest, field by field, or a collision of SHA-256 is known. *Proof.* A hash is of
+texts joined by a character that no text contains, so equal hashes have equal parts. One part is the hash of the entry
+before: by induction down to the hash of the budget. ∎ A signature of the digest proves the same to a reader who has the
+public key from its holder, not from the folder. Without either, the ledger may be cut off or rewritten: the verdict is
+*assumed*.
 """
 
 import hashlib

@@ -480,7 +480,7 @@ def _read_guarded(path: Path, read_piece: Callable[[], Piece]) -> Piece:
         return read_piece()
     except (ValueError, OSError) as error:
         return Piece("other", str(path), reason=str(error))  # no digest, because nothing was read
-    except Exception as error:  # noqa: BLE001 (whatever a file holds; no message, which may quote it)
+    except Exception as error:  # noqa: BLE001 (a file may hold anything; no message, which may quote it)
         return Piece("other", str(path), reason=f"it cannot be read ({type(error).__name__})")
 
 

@@ -49,7 +49,7 @@ _Law = tuple[int, list[int]]  # the lowest loss in steps, and the masses from th
 _MAX_EXACT_COUNT = 1000  # queries: the exact power of a fraction has few enough digits
 _ZERO = Fraction(0)
 _GUARD_BITS = 128  # extra bits while the loss of one query is built
-# bits of a sum beyond those of δ and of the number of queries; the tails that are cut off are worth this part of δ
+# bits of a sum, beyond the bits of δ and of the number of queries; δ divided by the mass of tails that are cut off
 _SUM_BITS, _TAIL_DIVISOR = 80, 2**40
 _MAX_CELLS, _MAX_WORK = 2**18, 2**23  # of a sum, and of all its products: about ten seconds
 _MAX_STEP_RATIO = 8  # the first step is at most this multiple of a typical loss

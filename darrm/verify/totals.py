@@ -79,7 +79,7 @@ _JOINT_FACTORS = (1 + Fraction(9, 10**10), Fraction(1001, 1000), Fraction(101, 1
 class Total:
     epsilon: float
     how: str
-    stated: bool  # whether it relies on a stated cost, of a release that is not among the files
+    stated: bool  # whether it relies on a cost that only the ledger states
     is_close: bool = False  # whether the bounds on the costs are nearly attained
 
 
