@@ -118,15 +118,15 @@ PLANTED_BUGS = (
     ),
     plant(
         "one vote changes the chance of a wrong label half as far",
-        "np.interp(where, np.arange(tails.size), tails), 2 * _SUBDIVISIONS",
-        "np.interp(where, np.arange(tails.size), tails), _SUBDIVISIONS",
+        "np.interp(kappa, np.arange(tails.size), tails), 2 * _SUBDIVISIONS",
+        "np.interp(kappa, np.arange(tails.size), tails), _SUBDIVISIONS",
         "tests/noisy_max",
         "tests/pate",
     ),
     plant(
         "the exponential mechanism at votes that are not the worst",
-        "less / np.expm1(less * epsilon)) / orders, 1e-300, 1.0)",
-        "less / np.expm1(less * epsilon)) / orders / 2.0, 1e-300, 1.0)",
+        "power / np.expm1(power * epsilon)) / orders, 1e-300, 1.0)",
+        "power / np.expm1(power * epsilon)) / orders / 2.0, 1e-300, 1.0)",
         "tests/noisy_max",
     ),
     plant(
@@ -137,14 +137,14 @@ PLANTED_BUGS = (
     ),
     plant(
         "a block of places bounded at one corner",
-        "(a + b + np.maximum(least, most))",
-        "(a + b + np.minimum(least, most))",
+        "(a + b + np.maximum(lower_end, upper_end))",
+        "(a + b + np.minimum(lower_end, upper_end))",
         "tests/noisy_max",
     ),
     plant(
         "classes far behind cost nothing",
-        "np.logaddexp(sums, added)",
-        "(sums + 0.0 * np.isfinite(added))",
+        "np.logaddexp(sums, event_bound)",
+        "(sums + 0.0 * np.isfinite(event_bound))",
         "tests/noisy_max",
     ),
     plant(

@@ -38,13 +38,16 @@ from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.util import checks
 
-_LOG_FAR, _LOG_CUT = -36.0, -66.0  # of a class that counts as far behind; of the noise outside the tables
+_LOG_FAR_PROBABILITY, _LOG_CUT_PROBABILITY = (
+    -36.0,
+    -66.0,
+)  # of a class that counts as far behind; of the noise outside the tables
 WIDEST = 1000.0  # votes of deviation: beyond, a label takes too long
 # relative, of each probability: sums of up to 2^16 products of some hundred factors, whose logs err by 2^-50
 _ROUNDING = 4e-12
 _LARGEST_ERROR = 1e-7  # relative, of the rule; the scale of votes relies on it
 _NODES = ((64.0, 3), (16.0, 4), (8.0, 6), (0.0, 16))  # least deviation, nodes a vote
-_MANY = 1 << 18  # histograms times classes squared: from here on moves are skipped that cannot be the worst
+_LARGE_SIZE = 1 << 18  # histograms times classes squared: from here on moves are skipped that cannot be the worst
 LEAST_MISSED = math.exp(-30.0)  # the least probability of another answer that is reported
 SmallNoise = DiscreteGaussian | DiscreteLaplace
 
@@ -90,25 +93,25 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
         checks.fail("orders", orders, "increasing, each above 1")
     counts = np.asarray(histograms)
     if counts.ndim != 2 or counts.shape[1] < 2 or not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
-        described = checks.Text(f"shape {counts.shape}, dtype {counts.dtype}")
-        checks.fail("histograms", described, "vote counts, one row a query")
-    rows, which = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
+        description = checks.Text(f"shape {counts.shape}, dtype {counts.dtype}")
+        checks.fail("histograms", description, "vote counts, one row a query")
+    rows, inverse = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
     # a class behind by Laplace noise loses at most this many nats at each order, so "far" has to be deeper
     depth = 2.0 * noise.gamma * float(grid[-1]) if isinstance(noise, DiscreteLaplace) else 0.0
     tables = _build_tables(noise, rows.shape[1], depth=depth)
     law = tables.difference
     sums = None if law is None else np.array([law.log_sums(order, 1) for order in grid.tolist()])
-    many = rows.size * rows.shape[1] >= _MANY
-    costs = [_costs(tables, row, grid, sums, many=many) for row in rows]
+    is_large = rows.size * rows.shape[1] >= _LARGE_SIZE
+    costs = [_compute_costs(tables, row, grid, sums, is_large=is_large) for row in rows]
     forward, reverse, missed = (np.array(part) for part in zip(*costs, strict=True))
-    return LabelCosts(grid, forward, reverse, missed, np.asarray(which).reshape(-1))
+    return LabelCosts(grid, forward, reverse, missed, np.asarray(inverse).reshape(-1))
 
 
 def missed_probabilities(noise: IntegerNoise, counts: Integers) -> Array:
     """Compute the probability that each label is not the likeliest class, rounded up: (Q, C) counts → (Q,)."""
     # equal rows are computed again: their number is private, and the time would reveal it
     tables = _build_tables(noise, counts.shape[1])
-    return np.array([_histogram(tables, row).missed for row in np.sort(counts.astype(np.int64), axis=1)])
+    return np.array([_build_histogram(tables, row).missed for row in np.sort(counts.astype(np.int64), axis=1)])
 
 
 class _Tables:
@@ -117,34 +120,34 @@ class _Tables:
     def __init__(self, noise: IntegerNoise, classes: int, finer: int = 1, depth: float = 0.0) -> None:
         self.noise, self.classes, self.finer, self.depth = noise, classes, finer, depth
         # the noise exceeds the reach, on either side, with a probability below e^{−66 − depth}
-        beyond = depth - _LOG_CUT + math.log(2.0 * noise.deviation + 2.0)
-        self.reach = reach = max(find_reach(noise, sign, beyond) for sign in (1, -1))
-        enough = finer * next(nodes for least, nodes in _NODES if noise.deviation >= least)
-        exact = -(-classes // 2)
-        nodes, weights = unit_rule(min(enough, exact))
+        exponent = depth - _LOG_CUT_PROBABILITY + math.log(2.0 * noise.deviation + 2.0)
+        self.reach = reach = max(find_reach(noise, sign, exponent) for sign in (1, -1))
+        node_count = finer * next(nodes for least, nodes in _NODES if noise.deviation >= least)
+        exact_count = -(-classes // 2)
+        nodes, weights = unit_rule(min(node_count, exact_count))
         self.nodes, self.log_weights = nodes.size, np.log(weights)
         # log f(x) and log F(x − 1) for x from −reach − 2 to 3·reach + 2; a tabulated class is at most 2·reach behind
-        logs, inside = tabulate_log_masses(noise, -3 * reach - 3, 3 * reach + 3), slice(2 * reach + 1, -1)
-        masses, below = logs[inside], np.minimum(log_below(logs)[inside], 0.0)
-        self.log_F = np.logaddexp(below[:, None], np.log(nodes) + masses[:, None])  # (distances, nodes)
+        logs, inner = tabulate_log_masses(noise, -3 * reach - 3, 3 * reach + 3), slice(2 * reach + 1, -1)
+        masses, log_cumulative = logs[inner], np.minimum(log_below(logs)[inner], 0.0)
+        self.log_F = np.logaddexp(log_cumulative[:, None], np.log(nodes) + masses[:, None])  # (distances, nodes)
         self.log_h = masses[:, None] - self.log_F
-        self.rest = None  # for an exact rule
-        if exact > enough:  # the f/F(⌊u⌋ − 1) after a vote was gained, the terms of H
-            ratio = np.exp(masses - below)
-            self.rest = np.append(ratio[:1], ratio[:-1])
+        self.term_ratios = None  # for an exact rule
+        if exact_count > node_count:  # the f/F(⌊u⌋ − 1) after a vote was gained, the terms of H
+            ratio = np.exp(masses - log_cumulative)
+            self.term_ratios = np.append(ratio[:1], ratio[:-1])
         self.difference = NoiseDifference(noise.sigma) if isinstance(noise, DiscreteGaussian) else None
         self.log_tails = self._log_tails(np.exp(masses[2 : 2 * reach + 3]))
         # the least gap at which a class wins with probability at most e^{−36 − depth}
-        self.far = int(np.argmax(self.log_tails <= _LOG_FAR - depth))
+        self.far_gap = int(np.argmax(self.log_tails <= _LOG_FAR_PROBABILITY - depth))
 
     @cached_property
-    def changes(self) -> list[Array]:
+    def move_factors(self) -> list[Array]:
         """Factors of F̃, then h, after a vote is lost and gained: (distances, nodes)."""
         factors = []
         for values in (self.log_F, self.log_h):
-            lost = np.append(values[1:], values[-1:], axis=0) - values
-            gained = np.append(values[:1], values[:-1], axis=0) - values
-            factors += [np.exp(lost), np.exp(gained)]
+            log_lost = np.append(values[1:], values[-1:], axis=0) - values
+            log_gained = np.append(values[:1], values[:-1], axis=0) - values
+            factors += [np.exp(log_lost), np.exp(log_gained)]
         return factors
 
     def _log_tails(self, masses: Array) -> Array:
@@ -155,13 +158,13 @@ class _Tables:
             return laplace_log_tails(np.arange(2 * self.reach + 2), self.noise.gamma, "discrete")
         differences = np.convolve(masses, masses[::-1])
         tails = np.cumsum(differences[::-1])[::-1][2 * self.reach :]
-        return np.log(tails + math.exp(_LOG_CUT))
+        return np.log(tails + math.exp(_LOG_CUT_PROBABILITY))
 
-    def at(self, table: Array, gap: int) -> Array:
+    def read(self, table: Array, gap: int) -> Array:
         """Read a table at all nodes for a class ``gap`` votes behind the top."""
         return table[gap + 2 : gap + 2 * self.reach + 3].reshape(-1)
 
-    def event(self, log_probability: float, orders: Array, sums: Array | None) -> tuple[Array, Array]:
+    def bound_event(self, log_probability: float, orders: Array, sums: Array | None) -> tuple[Array, Array]:
         """Bound the log of the contribution of an unlikely event, both ways: (L,) each."""
         if sums is None or self.difference is None or log_probability == -math.inf:
             loss = 2.0 * self.noise.gamma if isinstance(self.noise, DiscreteLaplace) else 0.0
@@ -175,145 +178,161 @@ _build_tables = lru_cache(maxsize=16)(_Tables)
 
 # log-probabilities of groups of classes, one row a move: before it, bounds on those after it from below and above
 # (equal where neither class is far behind), and the size of each group
-_Moves = tuple[Array, Array, Array, Array]
+_MoveLaws = tuple[Array, Array, Array, Array]
 
 
 class _Histogram:
-    """The law of one label by groups of equal counts, the top last; in a move, index `groups` is a class far behind."""
+    """The law of one label by groups of equal counts, the top last; in a move, index `group_count` is a far class."""
 
     def __init__(self, tables: _Tables, row: Integers) -> None:
         values, sizes = np.unique(row, return_counts=True)
         gaps = values[-1] - values
-        far = gaps >= tables.far
+        is_far = gaps >= tables.far_gap
         self.tables = tables
         self.gaps, self.sizes = gaps, sizes
-        self.near, self.counts = gaps[~far], sizes[~far].astype(np.float64)
-        self.groups = int(self.near.size)
-        self.voted = values[~far] > 0
-        self.far, self.far_voted = int(sizes[far].sum()), bool(np.any(far & (values > 0)))
-        behind = tables.log_tails[np.minimum(gaps[far], tables.log_tails.size - 1)]
-        self.log_far_mass = float(np.logaddexp.reduce(np.log(sizes[far]) + behind)) if np.any(far) else -math.inf
+        self.near_gaps, self.near_sizes = gaps[~is_far], sizes[~is_far].astype(np.float64)
+        self.group_count = int(self.near_gaps.size)
+        self.has_votes = values[~is_far] > 0
+        self.far_gap, self.far_has_votes = int(sizes[is_far].sum()), bool(np.any(is_far & (values > 0)))
+        log_tails = tables.log_tails[np.minimum(gaps[is_far], tables.log_tails.size - 1)]
+        self.log_far_mass = (
+            float(np.logaddexp.reduce(np.log(sizes[is_far]) + log_tails)) if np.any(is_far) else -math.inf
+        )
         product = np.tile(tables.log_weights, 2 * tables.reach + 1)
         for gap, size in zip(gaps, sizes, strict=True):
             if gap <= 2 * tables.reach:
-                product += size * tables.at(tables.log_F, gap)
-        logs = self._rows(tables.log_h) + product
+                product += size * tables.read(tables.log_F, gap)
+        logs = self._read_near(tables.log_h) + product
         self.scales = logs.max(axis=1)
         self.weights = np.exp(logs - self.scales[:, None])
-        self.before = np.log(self.weights.sum(axis=1)) + self.scales
+        self.log_law = np.log(self.weights.sum(axis=1)) + self.scales
         self.error = _ROUNDING + self._rule_error()
 
     @property
     def missed(self) -> float:
-        law = np.exp(self.before)
-        others = float(law[:-1] @ self.counts[:-1] + law[-1] * (self.counts[-1] - 1.0))
+        law = np.exp(self.log_law)
+        others = float(law[:-1] @ self.near_sizes[:-1] + law[-1] * (self.near_sizes[-1] - 1.0))
         return min(max(others * (1.0 + self.error) + math.exp(self.log_far_mass), LEAST_MISSED), 1.0)
 
-    def pairs(self) -> NDArray[np.bool_]:
-        exist = np.ones((self.groups + 1, self.groups + 1), dtype=bool)
-        exist[:-1, :-1][np.diag_indices(self.groups)] = self.counts > 1.0
-        exist[:-1][~self.voted] = False
-        exist[-1] &= self.far_voted
-        exist[:, -1] &= self.far > 0
-        exist[-1, -1] &= self.far > 1
+    def find_moves(self) -> NDArray[np.bool_]:
+        exist = np.ones((self.group_count + 1, self.group_count + 1), dtype=bool)
+        exist[:-1, :-1][np.diag_indices(self.group_count)] = self.near_sizes > 1.0
+        exist[:-1][~self.has_votes] = False
+        exist[-1] &= self.far_has_votes
+        exist[:, -1] &= self.far_gap > 0
+        exist[-1, -1] &= self.far_gap > 1
         return exist
 
-    def moves(self, wanted: NDArray[np.bool_]) -> _Moves:
+    def compute_move_laws(self, requested: NDArray[np.bool_]) -> _MoveLaws:
         """Compute the laws after the wanted moves: groups, loser, gainer."""
-        losers, gainers = np.nonzero(wanted)
-        before = np.append(self.before, 0.0)
-        laws = np.column_stack([np.tile(self.before, (losers.size, 1)), before[losers], before[gainers]])
-        classes = np.column_stack([np.tile(self.counts, (losers.size, 1)), losers < self.groups, gainers < self.groups])
-        for one in (losers, gainers):
-            near = np.flatnonzero(one < self.groups)
-            classes[near, one[near]] -= 1.0
-        lowest = self._after(wanted, low=True)
-        far = bool(wanted[-1].any() or wanted[:, -1].any())
-        return laws, lowest, self._after(wanted, low=False) if far else lowest, classes
+        losers, gainers = np.nonzero(requested)
+        log_law = np.append(self.log_law, 0.0)
+        laws = np.column_stack([np.tile(self.log_law, (losers.size, 1)), log_law[losers], log_law[gainers]])
+        classes = np.column_stack(
+            [np.tile(self.near_sizes, (losers.size, 1)), losers < self.group_count, gainers < self.group_count]
+        )
+        for movers in (losers, gainers):
+            near_moves = np.flatnonzero(movers < self.group_count)
+            classes[near_moves, movers[near_moves]] -= 1.0
+        lowest = self._compute_law_after(requested, use_lower=True)
+        has_far_move = bool(requested[-1].any() or requested[:, -1].any())
+        return laws, lowest, self._compute_law_after(requested, use_lower=False) if has_far_move else lowest, classes
 
-    def _after(self, wanted: NDArray[np.bool_], *, low: bool) -> Array:
+    def _compute_law_after(self, requested: NDArray[np.bool_], *, use_lower: bool) -> Array:
         """Compute the law after each move, with the lower or higher factors of classes far behind."""
-        groups, tables = self.groups, self.tables
-        up, down, own_up, own_down = (self._rows(table) for table in tables.changes)
+        groups, tables = self.group_count, self.tables
+        lost_factors, gained_factors, lost_own_factors, gained_own_factors = (
+            self._read_near(table) for table in tables.move_factors
+        )
         ones = np.ones((1, self.weights.shape[1]))
-        lose = np.vstack([up, ones if low else tables.at(tables.changes[0], tables.far)])
-        gain = np.vstack([down, tables.at(tables.changes[1], tables.far) if low else ones])
+        loser_factors = np.vstack(
+            [lost_factors, ones if use_lower else tables.read(tables.move_factors[0], tables.far_gap)]
+        )
+        gainer_factors = np.vstack(
+            [gained_factors, tables.read(tables.move_factors[1], tables.far_gap) if use_lower else ones]
+        )
         parts = []
-        for loser in np.flatnonzero(wanted.any(axis=1)):
-            gainers = np.flatnonzero(wanted[loser])
-            factors = lose[loser] * gain[gainers]
-            after = np.full((gainers.size, groups + 2), -np.inf)
-            after[:, :groups] = np.log(factors @ self.weights.T) + self.scales
+        for loser in np.flatnonzero(requested.any(axis=1)):
+            gainers = np.flatnonzero(requested[loser])
+            factors = loser_factors[loser] * gainer_factors[gainers]
+            log_law = np.full((gainers.size, groups + 2), -np.inf)
+            log_law[:, :groups] = np.log(factors @ self.weights.T) + self.scales
             if loser < groups:
-                after[:, groups] = np.log(factors @ (self.weights[loser] * own_up[loser])) + self.scales[loser]
+                log_law[:, groups] = (
+                    np.log(factors @ (self.weights[loser] * lost_own_factors[loser])) + self.scales[loser]
+                )
             near = gainers[gainers < groups]  # the first ones
-            own = np.einsum("ij,ij->i", factors[: near.size], self.weights[near] * own_down[near])
-            after[: near.size, groups + 1] = np.log(own) + self.scales[near]
-            parts.append(after)
+            own_sums = np.einsum("ij,ij->i", factors[: near.size], self.weights[near] * gained_own_factors[near])
+            log_law[: near.size, groups + 1] = np.log(own_sums) + self.scales[near]
+            parts.append(log_law)
         return np.concatenate(parts)
 
-    def _rows(self, table: Array) -> Array:
-        return np.array([self.tables.at(table, gap) for gap in self.near])
+    def _read_near(self, table: Array) -> Array:
+        return np.array([self.tables.read(table, gap) for gap in self.near_gaps])
 
     def _rule_error(self) -> float:
         tables = self.tables
-        if tables.rest is None:
+        if tables.term_ratios is None:
             return 0.0
         nodes = tables.nodes
         total = np.zeros(2 * tables.reach + 1)
         for gap, size in zip(self.gaps, self.sizes, strict=True):
             if gap <= 2 * tables.reach:
-                total += size * tables.at(tables.rest, gap)
+                total += size * tables.read(tables.term_ratios, gap)
         with np.errstate(divide="ignore"):
-            beyond = 2 * nodes * np.log(total) - math.lgamma(2 * nodes + 1) + total
-        relative = np.exp(np.minimum(beyond, 700.0)) / (2 * nodes + 1)
-        shares = self.weights.reshape(self.groups, total.size, nodes).sum(axis=2)
-        return 2.0 * float(np.max(shares @ relative / shares.sum(axis=1)))
+            log_remainder = 2 * nodes * np.log(total) - math.lgamma(2 * nodes + 1) + total
+        remainder = np.exp(np.minimum(log_remainder, 700.0)) / (2 * nodes + 1)
+        shares = self.weights.reshape(self.group_count, total.size, nodes).sum(axis=2)
+        return 2.0 * float(np.max(shares @ remainder / shares.sum(axis=1)))
 
 
-def _costs(
-    tables: _Tables, row: Integers, orders: Array, sums: Array | None, *, many: bool
+def _compute_costs(
+    tables: _Tables, row: Integers, orders: Array, sums: Array | None, *, is_large: bool
 ) -> tuple[Array, Array, float]:
-    votes = _histogram(tables, row)
-    event = tables.event(votes.log_far_mass, orders, sums)
-    exist = votes.pairs()
-    top = votes.groups - 1
-    of_top = np.zeros_like(exist)
-    of_top[top], of_top[:, top] = exist[top], exist[:, top]
-    others = exist & ~of_top
-    worst = _bound_divergences(votes.moves(of_top), orders, event, votes.error)
-    if others.any() and many:
-        likely = np.append(np.exp(votes.before), math.exp(votes.log_far_mass)) * (1.0 + votes.error)
-        others &= ~_skipped(tables.noise, likely[:, None] + likely, orders, np.minimum(*worst))
-    if others.any():
-        worst = np.maximum(worst, _bound_divergences(votes.moves(others), orders, event, votes.error))
-    return worst[0], worst[1], votes.missed
+    histogram = _build_histogram(tables, row)
+    event = tables.bound_event(histogram.log_far_mass, orders, sums)
+    is_move = histogram.find_moves()
+    top = histogram.group_count - 1
+    is_top_move = np.zeros_like(is_move)
+    is_top_move[top], is_top_move[:, top] = is_move[top], is_move[:, top]
+    is_other_move = is_move & ~is_top_move
+    worst = _bound_divergences(histogram.compute_move_laws(is_top_move), orders, event, histogram.error)
+    if is_other_move.any() and is_large:
+        likely = np.append(np.exp(histogram.log_law), math.exp(histogram.log_far_mass)) * (1.0 + histogram.error)
+        is_other_move &= ~_find_skippable(tables.noise, likely[:, None] + likely, orders, np.minimum(*worst))
+    if is_other_move.any():
+        worst = np.maximum(
+            worst, _bound_divergences(histogram.compute_move_laws(is_other_move), orders, event, histogram.error)
+        )
+    return worst[0], worst[1], histogram.missed
 
 
-def _histogram(tables: _Tables, row: Integers) -> _Histogram:
-    votes = _Histogram(tables, row)
-    while votes.error > _LARGEST_ERROR:  # the rule is exact for C/2 nodes
-        finer = _build_tables(tables.noise, tables.classes, 2 * votes.tables.finer, tables.depth)
-        votes = _Histogram(finer, row)
-    return votes
+def _build_histogram(tables: _Tables, row: Integers) -> _Histogram:
+    histogram = _Histogram(tables, row)
+    while histogram.error > _LARGEST_ERROR:  # the rule is exact for C/2 nodes
+        finer = _build_tables(tables.noise, tables.classes, 2 * histogram.tables.finer, tables.depth)
+        histogram = _Histogram(finer, row)
+    return histogram
 
 
-def _skipped(noise: IntegerNoise, likely: Array, orders: Array, known: Array) -> NDArray[np.bool_]:
-    skipped = np.ones(likely.shape, dtype=bool)
-    for order, cost in zip(orders.tolist(), known.tolist(), strict=True):
-        excess = np.interp(likely, *others_majorant(noise, order))
-        skipped &= np.log1p(excess) / (order - 1.0) <= cost
-    return skipped
+def _find_skippable(
+    noise: IntegerNoise, pair_probabilities: Array, orders: Array, known_costs: Array
+) -> NDArray[np.bool_]:
+    is_skippable = np.ones(pair_probabilities.shape, dtype=bool)
+    for order, cost in zip(orders.tolist(), known_costs.tolist(), strict=True):
+        excess = np.interp(pair_probabilities, *others_majorant(noise, order))
+        is_skippable &= np.log1p(excess) / (order - 1.0) <= cost
+    return is_skippable
 
 
-def _bound_divergences(moves: _Moves, orders: Array, event: tuple[Array, Array], error: float) -> Array:
+def _bound_divergences(moves: _MoveLaws, orders: Array, event: tuple[Array, Array], error: float) -> Array:
     """Compute the largest divergences, forward and in reverse, rounded up: (2, L)."""
     worst = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        before, lowest, highest, classes = moves
+        log_law, lowest, highest, classes = moves
         log_sizes = np.log(classes)
-        for p, q, added in ((before, lowest, event[0]), (highest, before, event[1])):
+        for p, q, event_bound in ((log_law, lowest, event[0]), (highest, log_law, event[1])):
             sums = log_renyi_sums(p + log_sizes, q + log_sizes, orders).max(axis=1)
-            values = np.logaddexp(sums, added) / (orders - 1.0) + (2.0 * orders - 1.0) / (orders - 1.0) * error
+            values = np.logaddexp(sums, event_bound) / (orders - 1.0) + (2.0 * orders - 1.0) / (orders - 1.0) * error
             worst.append(np.where(np.isnan(values), np.inf, np.maximum(values, 0.0)))
     return np.array(worst)

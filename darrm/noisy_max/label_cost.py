@@ -36,8 +36,8 @@ from darrm.noisy_max.label_supremum import (
     Renyi,
     SubsampledRenyi,
     TwoClasses,
+    bound_log_shift_cost,
     estimate,
-    log_moved,
     supremum,
     threshold_supremum,
 )
@@ -50,13 +50,16 @@ from darrm.util import checks
 _LARGEST_DEVIATION = 1e4  # votes: beyond, labels cost as much as their counts
 # votes, for noise without a closed form: a profile of wider noise takes seconds, and for its many queries the curve is
 # the better bound
-_PROFILED_UP_TO = 32.0
-_DEEP, _STEEP, _FEW_VOTES = 250.0, 1.5, 6.0  # −log of tail masses, powers, votes of deviation
+_MAX_PROFILE_DEVIATION = 32.0
+_DEEP_CUT, _STEEP_POWER, _SMALL_DEVIATION = 250.0, 1.5, 6.0  # −log of tail masses, powers, votes of deviation
 _ORDERS_PER_DEVIATION = 5.0  # beyond, the bound by counts is less than 8 % above the label's
-_MOST_POINTS = 5_000  # votes and far deviations of a law of two classes
-_FAR, _SUBSAMPLED_ORDERS = 30.0, 12.0  # votes, and orders of subsampled costs, per deviation
-_POINTS, _FEW_POINTS, _LEAST_DELTA = 100, 48, 1e-12  # of a profile: neighbors differ by a factor of about 2
-_LONG_TAILED = 0.95  # of the deviation
+_MAX_POINTS = 5_000  # votes and far deviations of a law of two classes
+_REACH_PER_DEVIATION, _SUBSAMPLED_ORDERS_PER_DEVIATION = (
+    30.0,
+    12.0,
+)  # votes, and orders of subsampled costs, per deviation
+_POINTS, _FEW_POINTS, _SMALLEST_DELTA = 100, 48, 1e-12  # of a profile: neighbors differ by a factor of about 2
+_LONG_TAIL_RATIO = 0.95  # of the deviation
 _LOG_STEP, _DEVIATION_STEP = 1.08, 0.12  # between computed orders: chords cost 0.2 %
 
 
@@ -77,8 +80,10 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes
     checks.integer_at_least(1, moved=moved)
     by_counts = counts_curve(noise, moved)
     if moved > 1:
-        half, rest = moved // 2, moved - moved // 2
-        return _chain(label_curve(noise, moved=rest), rest, label_curve(noise, moved=half), half).minimum(by_counts)
+        first_half, second_half = moved // 2, moved - moved // 2
+        return _compose_moves(
+            label_curve(noise, moved=second_half), second_half, label_curve(noise, moved=first_half), first_half
+        ).minimum(by_counts)
     if noise.deviation > _LARGEST_DEVIATION:
         return by_counts
     if rate < 1.0:
@@ -87,7 +92,7 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes
 
 
 def is_two_class_exact(noise: IntegerNoise, K: int) -> bool:
-    return K + _FAR * noise.deviation <= _MOST_POINTS
+    return K + _REACH_PER_DEVIATION * noise.deviation <= _MAX_POINTS
 
 
 @lru_cache(maxsize=64)
@@ -96,10 +101,10 @@ def two_class_errors(noise: IntegerNoise, K: int) -> Array:
 
     It takes about (K + 30 deviations)² operations: see `is_two_class_exact`.
     """
-    beyond = int(_FAR * noise.deviation) + 30  # a Laplace tail is e^{−42} of the values in use
-    logs = tabulate_log_masses(noise, -K - 2 * beyond, K + 2 * beyond)
+    margin = int(_REACH_PER_DEVIATION * noise.deviation) + 30  # a Laplace tail is e^{−42} of the values in use
+    logs = tabulate_log_masses(noise, -K - 2 * margin, K + 2 * margin)
     # of the difference of two noises, from 0 on: for large leads only logarithms are floats
-    difference = np.array([np.logaddexp.reduce(logs[d:] + logs[: logs.size - d]) for d in range(K + beyond + 1)])
+    difference = np.array([np.logaddexp.reduce(logs[d:] + logs[: logs.size - d]) for d in range(K + margin + 1)])
     tails = log_above(difference)
     leads = 2 * np.arange(K // 2 + 1, K + 1) - K
     return np.asarray(tails[leads] + np.log1p(-0.5 * np.exp(difference[leads] - tails[leads])))
@@ -121,40 +126,42 @@ def _bound_between_knots(
 ) -> RenyiCurve:
     """Bound a supremum at the knots and by chords between them; ∞ beyond the last."""
     masses, scale = TwoClasses(noise).masses, noise.deviation
-    if scale > _FEW_VOTES:  # of divergences, in votes: less than the deviation if one tail is long
-        shorter = 1.0 / math.sqrt(float(np.sum(np.diff(masses) ** 2 / np.maximum(masses[:-1], 1e-300))))
-        scale = shorter if shorter < _LONG_TAILED * scale else scale
+    if scale > _SMALL_DEVIATION:  # of divergences, in votes: less than the deviation if one tail is long
+        narrow_scale = 1.0 / math.sqrt(float(np.sum(np.diff(masses) ** 2 / np.maximum(masses[:-1], 1e-300))))
+        scale = narrow_scale if narrow_scale < _LONG_TAIL_RATIO * scale else scale
     deviation = min(noise.deviation, 1.5 * scale)
-    computed = (largest_order(deviation) if rate == 1.0 else _SUBSAMPLED_ORDERS * deviation + 2.0) >= DEFAULT_ORDERS
-    orders = DEFAULT_ORDERS[computed]
-    at = np.union1d(knots(orders, scale), knots(orders, noise.deviation))
-    measure: Measure = Renyi(at, deviation) if rate == 1.0 else SubsampledRenyi(at, deviation, rate)
+    is_computed = (
+        largest_order(deviation) if rate == 1.0 else _SUBSAMPLED_ORDERS_PER_DEVIATION * deviation + 2.0
+    ) >= DEFAULT_ORDERS
+    orders = DEFAULT_ORDERS[is_computed]
+    knot_orders = np.union1d(knots(orders, scale), knots(orders, noise.deviation))
+    measure: Measure = Renyi(knot_orders, deviation) if rate == 1.0 else SubsampledRenyi(knot_orders, deviation, rate)
     # for a subsampled vote the relevant losses exceed the order, where narrow noise has next to no mass
-    depths = _depths(noise) if rate == 1.0 else (TINY, _DEEP)
+    depths = _choose_cut_depths(noise) if rate == 1.0 else (TINY, _DEEP_CUT)
     excess = np.fmin.reduce([supremum_of(TwoClasses(noise, tiny), measure) for tiny in depths])
-    excess = np.max(excess.reshape(-1, at.size), axis=0)
+    excess = np.max(excess.reshape(-1, knot_orders.size), axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
-        logs = np.interp(orders, at, np.log1p(excess)) / (orders - 1.0)
-        ratios = np.interp(orders, at, excess / (at * (at - 1.0)))
+        logs = np.interp(orders, knot_orders, np.log1p(excess)) / (orders - 1.0)
+        ratios = np.interp(orders, knot_orders, excess / (knot_orders * (knot_orders - 1.0)))
         values = np.fmin(logs, np.log1p(ratios * orders * (orders - 1.0)) / (orders - 1.0))
-    full = np.full(DEFAULT_ORDERS.size, np.inf)
-    full[computed] = np.where(np.isnan(values), np.inf, values * (1.0 + 1e-12))
-    return RenyiCurve(DEFAULT_ORDERS, full)
+    all_values = np.full(DEFAULT_ORDERS.size, np.inf)
+    all_values[is_computed] = np.where(np.isnan(values), np.inf, values * (1.0 + 1e-12))
+    return RenyiCurve(DEFAULT_ORDERS, all_values)
 
 
-def _depths(noise: IntegerNoise) -> tuple[float, ...]:
+def _choose_cut_depths(noise: IntegerNoise) -> tuple[float, ...]:
     """Return −log of the tails to include: steep tails of narrow noise matter at large orders."""
-    if not isinstance(noise, AsymmetricNoise) or noise.deviation > _FEW_VOTES:
+    if not isinstance(noise, AsymmetricNoise) or noise.deviation > _SMALL_DEVIATION:
         return (TINY,)
     # with smaller scales masses fall so fast that their products underflow
-    steep = min(noise.right_power, noise.left_power) >= _STEEP and min(noise.right, noise.left) >= 1.0
-    return (TINY, _DEEP) if steep else (TINY,)
+    steep = min(noise.right_power, noise.left_power) >= _STEEP_POWER and min(noise.right, noise.left) >= 1.0
+    return (TINY, _DEEP_CUT) if steep else (TINY,)
 
 
 def label_estimate(noise: IntegerNoise, orders: ArrayLike) -> Array:
     """Estimate the label's Rényi divergences from below, for searches: NOT a bound; (L,) → (L,)."""
     grid = np.asarray(orders, dtype=np.float64)
-    return np.asarray(np.log1p(estimate(TwoClasses(noise), Renyi(grid, noise.deviation), every=4)) / (grid - 1.0))
+    return np.asarray(np.log1p(estimate(TwoClasses(noise), Renyi(grid, noise.deviation), stride=4)) / (grid - 1.0))
 
 
 def counts_curve(noise: IntegerNoise, moved: int = 1) -> RenyiCurve:
@@ -165,11 +172,11 @@ def counts_curve(noise: IntegerNoise, moved: int = 1) -> RenyiCurve:
         return RenyiCurve.of_pure(2.0 * moved * noise.gamma)
     if moved > 1:
         return RenyiCurve.unknown()
-    laws = TwoClasses(noise, _depths(noise)[-1])
+    laws = TwoClasses(noise, _choose_cut_depths(noise)[-1])
 
     def value_at(orders: Array) -> Array:
-        both = log_moved(laws, orders, +1) + log_moved(laws, orders, -1)
-        return np.asarray(np.maximum(both, 0.0) / (orders - 1.0) * (1.0 + 1e-9))
+        logs = bound_log_shift_cost(laws, orders, +1) + bound_log_shift_cost(laws, orders, -1)
+        return np.asarray(np.maximum(logs, 0.0) / (orders - 1.0) * (1.0 + 1e-9))
 
     return RenyiCurve.of(value_at)
 
@@ -180,16 +187,16 @@ def largest_order(deviation: float) -> float:
 
 def knots(orders: Array, deviation: float) -> Array:
     """Choose orders with close chords between them."""
-    chosen = [float(orders[0])]
-    while chosen[-1] < orders[-1]:
-        near = max(chosen[-1] * _LOG_STEP, chosen[-1] + _DEVIATION_STEP * deviation)
-        following = int(np.searchsorted(orders, near, side="right")) - 1
-        least = int(np.searchsorted(orders, chosen[-1], side="right"))
-        chosen.append(float(orders[max(following, least)]))
-    return np.array(chosen)
+    places = [float(orders[0])]
+    while places[-1] < orders[-1]:
+        target = max(places[-1] * _LOG_STEP, places[-1] + _DEVIATION_STEP * deviation)
+        last_index = int(np.searchsorted(orders, target, side="right")) - 1
+        next_index = int(np.searchsorted(orders, places[-1], side="right"))
+        places.append(float(orders[max(last_index, next_index)]))
+    return np.array(places)
 
 
-def _chain(first: RenyiCurve, a: int, second: RenyiCurve, b: int) -> RenyiCurve:
+def _compose_moves(first: RenyiCurve, a: int, second: RenyiCurve, b: int) -> RenyiCurve:
     """Compose a and b moves, with the best p of a grid."""
 
     def value_at(orders: Array) -> Array:
@@ -220,24 +227,24 @@ def label_profile(noise: IntegerNoise, *, moved: int = 1) -> PrivacyProfile | No
     if noise.deviation > _LARGEST_DEVIATION:
         return None
     if moved > 1:
-        return _group_profile(label_profile(noise), moved)
+        return _bound_group_profile(label_profile(noise), moved)
     if isinstance(noise, DiscreteGaussian):
-        return _gaussian_profile(noise.sigma)
-    if noise.deviation > _PROFILED_UP_TO:
+        return _compute_gaussian_profile(noise.sigma)
+    if noise.deviation > _MAX_PROFILE_DEVIATION:
         return None
     laws = TwoClasses(noise)
     pure = 2.0 * noise.gamma if isinstance(noise, DiscreteLaplace) else np.inf
     scale = 1.0 / noise.deviation
-    tried = np.linspace(0.0, min(pure, 20.0 * scale + 8.0 * scale**2), _FEW_POINTS)
-    last = int(np.argmax(np.append(estimate(laws, HockeyStick(tried)), 0.0) < _LEAST_DELTA))
-    grid = np.linspace(0.0, tried[min(last, tried.size - 1)], _FEW_POINTS)
+    trial_grid = np.linspace(0.0, min(pure, 20.0 * scale + 8.0 * scale**2), _FEW_POINTS)
+    last = int(np.argmax(np.append(estimate(laws, HockeyStick(trial_grid)), 0.0) < _SMALLEST_DELTA))
+    grid = np.linspace(0.0, trial_grid[min(last, trial_grid.size - 1)], _FEW_POINTS)
     deltas = np.minimum(1.0, np.maximum.accumulate(supremum(laws, HockeyStick(grid))[::-1])[::-1])
     if np.isfinite(pure):
         grid, deltas = np.append(grid[grid < pure], pure * (1.0 + 1e-12)), np.append(deltas[grid < pure], 0.0)
     return PrivacyProfile(tuple(grid.tolist()), tuple(deltas.tolist()))
 
 
-def _gaussian_profile(sigma: float) -> PrivacyProfile:
+def _compute_gaussian_profile(sigma: float) -> PrivacyProfile:
     # The privacy loss is (D + 1)/σ² with the D of `NoiseDifference`.
     law = NoiseDifference(sigma)
     masses = np.exp(law.log_masses)
@@ -247,11 +254,11 @@ def _gaussian_profile(sigma: float) -> PrivacyProfile:
     return PrivacyProfile(tuple(grid.tolist()), tuple(np.minimum(1.0, deltas * (1.0 + 1e-11) + 1e-15).tolist()))
 
 
-def _group_profile(one: PrivacyProfile | None, moved: int) -> PrivacyProfile | None:
+def _bound_group_profile(profile: PrivacyProfile | None, moved: int) -> PrivacyProfile | None:
     """Bound the profile of several moves; None if its ε exceed the largest exponent."""
-    if one is None:
+    if profile is None:
         return None
-    epsilons, deltas = (part[moved * one.arrays()[0] < LARGEST_EXPONENT] for part in one.arrays())
+    epsilons, deltas = (part[moved * profile.arrays()[0] < LARGEST_EXPONENT] for part in profile.arrays())
     if epsilons.size < 2:
         return None
     factors = np.append(float(moved), np.expm1(moved * epsilons[1:]) / np.expm1(epsilons[1:])) * (1.0 + 1e-12)

@@ -46,12 +46,12 @@ from darrm.numerics import Array
 from darrm.numerics.integer_noise import IntegerNoise
 
 SMALL, TINY = 7.0, 40.0  # −log of the mass beyond `TwoClasses.near`, and beyond `left` and `right`
-_NEGLIGIBLE = 38.0  # −log of a tail that is cut off, relative to the smallest tail in use
-_AT_ONCE = 1 << 17  # numbers in one block of diagonals: a megabyte, which fits the cache
+_CUT_DEPTH = 38.0  # −log of a tail that is cut off, relative to the smallest tail in use
+_MAX_ENTRIES = 1 << 17  # numbers in one block of diagonals: a megabyte, which fits the cache
 TOLERANCE, DELTA_TOLERANCE = 0.007, 0.02  # relative, of a divergence and of a δ above the best known value
-_MOST_BLOCKS = 1 << 18  # at a time; bounds memory, and the time of a call
-_COMPARED = 16  # blocks of each round whose values are computed, for the best known value
-_LARGEST_LOG, _LEAST_LOG = 700.0, -690.0  # of floats, and of sums whose smaller terms underflow harmlessly
+_MAX_BLOCKS = 1 << 18  # at a time; bounds memory, and the time of a call
+_MAX_EVALUATED = 16  # blocks of each round whose values are computed, for the best known value
+_LARGEST_LOG, _SMALLEST_LOG = 700.0, -690.0  # of floats, and of sums whose smaller terms underflow harmlessly
 _ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1, and all probabilities below e^{−39}
 
 
@@ -64,13 +64,13 @@ class TwoClasses:
         self.right, self.left = find_reach(noise, +1, tiny), find_reach(noise, -1, tiny)
         self.near = find_reach(noise, -1, SMALL)
         # sums run over the support; the rest is below e^{−38} of the tails just beyond `left` and `right`
-        low, high = _NEGLIGIBLE - noise.log_weights(np.array([-self.left - 2, self.right + 2]))
+        low, high = _CUT_DEPTH - noise.log_weights(np.array([-self.left - 2, self.right + 2]))
         self.support = np.arange(-find_reach(noise, -1, float(low)), find_reach(noise, +1, float(high)) + 1)
         self._log_total = float(np.logaddexp.reduce(noise.log_weights(self.support)))
         self.masses = np.exp(self.log_masses(self.support))
-        self._below = np.cumsum(self.masses)
+        self._cumulative = np.cumsum(self.masses)
         with np.errstate(divide="ignore"):
-            self._logs_below = np.concatenate([[-np.inf], np.log(self._below), [0.0]])
+            self._logs_below = np.concatenate([[-np.inf], np.log(self._cumulative), [0.0]])
             self._logs_above = np.concatenate([[0.0], np.log(np.cumsum(self.masses[::-1])[::-1]), [-np.inf]])
         # bounds the error of each log-probability: sums of n positive numbers, whose logs err by 2^-50 of 300
         self.rounding = float(self.support.size * 2.0**-53 + 1e-12)
@@ -88,35 +88,39 @@ class TwoClasses:
 
     def log_S(self, i: Integers, j: Integers) -> Array:
         size = self.support.size
-        least, most = min(int(np.min(i - j)), 0), max(int(np.max(i - j)), 0)
-        met = np.bincount(i - j - least) > 0
-        diagonals = np.flatnonzero(met)  # relative to `least`
-        windows = sliding_window_view(np.concatenate([np.zeros(-least), self._below, np.ones(most)]), size)
+        first_lead, last_lead = min(int(np.min(i - j)), 0), max(int(np.max(i - j)), 0)
+        is_needed = np.bincount(i - j - first_lead) > 0
+        diagonals = np.flatnonzero(is_needed)  # relative to `least`
+        windows = sliding_window_view(
+            np.concatenate([np.zeros(-first_lead), self._cumulative, np.ones(last_lead)]), size
+        )
         start = np.clip(-i - self.support[0], 0, size - 1)
-        begins = np.bincount(start) > 0
-        starts, place = np.flatnonzero(begins), (np.cumsum(begins) - 1)[start]
+        is_start = np.bincount(start) > 0
+        starts, start_index = np.flatnonzero(is_start), (np.cumsum(is_start) - 1)[start]
         low, high = int(starts[0]), int(starts[-1])  # all sums begin between the two
-        which = (np.cumsum(met) - 1).astype(np.uint16 if diagonals.size < 1 << 16 else np.int64)[i - j - least]
-        order = np.argsort(which, kind="stable")  # a radix sort for 16 bits
-        ends = np.concatenate([[0], np.cumsum(np.bincount(which))])
+        diagonal_index = (np.cumsum(is_needed) - 1).astype(np.uint16 if diagonals.size < 1 << 16 else np.int64)[
+            i - j - first_lead
+        ]
+        order = np.argsort(diagonal_index, kind="stable")  # a radix sort for 16 bits
+        ends = np.concatenate([[0], np.cumsum(np.bincount(diagonal_index))])
         sums = np.empty(i.shape)
-        rows = max(1, _AT_ONCE // size)
+        rows = max(1, _MAX_ENTRIES // size)
         for top in range(0, diagonals.size, rows):
-            below = windows[diagonals[top : top + rows]]  # row d − least: G(w + d)
-            beyond = below[:, high:] @ self.masses[high:]
-            between = below[:, low:high] * self.masses[low:high]
+            cumulative = windows[diagonals[top : top + rows]]  # row d − least: G(w + d)
+            tail_sums = cumulative[:, high:] @ self.masses[high:]
+            segment_sums = cumulative[:, low:high] * self.masses[low:high]
             if low < high:  # few different starts: add up the terms between two of them first
-                between = np.add.reduceat(between, starts[:-1] - low, axis=1)
-            tails = np.cumsum(np.column_stack([beyond, between[:, ::-1]]), axis=1)
-            here = order[ends[top] : ends[min(top + rows, diagonals.size)]]
-            sums[here] = tails[which[here] - top, starts.size - 1 - place[here]]
+                segment_sums = np.add.reduceat(segment_sums, starts[:-1] - low, axis=1)
+            tails = np.cumsum(np.column_stack([tail_sums, segment_sums[:, ::-1]]), axis=1)
+            members = order[ends[top] : ends[min(top + rows, diagonals.size)]]
+            sums[members] = tails[diagonal_index[members] - top, starts.size - 1 - start_index[members]]
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(sums))
 
-    def moved(self, i: Integers, j: Integers, z: int) -> tuple[Array, Array, Array, Array]:
+    def compute_move_logs(self, i: Integers, j: Integers, z: int) -> tuple[Array, Array, Array, Array]:
         """Compute log Pr[a] before and after a move, then log Pr[b]; z = 1: ties go to b."""
-        one, other = (i, i - 1, j, j + 1), (j + z, j + 1 + z, i + 1 - z, i - z)  # many diagonals coincide
-        p_a, q_a, p_b, q_b = np.split(self.log_S(np.concatenate(one), np.concatenate(other)), 4)
+        first, second = (i, i - 1, j, j + 1), (j + z, j + 1 + z, i + 1 - z, i - z)  # many diagonals coincide
+        p_a, q_a, p_b, q_b = np.split(self.log_S(np.concatenate(first), np.concatenate(second)), 4)
         return p_a, q_a, p_b, q_b
 
 
@@ -124,21 +128,21 @@ class Measure:
     """Several divergences at once, each Σ q·φ(L) over the outcomes."""
 
     size: int  # the number of divergences
-    most_summed: ClassVar[int] = 1 << 27  # numbers along diagonals for one size of blocks: bounds the time of a call
+    max_summed: ClassVar[int] = 1 << 27  # numbers along diagonals for one size of blocks: bounds the time of a call
 
     def penalty(self, losses: Array, index: int) -> Array:
         """Compute φ(L); ∞ beyond the floats."""
         raise NotImplementedError
 
-    def log_most(self, losses: Array, _index: int) -> Array:
+    def log_bound(self, losses: Array, _index: int) -> Array:
         """Bound log φ(L), where φ(L) is no float."""
         return losses
 
-    def enough(self, values: Array) -> Array:
+    def compute_stop_bounds(self, values: Array) -> Array:
         """Compute from the best known values the bounds at which a block is finished."""
         return np.asarray(np.expm1((1.0 + TOLERANCE) * np.log1p(values)))
 
-    def outside(self, laws: TwoClasses, bits: Array) -> Array:
+    def bound_outside(self, laws: TwoClasses, bits: Array) -> Array:
         """Bound the contribution of places outside the blocks, given the supremum ``bits`` of single bits."""
         raise NotImplementedError
 
@@ -153,21 +157,21 @@ class Renyi(Measure):
         order = self.orders[index]
         return np.asarray(np.expm1(order * losses) - order * np.expm1(np.minimum(losses, _LARGEST_LOG / order)))
 
-    def log_most(self, losses: Array, index: int) -> Array:
+    def log_bound(self, losses: Array, index: int) -> Array:
         return np.asarray(self.orders[index] * losses)
 
-    def enough(self, values: Array) -> Array:
+    def compute_stop_bounds(self, values: Array) -> Array:
         # large orders need more blocks, and matter for few answers only, for which the profile is the better bound
         tolerance = TOLERANCE * np.maximum(1.0, self.orders / (2.0 * self.deviation)) ** 2
         return np.asarray(np.expm1((1.0 + tolerance) * np.log1p(values)))
 
-    def outside(self, laws: TwoClasses, bits: Array) -> Array:
-        right, left = _tail(laws, self.orders, +1), _tail(laws, self.orders, -1)
+    def bound_outside(self, laws: TwoClasses, bits: Array) -> Array:
+        right, left = _bound_tail(laws, self.orders, +1), _bound_tail(laws, self.orders, -1)
         gamma = 1.0 + bits
         with np.errstate(over="ignore", invalid="ignore"):
-            added = left * (1.0 + np.exp(log_moved(laws, self.orders, +1))) + right * gamma
-            added += _ROUNDING * (gamma + self.orders)
-        return np.where(np.isnan(added), np.inf, added)
+            excess = left * (1.0 + np.exp(bound_log_shift_cost(laws, self.orders, +1))) + right * gamma
+            excess += _ROUNDING * (gamma + self.orders)
+        return np.where(np.isnan(excess), np.inf, excess)
 
 
 class SubsampledRenyi(Measure):
@@ -186,24 +190,24 @@ class SubsampledRenyi(Measure):
         side, place = divmod(index, self.orders.size)
         return subsampled_penalties(np.minimum(losses, _LARGEST_LOG), self.orders[place], self.rate)[side]
 
-    def log_most(self, losses: Array, index: int) -> Array:
+    def log_bound(self, losses: Array, index: int) -> Array:
         side, place = divmod(index, self.orders.size)
         order, log_t = self.orders[place], losses + np.log(self.rate)  # t = q(e^L − 1) ≤ qe^L; penalty ≤ (1 + t)^α
         return np.asarray(np.log(order) + log_t if side else order * np.logaddexp(0.0, log_t))
 
-    def outside(self, laws: TwoClasses, bits: Array) -> Array:
-        always = Renyi(self.orders, self.deviation)
+    def bound_outside(self, laws: TwoClasses, bits: Array) -> Array:
+        unsampled = Renyi(self.orders, self.deviation)
         halves, mass = 2.0 ** (self.orders - 1.0), np.exp(-laws.tiny + 2.0)
-        share = np.minimum(self.rate, halves * self.rate**self.orders)
-        forward = share * always.outside(laws, _one_bit(laws, always)) + halves * mass
-        least = mass * (self.orders + (1.0 - self.rate) ** (1.0 - self.orders))
-        return np.concatenate([forward, least]) + _ROUNDING * (bits + 1.0 + np.tile(self.orders, 2))
+        factor = np.minimum(self.rate, halves * self.rate**self.orders)
+        forward = factor * unsampled.bound_outside(laws, _bound_single_bit(laws, unsampled)) + halves * mass
+        reverse = mass * (self.orders + (1.0 - self.rate) ** (1.0 - self.orders))
+        return np.concatenate([forward, reverse]) + _ROUNDING * (bits + 1.0 + np.tile(self.orders, 2))
 
 
 class HockeyStick(Measure):
     """δ at several ε."""
 
-    most_summed = 1 << 26  # at ε near 0 one class far behind is the worst: many diagonals, little gain
+    max_summed = 1 << 26  # at ε near 0 one class far behind is the worst: many diagonals, little gain
 
     def __init__(self, epsilons: Array) -> None:
         self.epsilons, self.size = epsilons, epsilons.size
@@ -212,10 +216,10 @@ class HockeyStick(Measure):
         epsilon = self.epsilons[index]
         return np.asarray(np.exp(epsilon) * np.expm1(np.clip(losses - epsilon, 0.0, _LARGEST_LOG - epsilon)))
 
-    def enough(self, values: Array) -> Array:
+    def compute_stop_bounds(self, values: Array) -> Array:
         return (1.0 + DELTA_TOLERANCE) * values
 
-    def outside(self, _laws: TwoClasses, _bits: Array) -> Array:
+    def bound_outside(self, _laws: TwoClasses, _bits: Array) -> Array:
         """Bound it by rounding: the tails are below e^{−39}."""
         return np.full(self.size, _ROUNDING)
 
@@ -227,152 +231,162 @@ def supremum(laws: TwoClasses, measure: Measure, votes: int | None = None) -> Ar
     i or j: 1 − K ≤ i − j ≤ K + 1.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # unknown values count as ∞
-        bits = _one_bit(laws, measure)
+        bits = _bound_single_bit(laws, measure)
         best = np.zeros(measure.size)
-        apart = laws.left + laws.right
-        leads = (-apart, apart) if votes is None else (max(-apart, 1 - votes), min(apart, votes + 1))
-        far = _branched(laws, measure, best, leads, far=True) + 2.0 * bits * np.exp(laws.log_G(np.array([-laws.near])))
-        close = _branched(laws, measure, best, leads, far=False)
-        return np.asarray(np.maximum(np.maximum(close, far), bits) + measure.outside(laws, bits))
+        largest_lead = laws.left + laws.right
+        leads = (
+            (-largest_lead, largest_lead)
+            if votes is None
+            else (max(-largest_lead, 1 - votes), min(largest_lead, votes + 1))
+        )
+        line_bound = _search_blocks(laws, measure, best, leads, on_line=True) + 2.0 * bits * np.exp(
+            laws.log_G(np.array([-laws.near]))
+        )
+        plane_bound = _search_blocks(laws, measure, best, leads, on_line=False)
+        return np.asarray(np.maximum(np.maximum(plane_bound, line_bound), bits) + measure.bound_outside(laws, bits))
 
 
 def threshold_supremum(laws: TwoClasses, measure: Measure) -> Array:
     """Bound sup Σ q·φ(L) of one count against a threshold."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        bits = _one_bit(laws, measure)
-        return np.asarray(bits + measure.outside(laws, bits))
+        bits = _bound_single_bit(laws, measure)
+        return np.asarray(bits + measure.bound_outside(laws, bits))
 
 
-def estimate(laws: TwoClasses, measure: Measure, *, every: int = 1) -> Array:
+def estimate(laws: TwoClasses, measure: Measure, *, stride: int = 1) -> Array:
     """Compute the largest Σ q·φ(L) on a grid, from below; ``every`` = 4 first on every fourth line."""
     step = max(1, laws.right // 60)
     first, last = -2 * laws.right // step // 5, (laws.near + laws.right) // step - 1
-    places = np.indices((-(-(last + 1 - first) // every),) * 2).reshape(2, -1) * every + first
-    around = np.indices((2 * every + 1,) * 2).reshape(2, 1, -1) - every
+    places = np.indices((-(-(last + 1 - first) // stride),) * 2).reshape(2, -1) * stride + first
+    offsets = np.indices((2 * stride + 1,) * 2).reshape(2, 1, -1) - stride
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for _ in range(min(every, 2)):
+        for _ in range(min(stride, 2)):
             i, j = places * step
             likely = (np.minimum(i, j) < laws.right // 2) & (np.abs(i - j) <= laws.right)
             likely &= (np.min(places, axis=0) >= first) & (np.max(places, axis=0) <= last)
             places = places[:, likely]
-            table = _table(laws, i[likely], j[likely], 0)
-            values = [_values(table, measure, index) for index in range(measure.size)]
+            table = _tabulate_outcomes(laws, i[likely], j[likely], 0)
+            values = [_sum_terms(table, measure, index) for index in range(measure.size)]
             best = places[:, np.unique([np.nanargmax(one) for one in values])]
-            places = (best[:, :, None] + around).reshape(2, -1)
+            places = (best[:, :, None] + offsets).reshape(2, -1)
         return np.array([np.nanmax(one) for one in values])
 
 
-def _table(laws: TwoClasses, i: Integers, j: Integers, z: int) -> tuple[tuple[Array, Array], ...]:
+def _tabulate_outcomes(laws: TwoClasses, i: Integers, j: Integers, z: int) -> tuple[tuple[Array, Array], ...]:
     """Compute log-probabilities after the move, and losses, of a, b and other."""
-    p_a, q_a, p_b, q_b = laws.moved(i, j, z)
+    p_a, q_a, p_b, q_b = laws.compute_move_logs(i, j, z)
     i, j = np.minimum(i, laws.left), np.minimum(j, laws.left)
-    below_i, below_j = laws.log_G(-i), laws.log_G(-j - 2)
-    other = laws.log_G(-i - 1) - below_i + laws.log_G(-j - 1) - below_j
-    return (q_a, p_a - q_a), (q_b, p_b - q_b), (below_i + below_j, other)
+    log_below_i, log_below_j = laws.log_G(-i), laws.log_G(-j - 2)
+    other_loss = laws.log_G(-i - 1) - log_below_i + laws.log_G(-j - 1) - log_below_j
+    return (q_a, p_a - q_a), (q_b, p_b - q_b), (log_below_i + log_below_j, other_loss)
 
 
-def _values(
+def _sum_terms(
     table: tuple[tuple[Array, Array], ...], measure: Measure, index: int, at: Integers | slice = slice(None)
 ) -> Array:
-    return np.asarray(sum(_added(measure, index, log[at], loss[at]) for log, loss in table))
+    return np.asarray(sum(_compute_terms(measure, index, log[at], loss[at]) for log, loss in table))
 
 
-def _added(measure: Measure, index: int, log_after: Array, losses: Array) -> Array:
+def _compute_terms(measure: Measure, index: int, log_after: Array, losses: Array) -> Array:
     """Compute q·φ(L), or a bound if φ(L) overflows; NaN if q is too small."""
     penalty = measure.penalty(losses, index)
-    added = np.exp(log_after) * penalty
+    terms = np.exp(log_after) * penalty
     large = np.isinf(penalty)
     if large.any():
-        most = np.exp(log_after + measure.log_most(losses, index))
-        added = np.where(large, np.where(log_after > _LEAST_LOG, most, np.nan), added)
-    return np.asarray(added)
+        bounds = np.exp(log_after + measure.log_bound(losses, index))
+        terms = np.where(large, np.where(log_after > _SMALLEST_LOG, bounds, np.nan), terms)
+    return np.asarray(terms)
 
 
 class _Blocks:
     """Blocks of places and both z; losses of a and b fall from the corner `high` to `low`, up to ``farther``."""
 
-    def __init__(self, laws: TwoClasses, places: Integers, sides: tuple[int, int], farther: float) -> None:
+    def __init__(self, laws: TwoClasses, places: Integers, sides: tuple[int, int], loss_excess: float) -> None:
         i, j = places
-        self.low, self._margin = _table(laws, i + sides[0] - 1, j, 0), 4.0 * laws.rounding
-        high, self._farther = _table(laws, i, j + sides[1] - 1, 1), farther + self._margin
-        self._other = laws.log_G(-np.minimum(i, laws.left)) + laws.log_G(-np.minimum(j, laws.left) - 2)
+        self.low, self._margin = _tabulate_outcomes(laws, i + sides[0] - 1, j, 0), 4.0 * laws.rounding
+        high, self._loss_excess = _tabulate_outcomes(laws, i, j + sides[1] - 1, 1), loss_excess + self._margin
+        self._other_after = laws.log_G(-np.minimum(i, laws.left)) + laws.log_G(-np.minimum(j, laws.left) - 2)
         # the corners of a single (i, j) are its points
         self._corners = [(self.low, self.low), (high, high)] if sides == (1, 1) else [(self.low, high)]
 
-    def bounds(self, measure: Measure, index: int, at: Integers) -> Array:
+    def bound_blocks(self, measure: Measure, index: int, indices: Integers) -> Array:
         """Bound Σ q·φ(L) in some of the blocks; ∞ if unknown."""
         bounds = []
         for low, high in self._corners:
-            a = _added(measure, index, low[0][0][at], high[0][1][at] + self._farther)
-            b = _added(measure, index, high[1][0][at], low[1][1][at] - self._farther)
-            least = _added(measure, index, self._other[at], low[2][1][at] - self._margin)
-            most = _added(measure, index, self._other[at], high[2][1][at] + self._margin)
-            bound = (a + b + np.maximum(least, most)) * (1.0 + self._margin)
+            a = _compute_terms(measure, index, low[0][0][indices], high[0][1][indices] + self._loss_excess)
+            b = _compute_terms(measure, index, high[1][0][indices], low[1][1][indices] - self._loss_excess)
+            lower_end = _compute_terms(measure, index, self._other_after[indices], low[2][1][indices] - self._margin)
+            upper_end = _compute_terms(measure, index, self._other_after[indices], high[2][1][indices] + self._margin)
+            bound = (a + b + np.maximum(lower_end, upper_end)) * (1.0 + self._margin)
             bounds.append(np.where(np.isnan(bound), np.inf, bound))
         return reduce(np.maximum, bounds)
 
 
-def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int, int], *, far: bool) -> Array:
+def _search_blocks(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int, int], *, on_line: bool) -> Array:
     # Blocks of the plane, or of the line with i and j ``far`` above `near`.
-    least, most = leads
-    end = laws.near + laws.left - least  # both are above it on the line
+    min_lead, max_lead = leads
+    end = laws.near + laws.left - min_lead  # both are above it on the line
     side = 1 << int(math.log2(max(1.0, laws.noise.deviation)))
-    columns = np.arange(least + end, most + end + 1, side) if far else np.arange(-laws.right, laws.near + most, side)
-    places = np.array([grid.ravel() for grid in np.meshgrid(columns, [end] if far else columns)])
+    columns = (
+        np.arange(min_lead + end, max_lead + end + 1, side)
+        if on_line
+        else np.arange(-laws.right, laws.near + max_lead, side)
+    )
+    places = np.array([grid.ravel() for grid in np.meshgrid(columns, [end] if on_line else columns)])
     active = np.ones((measure.size, places.shape[1]), dtype=bool)
-    farther = _farther(laws) if far else 0.0
+    loss_excess = _bound_loss_excess(laws) if on_line else 0.0
     bound = np.zeros(measure.size)
     while True:
         i, j = places
-        inside = (i - j < most + side) & (j - i < side - least) & active.any(axis=0)
-        if not far:
-            inside &= np.minimum(i, j) < laws.near
-        places, active = places[:, inside], active[:, inside]
+        is_relevant = (i - j < max_lead + side) & (j - i < side - min_lead) & active.any(axis=0)
+        if not on_line:
+            is_relevant &= np.minimum(i, j) < laws.near
+        places, active = places[:, is_relevant], active[:, is_relevant]
         i, j = places
-        blocks = _Blocks(laws, places, (side, 1 if far else side), farther)
-        left = _finish_blocks(blocks, measure, active, best, bound)
+        blocks = _Blocks(laws, places, (side, 1 if on_line else side), loss_excess)
+        open_bounds = _finish_blocks(blocks, measure, active, best, bound)
         for index in np.argsort(-active.sum(axis=1)):  # too many blocks: those with the most keep their bound
-            if _affordable(laws, measure, i - j, np.any(active, axis=0)):
+            if _is_affordable(laws, measure, i - j, np.any(active, axis=0)):
                 break
-            bound[index] = max(bound[index], left[index])
+            bound[index] = max(bound[index], open_bounds[index])
             active[index] = False
         if not (side > 1 and active.any()):
-            return np.maximum(bound, left)
+            return np.maximum(bound, open_bounds)
         side //= 2
-        steps = [(0, 0), (side, 0)] if far else [(0, 0), (side, 0), (0, side), (side, side)]
+        steps = [(0, 0), (side, 0)] if on_line else [(0, 0), (side, 0), (0, side), (side, side)]
         places = np.concatenate([places + np.array(step)[:, None] for step in steps], axis=1)
         active = np.concatenate([active] * len(steps), axis=1)
 
 
 def _finish_blocks(blocks: _Blocks, measure: Measure, active: NDArray[np.bool_], best: Array, bound: Array) -> Array:
     """Update the best values, move finished blocks to ``bound``, return the largest bounds left."""
-    left = np.zeros(measure.size)
-    for index, here in enumerate(active):
-        at = np.flatnonzero(here)
-        if not at.size:
+    open_bounds = np.zeros(measure.size)
+    for index, is_open in enumerate(active):
+        indices = np.flatnonzero(is_open)
+        if not indices.size:
             continue
-        bounds = blocks.bounds(measure, index, at)
-        likely = at[np.argpartition(bounds, -min(_COMPARED, at.size))[-_COMPARED:]]
-        best[index] = np.fmax(best[index], np.fmax.reduce(_values(blocks.low, measure, index, likely)))
-        done = bounds <= measure.enough(best)[index]
-        here[at[done]] = False
-        bound[index] = np.max(bounds, where=done, initial=bound[index])
-        left[index] = np.max(bounds, where=~done, initial=0.0)
-    return left
+        bounds = blocks.bound_blocks(measure, index, indices)
+        likely = indices[np.argpartition(bounds, -min(_MAX_EVALUATED, indices.size))[-_MAX_EVALUATED:]]
+        best[index] = np.fmax(best[index], np.fmax.reduce(_sum_terms(blocks.low, measure, index, likely)))
+        is_finished = bounds <= measure.compute_stop_bounds(best)[index]
+        is_open[indices[is_finished]] = False
+        bound[index] = np.max(bounds, where=is_finished, initial=bound[index])
+        open_bounds[index] = np.max(bounds, where=~is_finished, initial=0.0)
+    return open_bounds
 
 
-def _affordable(laws: TwoClasses, measure: Measure, diagonals: Integers, active: NDArray[np.bool_]) -> bool:
-    blocks, met = int(np.count_nonzero(active)), int(np.unique(diagonals[active]).size)
-    return 4 * blocks <= _MOST_BLOCKS and 8 * met * laws.support.size <= measure.most_summed
+def _is_affordable(laws: TwoClasses, measure: Measure, diagonals: Integers, active: NDArray[np.bool_]) -> bool:
+    blocks, diagonal_count = int(np.count_nonzero(active)), int(np.unique(diagonals[active]).size)
+    return 4 * blocks <= _MAX_BLOCKS and 8 * diagonal_count * laws.support.size <= measure.max_summed
 
 
-def _farther(laws: TwoClasses) -> float:
+def _bound_loss_excess(laws: TwoClasses) -> float:
     """Bound the excess of L_a at i ≥ `near` over its limit: −log(1 − f(−near)/Pr[X ≥ −near])."""
     near = np.array([laws.near])
     return float(-np.log1p(-np.exp(laws.log_masses(-near) - laws.log_F(near)))[0])
 
 
-def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
+def _bound_single_bit(laws: TwoClasses, measure: Measure) -> Array:
     """Bound the supremum for one class against a threshold, growing or falling by one."""
     step = max(1, int(laws.noise.deviation / 128.0))
     first = np.arange(-laws.right - 1, laws.left + 2, step)
@@ -390,22 +404,22 @@ def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
     losses += np.array([margin, -margin, -margin, margin])[:, None]
     bits = np.zeros(measure.size)
     for index in range(measure.size):
-        wins_before, loses_before, wins_after, loses_after = _added(measure, index, logs, losses)
+        wins_before, loses_before, wins_after, loses_after = _compute_terms(measure, index, logs, losses)
         bits[index] = np.max([wins_before + loses_before, wins_after + loses_after]) * (1.0 + margin)
     return np.where(np.isnan(bits), np.inf, bits)
 
 
-def _tail(laws: TwoClasses, orders: Array, sign: int) -> Array:
+def _bound_tail(laws: TwoClasses, orders: Array, sign: int) -> Array:
     """Bound T_r(right) or T_l(left), a geometric sum; ∞ if it may not converge."""
     start = laws.right if sign > 0 else laws.left
     logs = laws.log_masses(sign * np.arange(start, start + 3))
     v = -np.diff(logs)
     exponent = logs[0] + (orders - 1.0) * v[0] + 1e-9
-    falls = v[0] - (orders - 1.0) * (v[1] - v[0]) - 1e-9
-    return np.where(falls > 0.0, np.exp(exponent) / -np.expm1(-np.maximum(falls, 1e-300)), np.inf)
+    decay = v[0] - (orders - 1.0) * (v[1] - v[0]) - 1e-9
+    return np.where(decay > 0.0, np.exp(exponent) / -np.expm1(-np.maximum(decay, 1e-300)), np.inf)
 
 
-def log_moved(laws: TwoClasses, orders: Array, sign: int) -> Array:
+def bound_log_shift_cost(laws: TwoClasses, orders: Array, sign: int) -> Array:
     """Bound log Σ_w f(w)^α·f(w ± 1)^{1−α}, the cost of one noisy count, in panels: f(w)/f(w ± 1) grows with ±w."""
     outward = laws.log_masses(laws.support)[::sign]
     growth = outward[:-1] - outward[1:]
@@ -416,4 +430,4 @@ def log_moved(laws: TwoClasses, orders: Array, sign: int) -> Array:
     with np.errstate(over="ignore", divide="ignore"):
         logs = np.logaddexp.reduce(mass + (orders[:, None] - 1.0) * worst, axis=1)
         # left of the support the ratio is below 1
-        return np.asarray(np.logaddexp(np.logaddexp(logs, np.log(_tail(laws, orders, sign))), -60.0) + 1e-9)
+        return np.asarray(np.logaddexp(np.logaddexp(logs, np.log(_bound_tail(laws, orders, sign))), -60.0) + 1e-9)

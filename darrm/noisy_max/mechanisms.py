@@ -43,7 +43,7 @@ from darrm.util import checks
 from darrm.votes import Labels, Votes, require_votes
 
 DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
-_NEVER = -(2**62)  # a count below every threshold after noise
+_ABSENT_COUNT = -(2**62)  # a count below every threshold after noise
 _SMALLEST_GAMMA, _LARGEST_GAMMA = 1e-9, 1e6  # per vote: γ² and 1/γ stay far from overflow
 Draw = Callable[[int], NDArray[np.int64] | NDArray[np.float64]]
 
@@ -243,27 +243,27 @@ def noisy_argmax(counts: NDArray[np.int64], draw: Draw, rng: np.random.Generator
     labels = np.empty(len(counts), dtype=np.int64)
     for start in range(0, len(counts), rows):
         block = counts[start : start + rows]
-        labels[start : start + rows] = _largest(block + draw(block.size).reshape(block.shape), below)[0]
+        labels[start : start + rows] = _find_largest(block + draw(block.size).reshape(block.shape), below)[0]
     return labels
 
 
 def noisy_answer(counts: NDArray[np.int64], below: UniformBelow, *, threshold: int, draw: Draw) -> NDArray[np.int64]:
     """Find the largest noisy count among positive ones, ties at random, or the last place below the threshold: (n,)."""
-    occurs = counts > 0
-    noisy = np.full(counts.shape, _NEVER, dtype=np.int64)
-    noisy[occurs] = counts[occurs] + draw(int(np.count_nonzero(occurs)))
-    winners, heights = _largest(noisy, below)
+    is_present = counts > 0
+    noisy = np.full(counts.shape, _ABSENT_COUNT, dtype=np.int64)
+    noisy[is_present] = counts[is_present] + draw(int(np.count_nonzero(is_present)))
+    winners, heights = _find_largest(noisy, below)
     return np.asarray(np.where(heights >= threshold, winners, counts.shape[1] - 1))
 
 
-def _largest(
+def _find_largest(
     noisy: NDArray[np.int64] | NDArray[np.float64], below: UniformBelow
 ) -> tuple[NDArray[np.int64], NDArray[np.int64] | NDArray[np.float64]]:
     winners = noisy.argmax(axis=1)
     heights = noisy[np.arange(len(noisy)), winners]
-    largest = noisy == heights[:, np.newaxis]
-    tied = np.flatnonzero(largest.sum(axis=1) > 1)
-    if tied.size:
-        chosen = below(largest[tied].sum(axis=1)).astype(np.int64)  # an index among the tied classes
-        winners[tied] = (largest[tied].cumsum(axis=1) == (chosen + 1)[:, np.newaxis]).argmax(axis=1)
+    is_largest = noisy == heights[:, np.newaxis]
+    tied_rows = np.flatnonzero(is_largest.sum(axis=1) > 1)
+    if tied_rows.size:
+        tie_index = below(is_largest[tied_rows].sum(axis=1)).astype(np.int64)  # an index among the tied classes
+        winners[tied_rows] = (is_largest[tied_rows].cumsum(axis=1) == (tie_index + 1)[:, np.newaxis]).argmax(axis=1)
     return winners, heights

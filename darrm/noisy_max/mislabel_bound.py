@@ -42,18 +42,18 @@ from darrm.numerics.integer_noise import DiscreteGaussian, IntegerNoise
 Curve = tuple[Array, Array]  # increasing places, and the values there; linear between them
 
 _ROUNDING, _TINY = 1e-9, 1e-15  # relative and absolute, of E − 1: sums of 2^16 positive terms, and 1 − 1
-_ARGUMENT = 1e-6  # relative: more than the error of a computed q
-_LEVELS = 16.0  # blocks of levels to a deviation
+_ARGUMENT_ERROR = 1e-6  # relative: more than the error of a computed q
+_BLOCKS_PER_DEVIATION = 16.0  # blocks of levels to a deviation
 _BINS = 4096  # of log q
-_LEAST_LOG_Q = -45.0
-_REACH = 13.0  # deviations: levels beyond have a probability below e^{−80}
-_REACH_OF_TOP = 2.0 / 3.0  # of the tables of `NoiseDifference`: 20σ
+_SMALLEST_LOG_Q = -45.0
+_LEVEL_REACH = 13.0  # deviations: levels beyond have a probability below e^{−80}
+_TABLE_SHARE = 2.0 / 3.0  # of the tables of `NoiseDifference`: 20σ
 _SUBDIVISIONS = 16  # of one κ: one extra cell is 3 % of a vote
 _LOG_CUT = -80.0  # of the noise outside the table, weighted as at the order
-_LOG_DEEP = -345.0  # of a mass: the product of two that are larger is a float
-_LOSS_STEP, _LOSS_CELLS = 1e-3, 8192.0  # of the grid of losses, over the order; cells of one count at most
-_STEPS_A_VOTE = 32
-_MOST_LEVELS = 40.0  # deviations: more levels, for higher orders, would fill the memory
+_LOG_UNDERFLOW = -345.0  # of a mass: the product of two that are larger is a float
+_LOSS_STEP, _MAX_LOSS_CELLS = 1e-3, 8192.0  # of the grid of losses, over the order; cells of one count at most
+_STEPS_PER_VOTE = 32
+_MAX_LEVEL_REACH = 40.0  # deviations: more levels, for higher orders, would fill the memory
 
 
 class MislabelBound:
@@ -96,7 +96,7 @@ class MislabelBound:
     def costs_at_places(self) -> tuple[Array, Array, int]:
         """Bounds on the cost at each place from below and above, and the shift."""
         q, shift = self.places
-        return self.cost(q * (1.0 - _ARGUMENT)), self.cost(np.minimum(q * (1.0 + _ARGUMENT), 1.0)), shift
+        return self.cost(q * (1.0 - _ARGUMENT_ERROR)), self.cost(np.minimum(q * (1.0 + _ARGUMENT_ERROR), 1.0)), shift
 
 
 class GaussianMislabelBound(MislabelBound):
@@ -121,8 +121,8 @@ class GaussianMislabelBound(MislabelBound):
     def places(self) -> tuple[Array, int]:
         """t(κ), with `_SUBDIVISIONS` places for each κ."""
         tails = np.exp(self._law.log_tails)
-        where = np.arange(0, (tails.size - 1) * _SUBDIVISIONS + 1) / _SUBDIVISIONS
-        return np.interp(where, np.arange(tails.size), tails), 2 * _SUBDIVISIONS
+        kappa = np.arange(0, (tails.size - 1) * _SUBDIVISIONS + 1) / _SUBDIVISIONS
+        return np.interp(kappa, np.arange(tails.size), tails), 2 * _SUBDIVISIONS
 
     def overtakes(self, gaps: NDArray[np.int64]) -> Array:
         """Compute the probability that a class ``gap`` votes behind draws level."""
@@ -130,24 +130,24 @@ class GaussianMislabelBound(MislabelBound):
 
     @cached_property
     def _top(self) -> Curve:
-        law, less = self._law, self.order - 1.0
-        hit = law.log_tails[::-1]  # log(1 − t(κ)) = log t(1 − κ), one place further
+        law, power = self._law, self.order - 1.0
+        log_stays = law.log_tails[::-1]  # log(1 − t(κ)) = log t(1 − κ), one place further
         a, b = (np.exp(law.log_sums(self.order, sign)) for sign in (1, -1))
         # beyond, E grows by next to nothing (a lower threshold reveals more), and the sums lack terms
-        inside = np.arange(-law.first - int(_REACH_OF_TOP * law.last), -law.first + int(_REACH_OF_TOP * law.last) + 1)
-        t = np.exp(law.log_tails[inside])
+        indices = np.arange(-law.first - int(_TABLE_SHARE * law.last), -law.first + int(_TABLE_SHARE * law.last) + 1)
+        t = np.exp(law.log_tails[indices])
 
         def stays(before: int, after: int) -> Array:
             """(1 − t)^α·(1 − t')^{1−α} − 1 for κ shifted before and after the move."""
-            first, second = hit[inside - 1 + before], hit[inside - 1 + after]
-            return np.asarray(np.expm1(first + less * (first - second)))
+            first, second = log_stays[indices - 1 + before], log_stays[indices - 1 + after]
+            return np.asarray(np.expm1(first + power * (first - second)))
 
         with np.errstate(over="ignore", invalid="ignore"):
             families = (
-                b[inside] + stays(0, -2),
-                a[inside - 2] + stays(-2, 0),
-                a[inside] + stays(0, 2),
-                b[inside + 2] + stays(2, 0),
+                b[indices] + stays(0, -2),
+                a[indices - 2] + stays(-2, 0),
+                a[indices] + stays(0, 2),
+                b[indices + 2] + stays(2, 0),
             )
         return majorant(np.tile(t, 4), np.nan_to_num(np.concatenate(families), nan=np.inf))
 
@@ -169,33 +169,33 @@ class MislabelBoundByLosses(MislabelBound):
 
     @cached_property
     def places(self) -> tuple[Array, int]:
-        """Probabilities, each N of the one `_STEPS_A_VOTE` later; all 1 for unresolved noise."""
+        """Probabilities, each N of the one `_STEPS_PER_VOTE` places later; all 1 for unresolved noise."""
         if not self._is_resolved:
-            return np.ones(2 * _STEPS_A_VOTE + 2), _STEPS_A_VOTE
-        grows, _, _ = self._sums
-        first = math.exp(_LEAST_LOG_Q)
-        chain = np.geomspace(first, float(np.interp(first, *grows)), _STEPS_A_VOTE, endpoint=False).tolist()
+            return np.ones(2 * _STEPS_PER_VOTE + 2), _STEPS_PER_VOTE
+        after_curve, _, _ = self._sums
+        first = math.exp(_SMALLEST_LOG_Q)
+        chain = np.geomspace(first, float(np.interp(first, *after_curve)), _STEPS_PER_VOTE, endpoint=False).tolist()
         while chain[-1] < 1.0:
-            chain.append(min(float(np.interp(chain[-_STEPS_A_VOTE], *grows)) * (1.0 + _ROUNDING), 1.0))
-        chain += [1.0] * (_STEPS_A_VOTE + 1)  # one vote may change all of them to 1
-        return np.array(chain[::-1]), _STEPS_A_VOTE
+            chain.append(min(float(np.interp(chain[-_STEPS_PER_VOTE], *after_curve)) * (1.0 + _ROUNDING), 1.0))
+        chain += [1.0] * (_STEPS_PER_VOTE + 1)  # one vote may change all of them to 1
+        return np.array(chain[::-1]), _STEPS_PER_VOTE
 
     @cached_property
     def _excess(self) -> Curve:
         """A bound on E − 1 by q: on each cell of a grid every term is taken at its larger end."""
         if not self._is_resolved:
             return np.zeros(1), np.full(1, np.inf)
-        grows, added, fallen = self._sums
-        edges = np.append(0.0, np.exp(np.linspace(_LEAST_LOG_Q, 0.0, _BINS)))
+        after_curve, contributions, least_after = self._sums
+        edges = np.append(0.0, np.exp(np.linspace(_SMALLEST_LOG_Q, 0.0, _BINS)))
         low, high, alpha = edges[:-1], edges[1:], self.order
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            stays = alpha * np.log1p(-low) - (alpha - 1.0) * np.log1p(-np.minimum(np.interp(high, *grows), 1.0))
-            returns = alpha * np.log1p(-np.interp(low, *fallen)) - (alpha - 1.0) * np.log1p(-high)
-            forward = np.expm1(stays) + np.interp(high, *added[0])
-            reverse = np.expm1(returns) + np.interp(high, *added[1])
+            stays = alpha * np.log1p(-low) - (alpha - 1.0) * np.log1p(-np.minimum(np.interp(high, *after_curve), 1.0))
+            returns = alpha * np.log1p(-np.interp(low, *least_after)) - (alpha - 1.0) * np.log1p(-high)
+            forward = np.expm1(stays) + np.interp(high, *contributions[0])
+            reverse = np.expm1(returns) + np.interp(high, *contributions[1])
             excess = np.maximum(forward, reverse) * (1.0 + _ROUNDING) + _TINY
-        most = _compute_excess(self.ceiling, self.order)
-        return majorant(low, np.minimum(np.nan_to_num(excess, nan=np.inf, posinf=np.inf), most))
+        largest = _compute_excess(self.ceiling, self.order)
+        return majorant(low, np.minimum(np.nan_to_num(excess, nan=np.inf, posinf=np.inf), largest))
 
     @cached_property
     def _sums(self) -> tuple[Curve, tuple[Curve, Curve], Curve]:
@@ -206,20 +206,20 @@ class MislabelBoundByLosses(MislabelBound):
             after, before = np.exp(logs - loss), np.exp(logs - loss - step)
             forward, reverse = np.exp(logs + (self.order - 1.0) * (loss + step)), np.exp(logs - self.order * loss)
 
-        def summed(values: Array, side: int) -> Curve:
+        def accumulate(values: Array, side: int) -> Curve:
             return np.append(0.0, np.cumsum(masses[::side])), np.append(0.0, np.cumsum(values[::side]))
 
-        return summed(after, 1), (summed(forward, -1), summed(reverse, 1)), summed(before, -1)
+        return accumulate(after, 1), (accumulate(forward, -1), accumulate(reverse, 1)), accumulate(before, -1)
 
     @cached_property
     def _losses(self) -> tuple[Array, float, Array]:
         """The losses of two counts on a grid, rounded down, its step, and their probabilities."""
         logs = self._log_masses
         masses = np.exp(logs[1:-1])
-        parts = logs[1:-1] - logs[2:], logs[1:-1] - logs[:-2]
-        span = max(float(np.ptp(part)) for part in parts)
-        step = max(_LOSS_STEP / self.order, span / _LOSS_CELLS)
-        cells = [np.floor(part / step).astype(np.int64) for part in parts]
+        count_losses = logs[1:-1] - logs[2:], logs[1:-1] - logs[:-2]
+        span = max(float(np.ptp(count_loss)) for count_loss in count_losses)
+        step = max(_LOSS_STEP / self.order, span / _MAX_LOSS_CELLS)
+        cells = [np.floor(count_loss / step).astype(np.int64) for count_loss in count_losses]
         binned = [np.bincount(cell - cell.min(), weights=masses) for cell in cells]
         total = np.convolve(binned[0], binned[1])
         loss = (np.arange(total.size) + sum(int(cell.min()) for cell in cells)) * step
@@ -230,10 +230,10 @@ class MislabelBoundByLosses(MislabelBound):
         """Whether the relevant masses have float products: false for very narrow noise."""
         logs = self._log_masses
         slopes = np.abs(np.diff(logs))
-        inner = logs[1:-1]
-        counted = inner + self.order * np.maximum(slopes[1:], slopes[:-1])  # α > 1: N needs less
-        deep = counted[inner < _LOG_DEEP]
-        return not deep.size or float(np.max(deep) + max(np.max(counted), 0.0)) < _LOG_CUT / 2.0
+        log_masses = logs[1:-1]
+        log_terms = log_masses + self.order * np.maximum(slopes[1:], slopes[:-1])  # α > 1: N needs less
+        small_terms = log_terms[log_masses < _LOG_UNDERFLOW]
+        return not small_terms.size or float(np.max(small_terms) + max(np.max(log_terms), 0.0)) < _LOG_CUT / 2.0
 
 
 @lru_cache(maxsize=64)
@@ -248,44 +248,46 @@ def tightest_mislabel_bound(noise: IntegerNoise, order: float) -> MislabelBound:
 @lru_cache(maxsize=256)
 def others_majorant(noise: IntegerNoise, order: float) -> Curve:
     """Bound E − 1 of a move of two classes by the probability that one of them wins; constant for large orders."""
-    most = _compute_excess(label_curve(noise).bound_at(order), order)
-    beyond = int(_REACH * max(noise.deviation, 1.0) * 2.0 + order) + 4
-    if beyond > _MOST_LEVELS * max(noise.deviation, 1.0):
-        return np.zeros(1), np.array([most])
-    logs = tabulate_log_masses(noise, -beyond - 2, beyond + 2)
-    above = log_above(logs)
-    tails, least = (above, log_below(logs)), np.exp(above[2:-2])
+    largest = _compute_excess(label_curve(noise).bound_at(order), order)
+    reach = int(_LEVEL_REACH * max(noise.deviation, 1.0) * 2.0 + order) + 4
+    if reach > _MAX_LEVEL_REACH * max(noise.deviation, 1.0):
+        return np.zeros(1), np.array([largest])
+    logs = tabulate_log_masses(noise, -reach - 2, reach + 2)
+    log_tail = log_above(logs)
+    tails, block_least = (log_tail, log_below(logs)), np.exp(log_tail[2:-2])
     # a loses and b wins a vote, forward and in reverse
     pairs = (((0, 1, 1), (0, -1, -1)), ((1, 0, -1), (-1, 0, 1)))
-    starts = np.arange(0, least.size, max(1, int(noise.deviation / _LEVELS)))
-    least = least[np.append(starts[1:], least.size) - 1]
-    q = least[:, None] + least - least[:, None] * least
-    edges = np.exp(np.linspace(_LEAST_LOG_Q, 0.0, _BINS))
-    place = np.searchsorted(edges, q.ravel(), side="right")
+    starts = np.arange(0, block_least.size, max(1, int(noise.deviation / _BLOCKS_PER_DEVIATION)))
+    block_least = block_least[np.append(starts[1:], block_least.size) - 1]
+    q = block_least[:, None] + block_least - block_least[:, None] * block_least
+    edges = np.exp(np.linspace(_SMALLEST_LOG_Q, 0.0, _BINS))
+    bins = np.searchsorted(edges, q.ravel(), side="right")
     best = np.zeros(_BINS + 1)
     with np.errstate(over="ignore", invalid="ignore"):
         for pair in pairs:
             (loses, loses_one, loses_all), (wins, wins_one, wins_all) = (
-                _moved_bit(logs, tails, order, *moved) for moved in pair
+                _compute_bit_moves(logs, tails, order, *move) for move in pair
             )
-            first, second = (np.maximum.reduceat(one, starts) for one in (loses, wins))
-            one_a, one_b = (np.minimum.reduceat(one, starts) for one in (loses_one, wins_one))
-            value = first[:, None] + second + first[:, None] * second
-            value += loses_all[starts][:, None] * wins_all[starts] - one_a[:, None] * one_b
-            np.maximum.at(best, place, np.minimum(np.nan_to_num(value, nan=np.inf), most).ravel())
+            excess_a, excess_b = (np.maximum.reduceat(excesses, starts) for excesses in (loses, wins))
+            least_a, least_b = (np.minimum.reduceat(excesses, starts) for excesses in (loses_one, wins_one))
+            value = excess_a[:, None] + excess_b + excess_a[:, None] * excess_b
+            value += loses_all[starts][:, None] * wins_all[starts] - least_a[:, None] * least_b
+            np.maximum.at(best, bins, np.minimum(np.nan_to_num(value, nan=np.inf), largest).ravel())
     return majorant(np.append(0.0, edges), best)
 
 
-def _moved_bit(
+def _compute_bit_moves(
     logs: Array, tails: tuple[Array, Array], order: float, before: int, after: int, shift: int
 ) -> tuple[Array, Array, Array]:
     """E − 1 of the bit X ≥ level, whose level moves, its share from 1, and Σ f(x)^α·f(x + shift)^{1−α} in 1."""
-    here = np.arange(2, logs.size - 2) + before
-    one, zero = (np.exp(tail[here] + (order - 1.0) * (tail[here] - tail[here + after - before])) for tail in tails)
+    indices = np.arange(2, logs.size - 2) + before
+    ones, zeros = (
+        np.exp(tail[indices] + (order - 1.0) * (tail[indices] - tail[indices + after - before])) for tail in tails
+    )
     shifted = np.roll(logs, -shift)
     shifted[:1], shifted[-1:] = logs[:1], logs[-1:]  # at the ends the ratio counts as 1
-    resolved = np.exp(np.minimum(log_above(logs + (order - 1.0) * (logs - shifted))[here], 700.0))
-    return np.nan_to_num(one + zero, nan=np.inf) - 1.0, np.nan_to_num(one, nan=0.0), resolved
+    both_counts = np.exp(np.minimum(log_above(logs + (order - 1.0) * (logs - shifted))[indices], 700.0))
+    return np.nan_to_num(ones + zeros, nan=np.inf) - 1.0, np.nan_to_num(ones, nan=0.0), both_counts
 
 
 def _compute_excess(divergence: float, order: float) -> float:
@@ -301,16 +303,16 @@ def majorant(places: Array, values: Array) -> tuple[Array, Array]:
     """
     order = np.lexsort((-values, places))
     x, y = places[order], np.maximum.accumulate(values[order])
-    new = np.append(True, y[1:] > y[:-1])  # the other points are below an increasing function
+    is_higher = np.append(True, y[1:] > y[:-1])  # the other points are below an increasing function
     vertices: list[tuple[float, float]] = []
-    for point in zip(x[new].tolist(), y[new].tolist(), strict=True):
-        while len(vertices) > 1 and _below(vertices[-2], vertices[-1], point):
+    for point in zip(x[is_higher].tolist(), y[is_higher].tolist(), strict=True):
+        while len(vertices) > 1 and _is_below(vertices[-2], vertices[-1], point):
             vertices.pop()
         vertices.append(point)
     return np.array([x for x, _ in vertices]), np.array([y for _, y in vertices])
 
 
-def _below(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
+def _is_below(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
     if math.isinf(last[1]):
         return math.isinf(middle[1])
     return (middle[1] - first[1]) * (last[0] - first[0]) <= (last[1] - first[1]) * (middle[0] - first[0])

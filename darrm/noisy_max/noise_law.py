@@ -50,9 +50,9 @@ from darrm.numerics.special import log_ndtr
 from darrm.util import checks
 
 Integers = NDArray[np.int64]
-_DOUBLINGS, _TRIED = 62, 64  # of a number of votes in a search: all whole numbers; how many at once
-_REACH = 30.0  # σ: tails down to e^{−225}
-_LARGEST_ORDER = 8.0  # σ: the terms of A are largest near κ = 2(α − 1), within the tables
+_DOUBLINGS, _TRIALS_AT_ONCE = 62, 64  # of a number of votes in a search: all whole numbers; how many at once
+_TABLE_REACH = 30.0  # σ: tails down to e^{−225}
+_MAX_ORDER_PER_SIGMA = 8.0  # σ: the terms of A are largest near κ = 2(α − 1), within the tables
 
 
 def tabulate_log_masses(noise: IntegerNoise, first: int, last: int) -> Array:
@@ -76,12 +76,12 @@ def find_reach(noise: IntegerNoise, sign: int, exponent: float) -> int:
 
     By log-concavity Pr[X ≥ r] ≤ x/(1 − x) for x = w(r).
     """
-    tried = np.concatenate([[0], 1 << np.arange(_DOUBLINGS)])
+    trials = np.concatenate([[0], 1 << np.arange(_DOUBLINGS)])
     while True:
-        place = int(np.argmax(noise.log_weights(sign * tried) <= -exponent - 1e-9))
-        if not place or tried[place] - tried[place - 1] == 1:
-            return int(tried[place])
-        tried = np.unique(np.linspace(tried[place - 1], tried[place], _TRIED).astype(np.int64))
+        place = int(np.argmax(noise.log_weights(sign * trials) <= -exponent - 1e-9))
+        if not place or trials[place] - trials[place - 1] == 1:
+            return int(trials[place])
+        trials = np.unique(np.linspace(trials[place - 1], trials[place], _TRIALS_AT_ONCE).astype(np.int64))
 
 
 def unit_rule(size: int) -> tuple[Array, Array]:
@@ -94,17 +94,17 @@ class NoiseDifference:
     """The tails of D for discrete Gaussian noise of σ votes, at whole κ from `first` to `last`."""
 
     def __init__(self, sigma: float) -> None:
-        self.sigma, self.last = sigma, int(_REACH * max(sigma, 1.0)) + 4
+        self.sigma, self.last = sigma, int(_TABLE_REACH * max(sigma, 1.0)) + 4
         self.first = -self.last
-        around = np.arange(-int(12.0 * sigma) - 12, int(12.0 * sigma) + 13)
-        parity = np.log([np.sum(np.exp(-(((around + half) / sigma) ** 2))) for half in (0.0, 0.5)])
+        offsets = np.arange(-int(12.0 * sigma) - 12, int(12.0 * sigma) + 13)
+        parity = np.log([np.sum(np.exp(-(((offsets + half) / sigma) ** 2))) for half in (0.0, 0.5)])
         self._points = np.arange(self.first, self.last + 1)
         logs = -((self._points / (2.0 * sigma)) ** 2) + parity[self._points % 2]
         self.log_masses = logs - np.logaddexp.reduce(logs)
         self.log_tails = log_above(self.log_masses)
 
     def covers(self, order: float) -> bool:
-        return order <= _LARGEST_ORDER * max(self.sigma, 1.0)
+        return order <= _MAX_ORDER_PER_SIGMA * max(self.sigma, 1.0)
 
     def log_sums(self, order: float, sign: int) -> Array:
         """Compute log A(κ) for ``sign`` 1, log B(κ) for −1; ∞ beyond `covers`."""
@@ -146,8 +146,8 @@ def gaussian_log_tails(gaps: ArrayLike, sigma: float, noise: str = "continuous")
     [0.5, 0.2398, 0.0786]
     """
     check_noise(sigma, noise)
-    apart = np.asarray(gaps, dtype=np.float64) - (0.5 if noise == "discrete" else 0.0)
-    return _round_up(log_ndtr(-apart / (math.sqrt(2.0) * sigma)) + log_tail_factor(sigma, noise))
+    distances = np.asarray(gaps, dtype=np.float64) - (0.5 if noise == "discrete" else 0.0)
+    return _round_up(log_ndtr(-distances / (math.sqrt(2.0) * sigma)) + log_tail_factor(sigma, noise))
 
 
 def laplace_log_tails(gaps: ArrayLike, gamma: float, noise: str = "continuous") -> NDArray[np.float64]:
@@ -161,13 +161,13 @@ def laplace_log_tails(gaps: ArrayLike, gamma: float, noise: str = "continuous") 
     """
     checks.positive(gamma=gamma)
     checks.one_of(NOISES, noise=noise)
-    apart = np.asarray(gaps, dtype=np.float64)
+    distances = np.asarray(gaps, dtype=np.float64)
     if noise == "continuous":
-        return _round_up(np.log((2.0 + gamma * apart) / 4.0) - gamma * apart)
+        return _round_up(np.log((2.0 + gamma * distances) / 4.0) - gamma * distances)
     a, one_minus_a = math.exp(-gamma), -math.expm1(-gamma)
     # multiplied out, because 1 − a may be tiny
-    weight = apart * one_minus_a + (1.0 + a * a) / (1.0 + a) + a
-    return _round_up(np.log(weight) - 2.0 * math.log1p(a) - gamma * apart)
+    weight = distances * one_minus_a + (1.0 + a * a) / (1.0 + a) + a
+    return _round_up(np.log(weight) - 2.0 * math.log1p(a) - gamma * distances)
 
 
 def discrete_gaussian_log_survival(points: NDArray[np.int64], sigma: float) -> NDArray[np.float64]:
@@ -175,9 +175,9 @@ def discrete_gaussian_log_survival(points: NDArray[np.int64], sigma: float) -> N
     checks.positive(sigma=sigma)
     last = int(np.abs(points).max()) + math.ceil(40.0 * sigma) + 1  # beyond: below e^-800 of the tails inside
     if last > MOST_SUMMED:
-        apart = np.where(points >= 1, points, 1 - points) - 0.5
-        smaller = _round_up(log_ndtr(-apart / max(sigma, math.sqrt(0.5))))
-        return np.where(points >= 1, smaller, np.log1p(-np.exp(smaller)))  # smaller is below log ½
+        distances = np.where(points >= 1, points, 1 - points) - 0.5
+        log_tail = _round_up(log_ndtr(-distances / max(sigma, math.sqrt(0.5))))
+        return np.where(points >= 1, log_tail, np.log1p(-np.exp(log_tail)))  # smaller is below log ½
     return np.asarray(log_above(tabulate_log_masses(DiscreteGaussian(sigma), -last, last))[last + points])
 
 

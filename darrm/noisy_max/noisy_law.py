@@ -26,15 +26,15 @@ from darrm.numerics.integer_noise import POWERS, AsymmetricNoise, IntegerNoise
 from darrm.priors import Dirichlet, Prior, checked
 from darrm.util import checks
 
-_CUT = 40.0  # −log of a weight relative to the likeliest point: the rest has probability 1e-15
-_EIGHT_NODES_BELOW = 8.0  # votes of deviation
-_TWO_NODES_BELOW = 32.0  # votes of deviation: two nodes to a vote, and from here on 32 nodes to a deviation
-_CELLS = 1024.0  # to a deviation, at most: wider noise is constant on each of them
-_FINE_CELLS = 32768.0  # the same for two classes: they change a probability by less than 1e-9
-_FEW_LAGS = 25  # different lags to a class: below, one product of matrices is faster than a sum over classes
-_FEW_LAGS_OF_ONE = 10  # the same if only the leader's probability is needed
-_MOST_TABLED = 2**22  # entries of the (lags, nodes) tables: of two, 64 megabytes
-_ROWS_AT_ONCE = 2**18  # entries of the (histograms, nodes) arrays: two megabytes, which fit the cache
+_LOG_WEIGHT_CUT = 40.0  # −log of a weight relative to the likeliest point: the rest has probability 1e-15
+_MAX_EIGHT_NODE_DEVIATION = 8.0  # votes of deviation
+_MAX_TWO_NODE_DEVIATION = 32.0  # votes of deviation: two nodes to a vote, and from here on 32 nodes to a deviation
+_CELLS_PER_DEVIATION = 1024.0  # to a deviation, at most: wider noise is constant on each of them
+_FINE_CELLS_PER_DEVIATION = 32768.0  # the same for two classes: they change a probability by less than 1e-9
+_MAX_LAGS_PER_CLASS = 25  # different lags to a class: below, one product of matrices is faster than a sum over classes
+_MAX_LEADER_LAGS_PER_CLASS = 10  # the same if only the leader's probability is needed
+_MAX_TABLE_ENTRIES = 2**22  # entries of the (lags, nodes) tables: of two, 64 megabytes
+_MAX_BLOCK_ENTRIES = 2**18  # entries of the (histograms, nodes) arrays: two megabytes, which fit the cache
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class WinningLaw:
     def __call__(self, counts: Integers) -> Array:
         return winning_probabilities(self.noise, counts)
 
-    def right(self, counts: Integers) -> Array:
+    def compute_accuracy(self, counts: Integers) -> Array:
         """Compute the probability that the answer has the most votes, (n, C) → (n,)."""
-        leading = counts == counts.max(axis=1, keepdims=True)
+        is_leader = counts == counts.max(axis=1, keepdims=True)
         if counts.shape[1] == 2:
-            return np.asarray(np.sum(_by_difference(self.noise, counts) * leading, axis=1))
-        return np.asarray(_summed(self.noise, counts, of_leader=True)[:, 0] * leading.sum(axis=1))
+            return np.asarray(np.sum(_compute_two_class_law(self.noise, counts) * is_leader, axis=1))
+        return np.asarray(_integrate_label(self.noise, counts, of_leader=True)[:, 0] * is_leader.sum(axis=1))
 
 
 def winning_probabilities(noise: IntegerNoise, counts: Integers) -> Array:
@@ -66,7 +66,7 @@ def winning_probabilities(noise: IntegerNoise, counts: Integers) -> Array:
            [0.5   , 0.5   ]])
     """
     checks.integer_at_least(2, classes=counts.shape[1])
-    return _by_difference(noise, counts) if counts.shape[1] == 2 else _summed(noise, counts)
+    return _compute_two_class_law(noise, counts) if counts.shape[1] == 2 else _integrate_label(noise, counts)
 
 
 def answering_probabilities(noise: IntegerNoise, counts: Integers, threshold: int) -> Array:
@@ -81,89 +81,91 @@ def answering_probabilities(noise: IntegerNoise, counts: Integers, threshold: in
     """
     law = _Tables(noise, max(2, counts.shape[1]))
     # strings that are behind all of the noise, or absent, never win
-    lags, place = list_lags(np.where(counts > 0, counts, -(2**31)), most=law.beyond)
+    lags, place = list_lags(np.where(counts > 0, counts, -(2**31)), most=law.largest_gap)
     first, last = law.support[0], law.support[-1]
-    reached = np.maximum((threshold - counts.max(axis=1)) // law.cell, first)  # relative to the leader
+    least_noise = np.maximum((threshold - counts.max(axis=1)) // law.cell, first)  # relative to the leader
     result = np.empty(counts.shape)
-    for offset in np.unique(reached % law.stride):
-        rows = np.flatnonzero(reached % law.stride == offset)
-        nodes, weights = law.nodes(first + (offset - first) % law.stride, last)
-        counting = np.where(nodes >= reached[rows, None], weights, 0.0)
-        result[rows] = sum_nodes(place[rows], *law.at(nodes, lags), counting)
+    for remainder in np.unique(least_noise % law.stride):
+        rows = np.flatnonzero(least_noise % law.stride == remainder)
+        nodes, weights = law.list_nodes(first + (remainder - first) % law.stride, last)
+        threshold_weights = np.where(nodes >= least_noise[rows, None], weights, 0.0)
+        result[rows] = sum_nodes(place[rows], *law.tabulate(nodes, lags), threshold_weights)
     return result * (counts > 0)
 
 
-def sum_nodes(place: Integers, log_below: Array, hazard: Array, weights: Array, *, of_leader: bool = False) -> Array:
+def sum_nodes(
+    lag_index: Integers, log_below: Array, hazard: Array, weights: Array, *, of_leader: bool = False
+) -> Array:
     """Compute Σ over nodes of weight · h of a class · Π F̃ of all classes: (n, C) places in tables → (n, C).
 
     Tables are (L, N) for L places and N nodes, weights (N,) or (n, N); ``of_leader`` computes place 0 only: (n, 1).
     """
-    (size, nodes), classes = log_below.shape, place.shape[1]
-    result = np.empty((len(place), 1 if of_leader else classes))
-    weights = np.broadcast_to(weights, (len(place), nodes))
-    gathers = size > (_FEW_LAGS_OF_ONE if of_leader else _FEW_LAGS) * classes
-    rows = max(1, (_ROWS_AT_ONCE // 4 if gathers else _ROWS_AT_ONCE) // nodes)
-    for start in range(0, len(place), rows):
-        block, some = place[start : start + rows], slice(start, start + rows)
-        if gathers:
+    (size, nodes), classes = log_below.shape, lag_index.shape[1]
+    result = np.empty((len(lag_index), 1 if of_leader else classes))
+    weights = np.broadcast_to(weights, (len(lag_index), nodes))
+    by_class = size > (_MAX_LEADER_LAGS_PER_CLASS if of_leader else _MAX_LAGS_PER_CLASS) * classes
+    rows = max(1, (_MAX_BLOCK_ENTRIES // 4 if by_class else _MAX_BLOCK_ENTRIES) // nodes)
+    for start in range(0, len(lag_index), rows):
+        block, rows_slice = lag_index[start : start + rows], slice(start, start + rows)
+        if by_class:
             density = np.zeros((len(block), nodes))
             for c in range(classes):
                 density += log_below[block[:, c]]
         else:  # count the classes at each place
-            at = np.arange(len(block))[:, None] * size + block
-            classes_with = np.bincount(at.ravel(), minlength=len(block) * size).reshape(-1, size)
-            density = classes_with.astype(np.float64) @ log_below
+            flat_index = np.arange(len(block))[:, None] * size + block
+            class_counts = np.bincount(flat_index.ravel(), minlength=len(block) * size).reshape(-1, size)
+            density = class_counts.astype(np.float64) @ log_below
         np.exp(density, out=density)
-        density *= weights[some]
+        density *= weights[rows_slice]
         if of_leader:
-            result[some, 0] = density @ hazard[0]
-        elif gathers:
-            of_class = [np.einsum("ij,ij->i", hazard[block[:, c]], density) for c in range(classes)]
-            result[some] = np.column_stack(of_class)
+            result[rows_slice, 0] = density @ hazard[0]
+        elif by_class:
+            class_columns = [np.einsum("ij,ij->i", hazard[block[:, c]], density) for c in range(classes)]
+            result[rows_slice] = np.column_stack(class_columns)
         else:
-            result[some] = np.take_along_axis(density @ hazard.T, block, axis=1)
+            result[rows_slice] = np.take_along_axis(density @ hazard.T, block, axis=1)
     return result
 
 
 def list_lags(counts: Integers, most: int | None = None) -> tuple[Integers, Integers]:
     """List the gaps to the leaders, and the index of each class in the list."""
-    behind = counts.max(axis=1, keepdims=True) - counts
+    gaps = counts.max(axis=1, keepdims=True) - counts
     if most is not None:
-        behind = np.minimum(behind, most)
-    if behind.max() > behind.size + _ROWS_AT_ONCE:
-        lags, place = np.unique(behind, return_inverse=True)
-        return lags, place.reshape(behind.shape)
-    occurs = np.bincount(behind.ravel()) > 0
-    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[behind]
+        gaps = np.minimum(gaps, most)
+    if gaps.max() > gaps.size + _MAX_BLOCK_ENTRIES:
+        lags, lag_index = np.unique(gaps, return_inverse=True)
+        return lags, lag_index.reshape(gaps.shape)
+    occurs = np.bincount(gaps.ravel()) > 0
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[gaps]
 
 
-def _summed(noise: IntegerNoise, counts: Integers, *, of_leader: bool = False) -> Array:
+def _integrate_label(noise: IntegerNoise, counts: Integers, *, of_leader: bool = False) -> Array:
     law = _Tables(noise, counts.shape[1])
-    nodes, weights = law.nodes(law.support[0], law.support[-1])
-    lags, place = list_lags(counts, most=law.beyond)
+    nodes, weights = law.list_nodes(law.support[0], law.support[-1])
+    lags, lag_index = list_lags(counts, most=law.largest_gap)
     result = np.zeros((len(counts), 1 if of_leader else counts.shape[1]))
-    size = max(1, _MOST_TABLED // lags.size)
+    size = max(1, _MAX_TABLE_ENTRIES // lags.size)
     for start in range(0, nodes.size, size):
-        some = slice(start, start + size)
-        result += sum_nodes(place, *law.at(nodes[some], lags), weights[some], of_leader=of_leader)
+        node_slice = slice(start, start + size)
+        result += sum_nodes(lag_index, *law.tabulate(nodes[node_slice], lags), weights[node_slice], of_leader=of_leader)
     return result
 
 
-def _by_difference(noise: IntegerNoise, counts: Integers) -> Array:
-    cell = max(1, int(noise.deviation / _FINE_CELLS))
-    support, mass = _masses(noise, cell)
-    reach = int(support[-1] - support[0])
-    size = 1 << (2 * reach + 1).bit_length()
-    differences = np.fft.irfft(np.abs(np.fft.rfft(mass, size)) ** 2, size)[: reach + 1]  # Pr[D = 0 … reach]
+def _compute_two_class_law(noise: IntegerNoise, counts: Integers) -> Array:
+    cell = max(1, int(noise.deviation / _FINE_CELLS_PER_DEVIATION))
+    support, mass = _tabulate_masses(noise, cell)
+    width = int(support[-1] - support[0])
+    size = 1 << (2 * width + 1).bit_length()
+    differences = np.fft.irfft(np.abs(np.fft.rfft(mass, size)) ** 2, size)[: width + 1]  # Pr[D = 0 … reach]
     tails = np.append(np.cumsum(np.maximum(0.0, differences)[::-1])[::-1], [0.0, 0.0])  # Pr[D ≥ 0 … reach + 2]
     lead = np.abs(counts[:, 0] - counts[:, 1]) / cell
-    behind = np.interp(lead, np.arange(reach + 2), 0.5 * (tails[:-1] + tails[1:]))
-    first = np.where(counts[:, 0] >= counts[:, 1], 1.0 - behind, behind)
-    return np.column_stack([first, 1.0 - first])
+    loser_probability = np.interp(lead, np.arange(width + 2), 0.5 * (tails[:-1] + tails[1:]))
+    first_probability = np.where(counts[:, 0] >= counts[:, 1], 1.0 - loser_probability, loser_probability)
+    return np.column_stack([first_probability, 1.0 - first_probability])
 
 
-def _masses(noise: IntegerNoise, cell: int) -> tuple[Integers, Array]:
-    right, left = ((find_reach(noise, sign, _CUT) - 1) // cell for sign in (1, -1))
+def _tabulate_masses(noise: IntegerNoise, cell: int) -> tuple[Integers, Array]:
+    right, left = ((find_reach(noise, sign, _LOG_WEIGHT_CUT) - 1) // cell for sign in (1, -1))
     support = np.arange(-left, right + 1)
     weights = np.exp(noise.log_weights(support * cell))
     return support, weights / weights.sum()
@@ -171,46 +173,49 @@ def _masses(noise: IntegerNoise, cell: int) -> tuple[Integers, Array]:
 
 class _Tables:
     def __init__(self, noise: IntegerNoise, classes: int) -> None:
-        self.cell = max(1, int(noise.deviation / _CELLS))
-        self.support, self.mass = _masses(noise, self.cell)
-        self.beyond = (self.support.size + 1) * self.cell  # votes: a larger gap does not matter
+        self.cell = max(1, int(noise.deviation / _CELLS_PER_DEVIATION))
+        self.support, self.mass = _tabulate_masses(noise, self.cell)
+        self.largest_gap = (self.support.size + 1) * self.cell  # votes: a larger gap does not matter
         deviation = noise.deviation / self.cell
-        self.stride = max(1, int(deviation / _TWO_NODES_BELOW))
-        few = 8 if deviation < _EIGHT_NODES_BELOW else 2 if deviation < _TWO_NODES_BELOW else 1
-        self._rule = unit_rule(min(-(-classes // 2), few))
+        self.stride = max(1, int(deviation / _MAX_TWO_NODE_DEVIATION))
+        node_count = 8 if deviation < _MAX_EIGHT_NODE_DEVIATION else 2 if deviation < _MAX_TWO_NODE_DEVIATION else 1
+        self._rule = unit_rule(min(-(-classes // 2), node_count))
 
-    def nodes(self, first: int, last: int) -> tuple[Array, Array]:
-        inside, weights = self._rule
+    def list_nodes(self, first: int, last: int) -> tuple[Array, Array]:
+        offsets, weights = self._rule
         starts = np.arange(first, last + 1, self.stride)
-        return (starts[:, None] + inside).ravel(), np.tile(weights * self.stride, starts.size)
+        return (starts[:, None] + offsets).ravel(), np.tile(weights * self.stride, starts.size)
 
-    def at(self, nodes: Array, lags: Integers) -> tuple[Array, Array]:
+    def tabulate(self, nodes: Array, lags: Integers) -> tuple[Array, Array]:
         """Compute log F̃ and h of a class ``lags`` behind: (lags, nodes) each."""
         first, mass = self.support[0], self.mass
         ends, total = np.arange(first, self.support[-1] + 2), np.append(0.0, np.cumsum(mass))
         log_below, hazard = np.empty((2, lags.size, nodes.size))
-        rows = max(1, _ROWS_AT_ONCE // nodes.size)
+        rows = max(1, _MAX_BLOCK_ENTRIES // nodes.size)
         for start in range(0, lags.size, rows):  # bounds the memory of intermediate arrays
             block = slice(start, start + rows)
             shifted = nodes + lags[block, None] / self.cell
-            below = np.interp(shifted, ends, total)
-            at = np.floor(shifted).astype(np.int64) - first
-            density = np.where((at >= 0) & (at < mass.size), mass[np.clip(at, 0, mass.size - 1)], 0.0)
-            log_below[block], hazard[block] = np.log(below), density / below
+            cumulative = np.interp(shifted, ends, total)
+            index = np.floor(shifted).astype(np.int64) - first
+            density = np.where((index >= 0) & (index < mass.size), mass[np.clip(index, 0, mass.size - 1)], 0.0)
+            log_below[block], hazard[block] = np.log(cumulative), density / cumulative
         return log_below, hazard
 
 
 SEED = 20_250_102  # of the histograms, public: results are reproducible
 _DRAWS, _FINAL_DRAWS = 500, 4000  # histograms, fewer for many classes
-_COUNTS = 25_000  # at most, of all histograms of a search step
-_STEPS, _NEAR = 6, 0.003  # towards a scale; the relative distance of a cost to the budget at which the search ends
-_CERTIFICATIONS = 6
+_MAX_COUNTS = 25_000  # at most, of all histograms of a search step
+_MAX_SCALE_STEPS, _COST_TOLERANCE = (
+    6,
+    0.003,
+)  # towards a scale; the relative distance of a cost to the budget at which the search ends
+_MAX_CERTIFICATIONS = 6
 DEAR = 200.0  # votes of deviation: beyond, a certificate takes seconds
-_CERTIFIED = 1.0125  # typical ratio of a certified cost to its estimate
-_MARGIN = 1.0005  # of a scale whose certified cost exceeded the budget
+_CERTIFIED_RATIO = 1.0125  # typical ratio of a certified cost to its estimate
+_SCALE_MARGIN = 1.0005  # of a scale whose certified cost exceeded the budget
 _RATIOS = 2.0 ** (np.arange(-8, 13) / 4.0)  # ℓ/s
-_GAUSSIAN = (POWERS.index(2.0), 8, POWERS.index(2.0))  # places of p, ℓ/s and q
-_Place = tuple[int, int, int]
+_GAUSSIAN_SHAPE = (POWERS.index(2.0), 8, POWERS.index(2.0))  # places of p, ℓ/s and q
+_Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -238,61 +243,65 @@ def best_shape(K: int, classes: int, prior: Prior | str | None = None, *, order:
     checks.positive(order=order, budget=budget)
     if order not in DEFAULT_ORDERS:
         checks.fail("order", order, "one of darrm.loss.renyi.DEFAULT_ORDERS", "divergences are kept at these orders")
-    belief = Dirichlet() if prior is None else checked(prior, classes)
-    counts = belief.sample(K, classes, min(_DRAWS, max(1, _COUNTS // classes)), rng=np.random.default_rng(SEED))
-    noise, cost = _certify_scale(_climb(counts, order, budget), order, budget)
-    draws = min(_FINAL_DRAWS, max(2, 8 * _COUNTS // classes))
-    counts = belief.sample(K, classes, draws, rng=np.random.default_rng(SEED + 1))
-    hits = WinningLaw(noise).right(counts)
-    gained = hits - WinningLaw(_scaled(_GAUSSIAN, order, cost)).right(counts)
-    error = float(gained.std(ddof=1) / np.sqrt(gained.size))
-    return BestShape(noise, cost, float(hits.mean()), float(gained.mean()), error)
+    checked_prior = Dirichlet() if prior is None else checked(prior, classes)
+    counts = checked_prior.sample(
+        K, classes, min(_DRAWS, max(1, _MAX_COUNTS // classes)), rng=np.random.default_rng(SEED)
+    )
+    noise, cost = _certify_scale(_search_shape(counts, order, budget), order, budget)
+    draws = min(_FINAL_DRAWS, max(2, 8 * _MAX_COUNTS // classes))
+    counts = checked_prior.sample(K, classes, draws, rng=np.random.default_rng(SEED + 1))
+    hits = WinningLaw(noise).compute_accuracy(counts)
+    gains = hits - WinningLaw(_fit_scale(_GAUSSIAN_SHAPE, order, cost)).compute_accuracy(counts)
+    error = float(gains.std(ddof=1) / np.sqrt(gains.size))
+    return BestShape(noise, cost, float(hits.mean()), float(gains.mean()), error)
 
 
-def _climb(counts: NDArray[np.int64], order: float, budget: float) -> _Place:
+def _search_shape(counts: NDArray[np.int64], order: float, budget: float) -> _Shape:
     @cache
-    def value(place: _Place) -> float:
-        if not all(0 <= one < size for one, size in zip(place, (len(POWERS), _RATIOS.size, len(POWERS)), strict=True)):
+    def compute_mean_accuracy(shape: _Shape) -> float:
+        if not all(
+            0 <= index < size for index, size in zip(shape, (len(POWERS), _RATIOS.size, len(POWERS)), strict=True)
+        ):
             return 0.0
-        return float(WinningLaw(_scaled(place, order, budget)).right(counts).mean())
+        return float(WinningLaw(_fit_scale(shape, order, budget)).compute_accuracy(counts).mean())
 
-    best = _GAUSSIAN
+    best = _GAUSSIAN_SHAPE
     for step in (2, 1):
         while True:
             p, ratio, q = best
-            near = [(p + d, ratio, q) for d in (step, -step)] + [(p, ratio + d, q) for d in (step, -step)]
-            better = max([*near, (p, ratio, q + step), (p, ratio, q - step)], key=value)
-            if value(better) <= value(best):
+            neighbors = [(p + d, ratio, q) for d in (step, -step)] + [(p, ratio + d, q) for d in (step, -step)]
+            candidate = max([*neighbors, (p, ratio, q + step), (p, ratio, q - step)], key=compute_mean_accuracy)
+            if compute_mean_accuracy(candidate) <= compute_mean_accuracy(best):
                 break
-            best = better
+            best = candidate
     return best
 
 
-def _shaped(place: _Place, scale: float) -> AsymmetricNoise:
-    p, ratio, q = POWERS[place[0]], float(_RATIOS[place[1]]), POWERS[place[2]]
+def _build_noise(shape: _Shape, scale: float) -> AsymmetricNoise:
+    p, ratio, q = POWERS[shape[0]], float(_RATIOS[shape[1]]), POWERS[shape[2]]
     try:
         return AsymmetricNoise(64.0, 64.0 * ratio, q, p).scaled(scale)
     except ValueError as error:
         raise PlanError(f"no asymmetric noise has a label of this cost: {error}") from error
 
 
-def _scaled(place: _Place, order: float, budget: float) -> AsymmetricNoise:
+def _fit_scale(shape: _Shape, order: float, budget: float) -> AsymmetricNoise:
     scale = math.sqrt(order / budget)
-    for _ in range(_STEPS):
-        relative = float(label_estimate(_shaped(place, scale), [order])[0]) / budget
-        scale *= math.sqrt(relative)
-        if abs(relative - 1.0) < _NEAR:
+    for _ in range(_MAX_SCALE_STEPS):
+        cost_ratio = float(label_estimate(_build_noise(shape, scale), [order])[0]) / budget
+        scale *= math.sqrt(cost_ratio)
+        if abs(cost_ratio - 1.0) < _COST_TOLERANCE:
             break
-    return _shaped(place, scale)
+    return _build_noise(shape, scale)
 
 
-def _certify_scale(place: _Place, order: float, budget: float) -> tuple[AsymmetricNoise, float]:
-    noise, at = _scaled(place, order, budget), int(np.searchsorted(DEFAULT_ORDERS, order))
+def _certify_scale(shape: _Shape, order: float, budget: float) -> tuple[AsymmetricNoise, float]:
+    noise, order_index = _fit_scale(shape, order, budget), int(np.searchsorted(DEFAULT_ORDERS, order))
     if noise.deviation > DEAR:  # certify once only
-        noise = _scaled(place, order, budget / _CERTIFIED)
-    for _ in range(_CERTIFICATIONS):
-        cost = float(label_curve(noise, moved=1).values[at])
+        noise = _fit_scale(shape, order, budget / _CERTIFIED_RATIO)
+    for _ in range(_MAX_CERTIFICATIONS):
+        cost = float(label_curve(noise, moved=1).values[order_index])
         if cost <= budget:
             return noise, cost
-        noise = _shaped(place, noise.right * math.sqrt(min(4.0, cost / budget)) * _MARGIN)
+        noise = _build_noise(shape, noise.right * math.sqrt(min(4.0, cost / budget)) * _SCALE_MARGIN)
     raise PlanError(f"no scale of asymmetric noise was certified to cost at most {budget:g} at order {order:g}")

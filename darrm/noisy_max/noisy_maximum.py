@@ -54,10 +54,10 @@ from darrm.votes import Labels, Votes
 
 FORMAT = "darrm release"
 VERSION = 1
-_LEAST = 1e-33  # added, because the sums lack up to e^{−76}
+_SUM_ERROR = 1e-33  # added, because the sums lack up to e^{−76}
 MOST_THRESHOLD = 2**40
-_WIDEST = 20_000.0  # votes: the tails of wider noise take gigabytes, and its thresholds are out of reach
-_LEAST_DELTA = 1e-10  # of an answer, even if the threshold needs less
+_MAX_DEVIATION = 20_000.0  # votes: the tails of wider noise take gigabytes, and its thresholds are out of reach
+_SMALLEST_DELTA = 1e-10  # of an answer, even if the threshold needs less
 Mechanism = GNMax | LNMax | ExponentialMechanism | PermuteAndFlip | AsymmetricMax
 _KINDS: dict[str, tuple[type[Mechanism], tuple[str, ...]]] = {
     "GNMax": (GNMax, ("sigma",)),
@@ -123,12 +123,12 @@ class NoisyMaximum:
         if self.threshold is None:
             return self.mechanism.guarantee
         cost = self.privacy_cost()
-        rest = max(_LEAST_DELTA, min(cost.vanishing, (1.0 - cost.vanishing) / 2.0))
-        if cost.vanishing + rest >= 1.0:
+        remaining_delta = max(_SMALLEST_DELTA, min(cost.vanishing, (1.0 - cost.vanishing) / 2.0))
+        if cost.vanishing + remaining_delta >= 1.0:
             checks.fail("threshold", self.threshold, "larger", "it reveals answers that only one person gives")
-        epsilons = [] if cost.renyi is None else [cost.renyi.convert(rest).epsilon]
-        epsilons += [] if cost.profile is None else [cost.profile.epsilon_at(rest)]
-        return PrivacyParams(min(epsilons), cost.vanishing + rest)
+        epsilons = [] if cost.renyi is None else [cost.renyi.convert(remaining_delta).epsilon]
+        epsilons += [] if cost.profile is None else [cost.profile.epsilon_at(remaining_delta)]
+        return PrivacyParams(min(epsilons), cost.vanishing + remaining_delta)
 
     @cached_property
     def digest(self) -> str:
@@ -141,27 +141,27 @@ class NoisyMaximum:
         name = f"{cost.what} over {self.voters.K} voters"
         cost = replace(cost, what=name, voters=self.voters, table=self.digest)
         if self.threshold is not None and isinstance(self.mechanism, NoisyMax):
-            lost = vanishing(self.mechanism.law, self.threshold, moved=self.mechanism.reached)
+            vanishing_probability = vanishing(self.mechanism.law, self.threshold, moved=self.mechanism.reached)
             name = f"{name}, open answers from {self.threshold} noisy votes on"
-            return replace(cost, what=name, guarantee=None, vanishing=lost)
+            return replace(cost, what=name, guarantee=None, vanishing=vanishing_probability)
         if not self.voters.are_private_models:
             return cost
-        plain = Voters(self.voters.K, PrivacyParams("inf"), overlap=self.voters.overlap)
-        return replace(cost, for_plain_voters=(replace(cost.kind, voters=plain, non_composable=False),))
+        non_private = Voters(self.voters.K, PrivacyParams("inf"), overlap=self.voters.overlap)
+        return replace(cost, for_plain_voters=(replace(cost.kind, voters=non_private, non_composable=False),))
 
     def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query of K voters; missing votes, if allowed, are imputed at random."""
         votes = of_classes(votes, self.classes).of_voters(self.voters.K)
         if self.threshold is not None and isinstance(self.mechanism, NoisyMax):
-            places = partial(noisy_answer, threshold=self.threshold, draw=self.mechanism.draw(rng))
-            return votes.labeled(columns_of(votes, places, uniform_below(rng)))
+            draw_answers = partial(noisy_answer, threshold=self.threshold, draw=self.mechanism.draw(rng))
+            return votes.labeled(columns_of(votes, draw_answers, uniform_below(rng)))
         return self.mechanism.release(votes.impute_missing(rng=rng), rng=rng)
 
     def to_json(self) -> Document:
         """Return the data of ``darrm/schemas/release.json``."""
-        kind, holder = type(self.mechanism).__name__, getattr(self.mechanism, "noise", None)
-        holder = holder if isinstance(holder, AsymmetricNoise) else self.mechanism
-        parameters = {name: repr(float(getattr(holder, name))) for name in _KINDS[kind][1]}
+        kind, source = type(self.mechanism).__name__, getattr(self.mechanism, "noise", None)
+        source = source if isinstance(source, AsymmetricNoise) else self.mechanism
+        parameters = {name: repr(float(getattr(source, name))) for name in _KINDS[kind][1]}
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -175,11 +175,11 @@ class NoisyMaximum:
     def from_json(cls, data: Json) -> NoisyMaximum:
         """Read the data of `to_json`; `TableError` if it is malformed."""
         with reading("file"):
-            stored = data["mechanism"]
-            kind, names = _KINDS[stored["kind"]]
-            values = {name: _parameter(stored, name) for name in names}
-            described = {"noise": AsymmetricNoise(**values)} if kind is AsymmetricMax else values
-            mechanism = kind(reached=stored["reached"], **described)
+            fields = data["mechanism"]
+            kind, names = _KINDS[fields["kind"]]
+            values = {name: _read_parameter(fields, name) for name in names}
+            arguments = {"noise": AsymmetricNoise(**values)} if kind is AsymmetricMax else values
+            mechanism = kind(reached=fields["reached"], **arguments)
             maximum = cls(mechanism, Voters.from_json(data["voters"]), data["classes"], data.get("threshold"))
             # unknown fields, other types and numbers beyond float precision would change when written again
             if maximum.to_json() != data:
@@ -196,9 +196,9 @@ class NoisyMaximum:
         return cls.from_json(read_document(path))
 
 
-def _parameter(stored: Json, name: str) -> float:
+def _read_parameter(fields: Json, name: str) -> float:
     with reading(name):
-        value = float(exact_number(name, stored[name]))
+        value = float(exact_number(name, fields[name]))
         checks.positive(parameter=value)
     return value
 
@@ -207,15 +207,15 @@ def vanishing(noise: IntegerNoise, threshold: int, *, moved: int = 1) -> float:
     """Bound the probability that the label is a string that the neighbor lacks."""
     checks.integer_at_least(1, threshold=threshold, moved=moved)
     check_width(noise)
-    laws = _laws(noise)
+    laws = _tabulate_noise(noise)
     votes = np.arange(1, moved + 1)
     per_vote = np.exp(laws.log_F(votes - threshold) + laws.rounding) / votes
-    return min(1.0, moved * (float(np.max(per_vote)) * (1.0 + 1e-12) + _LEAST))
+    return min(1.0, moved * (float(np.max(per_vote)) * (1.0 + 1e-12) + _SUM_ERROR))
 
 
 def check_width(noise: IntegerNoise) -> None:
-    if noise.deviation > _WIDEST:
-        checks.fail("noise", noise, f"of a deviation of at most {_WIDEST:g} votes for open-set answers")
+    if noise.deviation > _MAX_DEVIATION:
+        checks.fail("noise", noise, f"of a deviation of at most {_MAX_DEVIATION:g} votes for open-set answers")
 
 
 def least_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> int:
@@ -225,13 +225,13 @@ def least_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> i
     >>> least_threshold(DiscreteGaussian(25.0), 5e-8)
     135
     """
-    if not allowed > 2.0 * moved * _LEAST:
-        checks.fail("allowed", allowed, f"above {2.0 * moved * _LEAST:g}", "a threshold needs a delta")
+    if not allowed > 2.0 * moved * _SUM_ERROR:
+        checks.fail("allowed", allowed, f"above {2.0 * moved * _SUM_ERROR:g}", "a threshold needs a delta")
 
-    def hides(threshold: int) -> bool:
+    def is_hidden(threshold: int) -> bool:
         return vanishing(noise, threshold, moved=moved) <= allowed
 
-    return last_allowed_integer(hides, inside=MOST_THRESHOLD, outside=0)
+    return last_allowed_integer(is_hidden, inside=MOST_THRESHOLD, outside=0)
 
 
-_laws = lru_cache(maxsize=64)(TwoClasses)
+_tabulate_noise = lru_cache(maxsize=64)(TwoClasses)

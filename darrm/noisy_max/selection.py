@@ -41,8 +41,8 @@ from darrm.votes import Votes
 _LARGEST_DENOMINATOR, _LARGEST_NUMERATOR = 2**54, 2**62  # beyond them coins use Python's integers
 _LARGEST_EPSILON = 700
 _TINY_EPSILON = 1e-150  # its square underflows: costs are those of pure ε
-_POINTS = 100  # of a profile
-_CELLS = 2048  # of the smaller half of a probability: the bound is within one percent
+_PROFILE_POINTS = 100  # of a profile
+_CELLS_PER_HALF = 2048  # of the smaller half of a probability: the bound is within one percent
 Coins = Callable[[NDArray[np.int64]], NDArray[np.bool_]]  # toss one coin of probability e_c for each lag in votes
 
 
@@ -62,22 +62,24 @@ def exponential_label_curve(epsilon: float, *, rate: float = 1.0) -> RenyiCurve:
         return _subsampled_curve(epsilon, rate).minimum(RenyiCurve.of_pure(amplified_pure(epsilon, rate)))
 
     def value_at(orders: Array) -> Array:
-        less = orders - 1.0
+        power = orders - 1.0
         with np.errstate(over="ignore"):
-            u = np.clip((1.0 / -np.expm1(-epsilon) - less / np.expm1(less * epsilon)) / orders, 1e-300, 1.0)
+            u = np.clip((1.0 / -np.expm1(-epsilon) - power / np.expm1(power * epsilon)) / orders, 1e-300, 1.0)
         # E r over e^{ε/2} and E r^{1−α} over e^{(α−1)ε/2}
         logs = (
-            less * np.log1p(u * np.expm1(-epsilon)) + np.log(u + (1.0 - u) * np.exp(-less * epsilon)) + less * epsilon
+            power * np.log1p(u * np.expm1(-epsilon))
+            + np.log(u + (1.0 - u) * np.exp(-power * epsilon))
+            + power * epsilon
         )
-        rounding = 2.0**-48 * (1.0 + less * epsilon)
-        return np.asarray(np.minimum(np.maximum(logs, 0.0) + rounding, less * epsilon) / less)
+        rounding = 2.0**-48 * (1.0 + power * epsilon)
+        return np.asarray(np.minimum(np.maximum(logs, 0.0) + rounding, power * epsilon) / power)
 
     return RenyiCurve.of(value_at).minimum(RenyiCurve.of_pure(epsilon))
 
 
 def _subsampled_curve(epsilon: float, rate: float) -> RenyiCurve:
     """Bound the label of two classes, a with probability u losing a vote, at the worse end of each cell of u."""
-    tails = np.geomspace(1e-6, 0.5, _CELLS)
+    tails = np.geomspace(1e-6, 0.5, _CELLS_PER_HALF)
     u = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
     with np.errstate(divide="ignore"):  # e^{−ε} may underflow
         rises = np.minimum(epsilon, -np.log1p(u * np.expm1(-epsilon)))  # log r of b
@@ -85,8 +87,11 @@ def _subsampled_curve(epsilon: float, rate: float) -> RenyiCurve:
 
     def value_at(orders: Array) -> Array:
         a = orders[:, None]
-        losing, winning = (subsampled_penalties(log_ratio, a, rate) for log_ratio in (falls, rises))
-        sides = [u[1:] * lost[:, :-1] + (1.0 - u[:-1]) * won[:, 1:] for lost, won in zip(losing, winning, strict=True)]
+        loser_penalties, winner_penalties = (subsampled_penalties(log_ratio, a, rate) for log_ratio in (falls, rises))
+        sides = [
+            u[1:] * loser[:, :-1] + (1.0 - u[:-1]) * winner[:, 1:]
+            for loser, winner in zip(loser_penalties, winner_penalties, strict=True)
+        ]
         with np.errstate(over="ignore"):
             worst = np.max(np.maximum(*sides), axis=1) * (1.0 + 1e-9) + 1e-15
         return np.asarray(np.log1p(worst) / (orders - 1.0))
@@ -105,7 +110,7 @@ def exponential_label_profile(epsilon: float) -> PrivacyProfile:
     checks.positive(epsilon=epsilon)
     if epsilon < _TINY_EPSILON:
         return PrivacyProfile((0.0, epsilon), (epsilon, 0.0))  # above ε/4, the chord of a convex function
-    grid = np.linspace(0.0, epsilon, _POINTS)
+    grid = np.linspace(0.0, epsilon, _PROFILE_POINTS)
     deltas = np.expm1((grid - epsilon) / 2.0) ** 2 / -np.expm1(-epsilon) * (1.0 + 1e-12)
     return PrivacyProfile(tuple(grid.tolist()), tuple(np.minimum(deltas, 1.0).tolist()))
 
@@ -137,32 +142,32 @@ class _Selection(LabelMechanism):
         lags = votes.counts.max(axis=1, keepdims=True) - votes.counts
         below = uniform_below(rng)
         rate = exact_number("epsilon", self.epsilon) / (2 * self.reached)
-        fits = rate.denominator <= _LARGEST_DENOMINATOR and rate.numerator * votes.voters < _LARGEST_NUMERATOR
+        fits_in_words = rate.denominator <= _LARGEST_DENOMINATOR and rate.numerator * votes.voters < _LARGEST_NUMERATOR
 
-        def coins(behind: NDArray[np.int64]) -> NDArray[np.bool_]:
-            numerators = (behind if fits else behind.astype(object)) * rate.numerator
+        def toss_coins(gaps: NDArray[np.int64]) -> NDArray[np.bool_]:
+            numerators = (gaps if fits_in_words else gaps.astype(object)) * rate.numerator
             return bernoulli_exp(numerators, np.full_like(numerators, rate.denominator), below)
 
         answers = np.empty(len(lags), dtype=np.int64)
         rows = max(1, DRAWS_AT_ONCE // lags.shape[1])
         for start in range(0, len(lags), rows):
-            answers[start : start + rows] = self._select(lags[start : start + rows], coins, below)
+            answers[start : start + rows] = self._select(lags[start : start + rows], toss_coins, below)
         return answers
 
     def _select(self, lags: NDArray[np.int64], coins: Coins, below: UniformBelow) -> NDArray[np.int64]:
         answers = np.empty(len(lags), dtype=np.int64)
-        left = np.arange(len(lags))
+        open_rows = np.arange(len(lags))
         order = np.tile(np.arange(lags.shape[1]), (len(lags), 1))  # shuffled one place at a time
-        place = 0
-        while left.size:
-            swapped = place + below(np.full(left.size, lags.shape[1] - place, dtype=np.int64))
-            proposed = order[left, swapped]
+        position = 0
+        while open_rows.size:
+            picks = position + below(np.full(open_rows.size, lags.shape[1] - position, dtype=np.int64))
+            proposed = order[open_rows, picks]
             if not self.proposes_again:
-                order[left, swapped] = order[left, place]
-                place += 1
-            heads = coins(lags[left, proposed])
-            answers[left[heads]] = proposed[heads]
-            left = left[~heads]
+                order[open_rows, picks] = order[open_rows, position]
+                position += 1
+            is_heads = coins(lags[open_rows, proposed])
+            answers[open_rows[is_heads]] = proposed[is_heads]
+            open_rows = open_rows[~is_heads]
         return answers
 
 

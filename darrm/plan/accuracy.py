@@ -91,7 +91,7 @@ class Sample:
     def right(self, law: Law) -> Array:
         """Compute how often the answer is right: (n,)."""
         if isinstance(law, WinningLaw) and self.chances.size == 1 and not self.drawn:  # no dice
-            return np.asarray(law.right(self.asked)[self.place])
+            return np.asarray(law.compute_accuracy(self.asked)[self.place])
         told = np.sum(law(self.asked)[self.place] * self.counts_as, axis=1)
         return np.asarray(np.clip(told.reshape(-1, self.chances.size) @ self.chances, 0.0, 1.0))
 
@@ -231,7 +231,7 @@ class Measure:
     def curve(self, law: Law) -> Array:
         """Return Pr[the answer is the winner] at `levels`; the other classes share the rest of the votes."""
         if not self.missing:
-            right = law.right(self.counts) if isinstance(law, WinningLaw) else law(self.counts)[:, 0]
+            right = law.compute_accuracy(self.counts) if isinstance(law, WinningLaw) else law(self.counts)[:, 0]
             return np.clip(right, 0.0, 1.0)
         if self.is_binary:
             voters = self.K + self.missing

@@ -185,7 +185,7 @@ def test_the_library_computes_these_outcomes(noise: IntegerNoise) -> None:
     both = np.outer(f, f)
     laws = TwoClasses(noise)
     for i, j, z in itertools.product((-3, 0, 1, 4), (-2, 0, 3), (0, 1)):
-        p_a, q_a, p_b, q_b = laws.moved(np.array([i]), np.array([j]), z)
+        p_a, q_a, p_b, q_b = laws.compute_move_logs(np.array([i]), np.array([j]), z)
         for (a, b), first_log, second_log in (((i, j), p_a, p_b), ((i - 1, j + 1), q_a, q_b)):
             A, B = (a + points)[:, None], (b + points)[None, :]
             first = (A >= 0) & ((A > B) | ((A == B) & (z == 0)))

@@ -92,9 +92,9 @@ def test_moves_that_are_left_out_would_change_nothing(monkeypatch: pytest.Monkey
         left_out.append(skipped(*arguments).ravel())
         return skipped(*arguments)
 
-    skipped = cost_given_votes._skipped
-    monkeypatch.setattr(cost_given_votes, "_skipped", seen)
-    monkeypatch.setattr(cost_given_votes, "_MANY", 0)
+    skipped = cost_given_votes._find_skippable
+    monkeypatch.setattr(cost_given_votes, "_find_skippable", seen)
+    monkeypatch.setattr(cost_given_votes, "_LARGE_SIZE", 0)
     short = label_costs(noise, rows, orders)
     assert np.array_equal(short.forward, full.forward)
     assert np.array_equal(short.reverse, full.reverse)

@@ -13,7 +13,7 @@ from darrm.noisy_max.label_cost import (
     label_profile,
     threshold_curve,
 )
-from darrm.noisy_max.label_supremum import HockeyStick, Renyi, TwoClasses, _Blocks, _table, _values
+from darrm.noisy_max.label_supremum import HockeyStick, Renyi, TwoClasses, _Blocks, _sum_terms, _tabulate_outcomes
 from darrm.noisy_max.selection import exponential_label_curve, exponential_label_profile
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from tests.noisy_max.oracles import (
@@ -136,9 +136,9 @@ def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, measure: Renyi |
         for side, index in product((1, 2), range(measure.size)):
             blocks, largest = _Blocks(laws, places, (side, side), 0.0), np.zeros(every.size)
             for di, dj, z in product(range(side), range(side), range(2)):
-                inside = _values(_table(laws, places[0] + di, places[1] + dj, z), measure, index)
+                inside = _sum_terms(_tabulate_outcomes(laws, places[0] + di, places[1] + dj, z), measure, index)
                 largest = np.maximum(largest, inside)
-            bounds = blocks.bounds(measure, index, every)
+            bounds = blocks.bound_blocks(measure, index, every)
             assert np.all(largest <= bounds)
             if side == 1:  # a single place of each z: exact but for the margin
                 likely = largest > 1e-6 * largest.max()

@@ -44,10 +44,12 @@ def test_it_is_the_law_by_listing_all_noises(noise: IntegerNoise, counts: list[i
     law = listed(noise, counts, reach)
     assert winning_probabilities(noise, np.array([counts]))[0] == pytest.approx(law, abs=1e-10)
     right = law[np.array(counts) == max(counts)].sum()
-    assert WinningLaw(noise).right(np.array([counts]))[0] == pytest.approx(right, abs=1e-10)
+    assert WinningLaw(noise).compute_accuracy(np.array([counts]))[0] == pytest.approx(right, abs=1e-10)
 
 
-@pytest.mark.parametrize(("limit", "size"), [("_MOST_TABLED", 1), ("_MOST_TABLED", 7), ("_ROWS_AT_ONCE", 1000)])
+@pytest.mark.parametrize(
+    ("limit", "size"), [("_MAX_TABLE_ENTRIES", 1), ("_MAX_TABLE_ENTRIES", 7), ("_MAX_BLOCK_ENTRIES", 1000)]
+)
 def test_tables_and_histograms_are_taken_in_blocks(limit: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = Dirichlet(0.5).sample(50, 4, 50, rng=np.random.default_rng(4))
     whole = winning_probabilities(DiscreteGaussian(4.0), counts)
@@ -70,8 +72,8 @@ def test_few_nodes_err_as_little_as_they_say(
 ) -> None:
     counts = Dirichlet(0.5).sample(3000, 12, 40, rng=np.random.default_rng(3))
     found = winning_probabilities(noise, counts)
-    monkeypatch.setattr(noisy_law, "_EIGHT_NODES_BELOW", np.inf)
-    monkeypatch.setattr(noisy_law, "_TWO_NODES_BELOW", np.inf)
+    monkeypatch.setattr(noisy_law, "_MAX_EIGHT_NODE_DEVIATION", np.inf)
+    monkeypatch.setattr(noisy_law, "_MAX_TWO_NODE_DEVIATION", np.inf)
     exact = winning_probabilities(noise, counts)
     assert exact.sum(axis=1) == pytest.approx(np.ones(40), abs=1e-12)
     assert np.max(np.abs(found - exact)) < error

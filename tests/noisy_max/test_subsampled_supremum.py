@@ -63,7 +63,7 @@ def test_what_no_block_holds_adds_no_more_than_is_said(noise: IntegerNoise, q: f
         return mpmath.exp(float(np.logaddexp.reduce(logs[u - first] + below[np.minimum(u - second, 2 * reach)])))
 
     with np.errstate(over="ignore"):
-        forward, back = SubsampledRenyi(orders, noise.deviation, q).outside(laws, np.zeros(8)).reshape(2, -1)
+        forward, back = SubsampledRenyi(orders, noise.deviation, q).bound_outside(laws, np.zeros(8)).reshape(2, -1)
     for far, near in itertools.product((-laws.right - 1, -laws.right - 3), range(-laws.right, laws.left, 3)):
         # class a far below leads to its being farther below, class b the other way round
         for moved, without in ((wins(far, near), wins(far - 1, near + 1)), (wins(far, near + 1), wins(far + 1, near))):
@@ -76,5 +76,5 @@ def test_what_no_block_holds_adds_no_more_than_is_said(noise: IntegerNoise, q: f
 def test_the_bound_of_a_penalty_that_is_no_float_is_above_it() -> None:
     measure, losses = SubsampledRenyi(np.array([1.5, 4.0]), 1.0, 0.1), np.array([5.0, 50.0, 150.0])
     for index in range(measure.size):
-        logs, most = np.log(measure.penalty(losses, index)), measure.log_most(losses, index)
+        logs, most = np.log(measure.penalty(losses, index)), measure.log_bound(losses, index)
         assert np.all((logs <= most) & (most < logs + 3.0))

@@ -380,13 +380,13 @@ def test_a_run_that_costs_anything_leaves_with_the_chance_delta_and_no_larger_on
 
 
 def test_queries_with_equal_votes_are_computed_as_often_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    computed, histogram = [], cost_given_votes._histogram
+    computed, histogram = [], cost_given_votes._build_histogram
 
     def counted(*arguments: Any) -> Any:
         computed.append(arguments)
         return histogram(*arguments)
 
-    monkeypatch.setattr(cost_given_votes, "_histogram", counted)
+    monkeypatch.setattr(cost_given_votes, "_build_histogram", counted)
     for counts in ([[250, 0, 0]] * 40, [[250 - n, n, 0] for n in range(40)]):
         missed_probabilities(DiscreteGaussian(20.0), np.array(counts))
         assert len(computed) == 40
