@@ -149,8 +149,8 @@ PLANTED_BUGS = (
     ),
     plant(
         "a budget test that looks at one direction",
-        "self.holds(chances, above, cost) & self.holds(above, chances, cost)",
-        "self.holds(chances, above, cost)",
+        "self.holds(chances, higher, cost) & self.holds(higher, chances, cost)",
+        "self.holds(chances, higher, cost)",
         "tests/pate",
     ),
     plant(

@@ -79,14 +79,14 @@ class AnalysisOptions:
     def aggregator(self) -> PateAggregator:
         """Return the aggregator that the typed options describe."""
         names = ("gamma", "sigma2", "threshold", "sigma1", "scores", "confidence")
-        typed = [name for name in names if getattr(self, name) is not None]
+        option_names = [name for name in names if getattr(self, name) is not None]
         for kind, parameters in AGGREGATORS.items():
-            if set(typed) == {*parameters, *(["scores"] if kind is InteractiveGNMax else [])}:
+            if set(option_names) == {*parameters, *(["scores"] if kind is InteractiveGNMax else [])}:
                 return kind(*(getattr(self, name) for name in (*parameters, "noise")))
-        options = ", ".join(f"--{name}" for name in typed)
-        wrong = f"No aggregator has the options {options}" if typed else "The aggregator is missing"
+        options = ", ".join(f"--{name}" for name in option_names)
+        problem = f"No aggregator has the options {options}" if option_names else "The aggregator is missing"
         raise ValueError(
-            f"{wrong}. Write --gamma (LNMax), or --sigma2 (GNMax), with --threshold and --sigma1 (Confident-GNMax), "
+            f"{problem}. Write --gamma (LNMax), or --sigma2 (GNMax), with --threshold and --sigma1 (Confident-GNMax), "
             "and with --scores and --confidence (Interactive-GNMax)."
         )
 
@@ -104,14 +104,14 @@ class PublicationOptions:
     def parameters(self, delta: float) -> tuple[GnssParameters | None, PublicationParameters | None]:
         """Return the parameters of smooth sensitivity and of the scale of votes."""
         options = (self.order, self.beta, self.sigma_ss, self.deviation, self.expect_epsilon)
-        typed = [value for value in options if value is not None]
-        if self.safety is not None and not typed:
+        values = [value for value in options if value is not None]
+        if self.safety is not None and not values:
             raise ValueError("--safety belongs to a publication: give it with --expect-epsilon, or with --order")
-        if typed and self.no_table_2:
+        if values and self.no_table_2:
             raise ValueError("--no-table-2 leaves the publications out: give no parameters of them, or leave it out")
         safety = 0.0 if self.safety is None else self.safety
         if self.expect_epsilon is not None:
-            if len(typed) > 1:
+            if len(values) > 1:
                 raise ValueError("--expect-epsilon chooses the parameters of the publications: give it alone")
             target = (self.expect_epsilon, delta)
             return rules_of_thumb(*target, safety=safety), publication_rule(*target, safety=safety)
@@ -121,7 +121,7 @@ class PublicationOptions:
         if self.order is not None and self.deviation is not None:
             scale = PublicationParameters(self.order, self.deviation, safety)
         is_half = smooth is None and (self.beta is not None or self.sigma_ss is not None)
-        if typed and (is_half or (smooth is None and scale is None)):
+        if values and (is_half or (smooth is None and scale is None)):
             raise ValueError(
                 "give --order with --beta and --sigma-ss (smooth sensitivity), with --deviation, or with all"
             )
@@ -201,33 +201,35 @@ def pate(
     output: Output,
     **typed: Any,
 ) -> None:
-    described, published = collect(AnalysisOptions, typed), collect(PublicationOptions, typed)
-    aggregator = described.aggregator()
-    smooth, on_votes = published.parameters(delta)
+    analysis_options, publication_options = collect(AnalysisOptions, typed), collect(PublicationOptions, typed)
+    aggregator = analysis_options.aggregator()
+    smooth, scale = publication_options.parameters(delta)
     with output.status_line() as line:
-        read = Votes.read(votes, classes=classes, layout=layout, line=line)
-        if queries is not None and queries > read.queries:
-            checks.fail("--queries", queries, f"from 1 to the number of rows, {read.queries}")
-        used = read[:queries]
-        _note_shape(output, line, votes.name, read)
-        scores = None if described.scores is None else load_matrix(described.scores)[: used.queries]
+        all_votes = Votes.read(votes, classes=classes, layout=layout, line=line)
+        if queries is not None and queries > all_votes.queries:
+            checks.fail("--queries", queries, f"from 1 to the number of rows, {all_votes.queries}")
+        used_votes = all_votes[:queries]
+        _note_shape(output, line, votes.name, all_votes)
+        scores = None if analysis_options.scores is None else load_matrix(analysis_options.scores)[: used_votes.queries]
         if scores is not None and scores.dtype.kind not in "biuf":
-            checks.fail("--scores", str(described.scores), "a file of numbers")
+            checks.fail("--scores", str(analysis_options.scores), "a file of numbers")
         line.show("Table 1")
-        conversion, check = described.conversion, described.check
+        conversion, check = analysis_options.conversion, analysis_options.check
         with hide_warnings():
-            analysis = analyze(used, aggregator, delta, conversion=conversion, check=check, scores=scores)
+            analysis = analyze(used_votes, aggregator, delta, conversion=conversion, check=check, scores=scores)
         parts: dict[str, Part | None] = {"table_1": analysis, "table_2": None, "vote_scale": None}
-        _print(output, line, analysis)
-        is_searched = smooth is None and on_votes is None and not published.no_table_2  # both, without parameters
+        _print_part(output, line, analysis)
+        is_searched = (
+            smooth is None and scale is None and not publication_options.no_table_2
+        )  # both, without parameters
         if smooth is not None or is_searched:
             line.show("Table 2: smooth sensitivity")
             parts["table_2"] = table_2(analysis, smooth, report=line.show)
-            _print(output, line, parts["table_2"])
-        if on_votes is not None or is_searched:
+            _print_part(output, line, parts["table_2"])
+        if scale is not None or is_searched:
             line.show("publication on the scale of votes")
-            parts["vote_scale"] = on_vote_scale(analysis, on_votes)
-            _print(output, line, parts["vote_scale"])
+            parts["vote_scale"] = on_vote_scale(analysis, scale)
+            _print_part(output, line, parts["vote_scale"])
         if output.plot is not None:
             draw_figure_5(analysis, output.plot)
     rows = {name: None if part is None else part.to_json() for name, part in parts.items()}
@@ -242,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(pate, arguments)
 
 
-def _print(output: Output, line: StatusLine, part: object) -> None:
+def _print_part(output: Output, line: StatusLine, part: object) -> None:
     if output.format == "text" and not output.quiet:
         line.wipe()
         output.print(text=partial(str, part), document=dict)
@@ -258,9 +260,9 @@ def _note_shape(output: Output, line: StatusLine, name: str, votes: Votes) -> No
 
 BINS = 25
 POINTS = 200
-LEAST_COST = 1e-14  # of the largest: smaller costs are not drawn
+SMALLEST_COST_RATIO = 1e-14  # of the largest: smaller costs are not drawn
 NOTE = "private data: computed from the votes"
-ALL, ANSWERED, COST, CHECK = LIGHT_GRAY, SKY_BLUE, BLACK, BLUE
+ALL_COLOR, ANSWERED_COLOR, COST_COLOR, CHECK_COLOR = LIGHT_GRAY, SKY_BLUE, BLACK, BLUE
 
 
 def draw_figure_5(analysis: Analysis, path: Path) -> None:
@@ -275,19 +277,28 @@ def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
     plurality = analysis.histograms.max(axis=1)
     edges = np.linspace(0.0, analysis.voters, min(BINS, analysis.voters) + 1)
     total, _ = np.histogram(plurality, edges)
-    spent, _ = np.histogram(plurality, edges, weights=analysis.cost.answers.at(analysis.order))
+    query_costs, _ = np.histogram(plurality, edges, weights=analysis.cost.answers.at(analysis.order))
     axes = figure.add_subplot()
-    axes.hist(plurality, edges, color=ALL, label="all queries")
-    axes.hist(plurality, edges, weights=analysis.probabilities, color=ANSWERED, alpha=0.85, label=_answered(analysis))
-    axes.set_title(NOTE, loc="right", fontsize=8, color=COST)
+    axes.hist(plurality, edges, color=ALL_COLOR, label="all queries")
+    axes.hist(
+        plurality,
+        edges,
+        weights=analysis.probabilities,
+        color=ANSWERED_COLOR,
+        alpha=0.85,
+        label=_label_answers(analysis),
+    )
+    axes.set_title(NOTE, loc="right", fontsize=8, color=COST_COLOR)
     axes.set(xlabel="votes for the plurality class", ylabel="queries", xlim=(0, analysis.voters))
     cost_axes = axes.twinx()
-    filled = total > 0
+    is_filled = total > 0
     centers = 0.5 * (edges[1:] + edges[:-1])
-    mean_cost = np.maximum(spent[filled] / total[filled], np.finfo(np.float64).tiny)
-    bottom = max(float(mean_cost.min()) / 3.0, float(mean_cost.max()) * LEAST_COST)
-    seen = mean_cost > bottom
-    cost_axes.semilogy(centers[filled][seen], mean_cost[seen], "o", color=COST, label="mean cost of an answer (right)")
+    mean_cost = np.maximum(query_costs[is_filled] / total[is_filled], np.finfo(np.float64).tiny)
+    bottom = max(float(mean_cost.min()) / 3.0, float(mean_cost.max()) * SMALLEST_COST_RATIO)
+    is_drawn = mean_cost > bottom
+    cost_axes.semilogy(
+        centers[is_filled][is_drawn], mean_cost[is_drawn], "o", color=COST_COLOR, label="mean cost of an answer (right)"
+    )
     cost_axes.set_ylim(bottom, float(mean_cost.max()) * 3.0)
     cost_axes.set_ylabel(f"Rényi cost at order {analysis.order:g}, nats")
     handles = [*axes.get_legend_handles_labels()[0], *cost_axes.get_legend_handles_labels()[0]]
@@ -295,43 +306,53 @@ def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
 
 
 def draw_total_cost(figure: Figure, analysis: Analysis) -> None:
-    seen = np.unique(np.linspace(1, analysis.queries, min(POINTS, analysis.queries)).astype(np.int64))
-    of_checks = np.outer(seen, analysis.cost.checks.values / analysis.queries)
-    costs = _cumulative_costs(analysis, analysis.probabilities, seen) + of_checks
-    total, best = _epsilons(analysis, costs)
-    answered = np.cumsum(analysis.probabilities)[seen - 1]
+    query_numbers = np.unique(np.linspace(1, analysis.queries, min(POINTS, analysis.queries)).astype(np.int64))
+    check_costs = np.outer(query_numbers, analysis.cost.checks.values / analysis.queries)
+    costs = _accumulate_costs(analysis, analysis.probabilities, query_numbers) + check_costs
+    epsilons, best_orders = _convert_costs(analysis, costs)
+    answered = np.cumsum(analysis.probabilities)[query_numbers - 1]
     axes = figure.add_subplot()
     if isinstance(analysis.aggregator, CheckedGNMax):
-        points = np.arange(seen.size)
-        check_part = total * of_checks[points, best] / costs[points, best]
+        points = np.arange(query_numbers.size)
+        check_part = epsilons * check_costs[points, best_orders] / costs[points, best_orders]
         label = "selecting queries (its share of the Rényi cost)"
-        axes.fill_between(answered, check_part, color=CHECK, lw=0, label=label)
-        axes.fill_between(answered, check_part, total, color=ANSWERED, alpha=0.55, lw=0, label="answering them")
-        everything, _ = _epsilons(analysis, _cumulative_costs(analysis, np.ones(analysis.queries), seen))
-        axes.plot(seen, everything, color=COST, ls="--", label="answering every query, without a check")
+        axes.fill_between(answered, check_part, color=CHECK_COLOR, lw=0, label=label)
+        axes.fill_between(
+            answered, check_part, epsilons, color=ANSWERED_COLOR, alpha=0.55, lw=0, label="answering them"
+        )
+        unchecked_epsilons, _ = _convert_costs(
+            analysis, _accumulate_costs(analysis, np.ones(analysis.queries), query_numbers)
+        )
+        axes.plot(
+            query_numbers, unchecked_epsilons, color=COST_COLOR, ls="--", label="answering every query, without a check"
+        )
         axes.set_xlim(0, float(answered[-1]))
-        axes.set_ylim(0, 1.15 * float(max(total[-1], everything[np.searchsorted(seen, answered[-1]) - 1])))
+        axes.set_ylim(
+            0, 1.15 * float(max(epsilons[-1], unchecked_epsilons[np.searchsorted(query_numbers, answered[-1]) - 1]))
+        )
     else:
-        axes.plot(answered, total, color=ANSWERED, label="answering every query")
+        axes.plot(answered, epsilons, color=ANSWERED_COLOR, label="answering every query")
         axes.set(xlim=(0, float(answered[-1])), ylim=(0, None))
-    axes.set_title(NOTE, loc="right", fontsize=8, color=COST)
-    axes.set(xlabel=_answered(analysis), ylabel=f"ε at δ = {at_most(analysis.delta, 6)}")
+    axes.set_title(NOTE, loc="right", fontsize=8, color=COST_COLOR)
+    axes.set(xlabel=_label_answers(analysis), ylabel=f"ε at δ = {at_most(analysis.delta, 6)}")
     axes.legend(loc="upper left", frameon=False)
 
 
-def _answered(analysis: Analysis) -> str:
+def _label_answers(analysis: Analysis) -> str:
     return "answered queries (expected)" if analysis.answered is None else "answered queries"
 
 
-def _cumulative_costs(analysis: Analysis, weights: NDArray[np.float64], seen: NDArray[np.int64]) -> NDArray[np.float64]:
+def _accumulate_costs(
+    analysis: Analysis, weights: NDArray[np.float64], query_numbers: NDArray[np.int64]
+) -> NDArray[np.float64]:
     blocks = [
         analysis.cost.answers.total(weights, slice(start, stop))
-        for start, stop in zip(np.append(0, seen[:-1]), seen, strict=True)
+        for start, stop in zip(np.append(0, query_numbers[:-1]), query_numbers, strict=True)
     ]
     return np.asarray(np.cumsum(blocks, axis=0))
 
 
-def _epsilons(analysis: Analysis, costs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _convert_costs(analysis: Analysis, costs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     epsilons = CONVERSIONS[analysis.conversion](analysis.curve.orders, costs, analysis.delta)
     return epsilons.min(axis=1), epsilons.argmin(axis=1)
 

@@ -41,8 +41,8 @@ WARNING = (
     "this epsilon depends on the votes and is itself private data: do not publish it, nor anything chosen by looking "
     "at it; publish what sanitize(...) gives, or the data-independent epsilon"
 )
-_PAIRS_AT_ONCE = 1 << 21  # (query, order) pairs at a time: 16 MB
-_LEAST_ORDER, _LARGEST_ORDER = 1.25, 130.0  # of exact costs
+_MAX_PAIRS = 1 << 21  # (query, order) pairs at a time: 16 MB
+_MIN_EXACT_ORDER, _MAX_EXACT_ORDER = 1.25, 130.0  # of exact costs
 
 
 class PrivateFigureWarning(UserWarning):
@@ -69,7 +69,7 @@ class AnswersByTheorem6:
         """Compute Σ weight · cost over some queries at each order, a block at a time: (Q,) → (L,)."""
         logs, weights = self._log_q[queries], weights[queries]
         total = np.zeros_like(self._orders)
-        rows = max(1, _PAIRS_AT_ONCE // self._orders.size)
+        rows = max(1, _MAX_PAIRS // self._orders.size)
         for start in range(0, logs.size, rows):
             block = slice(start, start + rows)
             total += weights[block] @ self._renyi(logs[block], orders=self._orders)
@@ -79,19 +79,19 @@ class AnswersByTheorem6:
 class ExactAnswers:
     """The exact costs of answers at some orders, for one or both directions: **private data**."""
 
-    def __init__(self, label: LabelCosts, costs: Array, most: RenyiCurve) -> None:
-        self._label, self._most = label, most
-        self._costs = np.minimum(costs, most.bounds_at(label.orders))  # (U, L)
+    def __init__(self, label: LabelCosts, costs: Array, independent: RenyiCurve) -> None:
+        self._label, self._independent = label, independent
+        self._costs = np.minimum(costs, independent.bounds_at(label.orders))  # (U, L)
 
     def at(self, order: float) -> Array:
-        costs = [RenyiCurve(self._label.orders, one).bound_at(order) for one in self._costs]
-        return np.minimum(costs, self._most.bound_at(order))[self._label.which]
+        costs = [RenyiCurve(self._label.orders, row).bound_at(order) for row in self._costs]
+        return np.minimum(costs, self._independent.bound_at(order))[self._label.which]
 
     def total(self, weights: Array, queries: slice = slice(None)) -> Array:
         # (λ − 1)·D_λ is convex, so chords bound it, and below the first order D_λ is at most its first value
         times = self._label.times(weights, queries)
-        known = RenyiCurve(self._label.orders, times @ self._costs)
-        return np.asarray(np.fmin(times.sum() * self._most.values, known.bounds_at(self._most.orders)))
+        exact = RenyiCurve(self._label.orders, times @ self._costs)
+        return np.asarray(np.fmin(times.sum() * self._independent.values, exact.bounds_at(self._independent.orders)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,16 +203,16 @@ class Analysis:
         theorem_6 = self._convert(self.theorem_6.curve)
         printed = self.theorem_6.curve.best(self.delta, conversion="classic")
         exact = None if self.exact is None else self._convert(self.exact.curve)
-        answered_is = "expectation over the noise of the check; pass the released answers to account for a run"
+        meaning = "expectation over the noise of the check; pass the released answers to account for a run"
         if self.answered is not None:
-            answered_is = "all queries are answered" if self.answered.all() else "as released"
+            meaning = "all queries are answered" if self.answered.all() else "as released"
         return {
             "aggregator": repr(self.aggregator),
             "queries": self.queries,
             "voters": self.voters,
             "classes": int(self.histograms.shape[1]),
             "answered": self.expected_answered,
-            "answered_is": answered_is,
+            "answered_is": meaning,
             "delta": self.delta,
             "conversion": self.conversion,
             "epsilon": self.epsilon,
@@ -241,9 +241,9 @@ class Analysis:
             figures["epsilon, exact"] = f"{at_most(row['epsilon_exact'])}  {order}"
             figures["  one direction"] = at_most(row["epsilon_exact_one_direction"])
         printed = row["epsilon_as_printed"]
-        order_6, order_printed = (f"at order {row[name]:g}" for name in ("order_theorem_6", "order_as_printed"))
+        theorem_order, order_printed = (f"at order {row[name]:g}" for name in ("order_theorem_6", "order_as_printed"))
         figures |= {
-            "epsilon, Theorem 6": f"{at_most(row['epsilon_theorem_6'])}  {order_6} (one direction)",
+            "epsilon, Theorem 6": f"{at_most(row['epsilon_theorem_6'])}  {theorem_order} (one direction)",
             "as printed in [P]": f"{printed:.4f}  {order_printed} (Theorems 6 and 5)",
             "share of the check": f"{row['check_share']:.1%}",
             "data-independent": f"{at_most(row['data_independent_epsilon'])}  for as many answers ({self.conversion})",
@@ -264,7 +264,7 @@ def aligned(figures: dict[str, str]) -> str:
     return "\n".join(f"  {name:<22}{figure}" for name, figure in figures.items())
 
 
-def public_epsilon(spent: RenyiCurve, most: RenyiCurve, delta: float, conversion: str = "tight") -> float:
+def public_epsilon(spent: RenyiCurve, largest: RenyiCurve, delta: float, conversion: str = "tight") -> float:
     """Convert the cost ``spent`` by a run, for any votes, at the order that is best for the largest cost ``most``.
 
     The number of answers depends on the votes. At an order λ fixed before, e^{(λ−1)(loss − spent so far)} is a
@@ -277,7 +277,7 @@ def public_epsilon(spent: RenyiCurve, most: RenyiCurve, delta: float, conversion
     >>> public_epsilon(curve, curve.repeated(4), 1e-5) > curve.best(1e-5).epsilon
     True
     """
-    order = most.best(delta, conversion=conversion).order
+    order = largest.best(delta, conversion=conversion).order
     at_order = RenyiCurve(np.array([order]), np.array([spent.bound_at(order)]))
     return at_order.best(delta, conversion=conversion).epsilon
 
@@ -327,21 +327,21 @@ def analyze(
     checks.one_of(CHECKS, check=check)
     grid = RenyiCurve.of(np.zeros_like, orders).orders
     answer = find_noisy_max(aggregator)
-    statistic = _statistic(votes, aggregator, scores)
-    pattern, weights = _answered(aggregator, statistic, answered, len(counts))
-    one_check, in_theorem, exact_forward, exact_both = _check_costs(aggregator, statistic, grid, check)
-    one_answer = _smaller(answer.guarantee, answer_independent(answer, grid), grid)
+    statistic = _compute_statistic(votes, aggregator, scores)
+    pattern, weights = _find_answered(aggregator, statistic, answered, len(counts))
+    check_values, theorem_checks, forward_checks, exact_checks = _bound_check_costs(aggregator, statistic, grid, check)
+    answer_curve = _take_smaller(answer.guarantee, answer_independent(answer, grid), grid)
 
-    def evidence(name: str, answers: AnswersByTheorem6 | ExactAnswers, checked: RenyiCurve) -> Evidence:
-        return Evidence(name, answers, checked, checked + RenyiCurve(grid, answers.total(weights)))
+    def collect_evidence(name: str, answers: AnswersByTheorem6 | ExactAnswers, check_curve: RenyiCurve) -> Evidence:
+        return Evidence(name, answers, check_curve, check_curve + RenyiCurve(grid, answers.total(weights)))
 
     label = exact = forward = None
     if answer.noise == "discrete" and exactly_charged(answer.law):
         deviation = answer.law.deviation
-        inside = grid[(grid >= _LEAST_ORDER) & (grid <= min(_LARGEST_ORDER, largest_order(deviation)))]
-        label = label_costs(answer.law, counts, knots(inside, deviation) if inside.size else grid[:1])
-        exact = evidence(EXACT, ExactAnswers(label, label.both, one_answer), exact_both)
-        forward = evidence(EXACT, ExactAnswers(label, label.forward, one_answer), exact_forward)
+        exact_orders = grid[(grid >= _MIN_EXACT_ORDER) & (grid <= min(_MAX_EXACT_ORDER, largest_order(deviation)))]
+        label = label_costs(answer.law, counts, knots(exact_orders, deviation) if exact_orders.size else grid[:1])
+        exact = collect_evidence(EXACT, ExactAnswers(label, label.both, answer_curve), exact_checks)
+        forward = collect_evidence(EXACT, ExactAnswers(label, label.forward, answer_curve), forward_checks)
     analysis = Analysis(
         aggregator=aggregator,
         delta=delta,
@@ -351,12 +351,12 @@ def analyze(
         answered=pattern,
         probabilities=weights,
         check=check,
-        theorem_6=evidence(THEOREM_6, AnswersByTheorem6(answer, counts, grid), in_theorem),
+        theorem_6=collect_evidence(THEOREM_6, AnswersByTheorem6(answer, counts, grid), theorem_checks),
         exact=exact,
         forward=forward,
         label=label,
-        independent_curve=RenyiCurve(grid, len(counts) * one_check + weights.sum() * one_answer.values),
-        worst_curve=RenyiCurve(grid, len(counts) * (one_check + one_answer.values)),
+        independent_curve=RenyiCurve(grid, len(counts) * check_values + weights.sum() * answer_curve.values),
+        worst_curve=RenyiCurve(grid, len(counts) * (check_values + answer_curve.values)),
     )
     warnings.warn(WARNING, PrivateFigureWarning, stacklevel=2)
     analysis.curve.convert(delta, conversion=conversion)  # warns if the best order is at the edge
@@ -383,7 +383,7 @@ def find_noisy_max(aggregator: PateAggregator) -> LNMax | GNMax:
     return answer
 
 
-def _statistic(votes: Votes, aggregator: PateAggregator, scores: ArrayLike | None) -> NDArray[np.int64] | None:
+def _compute_statistic(votes: Votes, aggregator: PateAggregator, scores: ArrayLike | None) -> NDArray[np.int64] | None:
     if isinstance(aggregator, InteractiveGNMax):
         if scores is None:
             raise ValueError("InteractiveGNMax needs scores=: the student's probabilities, one row for each query")
@@ -393,7 +393,7 @@ def _statistic(votes: Votes, aggregator: PateAggregator, scores: ArrayLike | Non
     return aggregator.statistic(votes) if isinstance(aggregator, ConfidentGNMax) else None
 
 
-def _answered(
+def _find_answered(
     aggregator: PateAggregator, statistic: NDArray[np.int64] | None, answered: ArrayLike | None, queries: int
 ) -> tuple[NDArray[np.bool_] | None, Array]:
     """Return the pattern of answers, None if unknown, and the probabilities of answers: (Q,) each."""
@@ -408,26 +408,28 @@ def _answered(
     return pattern, pattern.astype(np.float64)
 
 
-def _smaller(curve: RenyiCurve, values: Array, grid: Array) -> RenyiCurve:
+def _take_smaller(curve: RenyiCurve, values: Array, grid: Array) -> RenyiCurve:
     return RenyiCurve(grid, np.minimum(curve.bounds_at(grid), values))
 
 
-def _check_costs(
+def _bound_check_costs(
     aggregator: PateAggregator, statistic: NDArray[np.int64] | None, grid: Array, check: str
 ) -> tuple[Array, RenyiCurve, RenyiCurve, RenyiCurve]:
     """Bound one check, for any votes; and sum all by Theorem 6, exactly in one direction, and in both."""
     if not isinstance(aggregator, CheckedGNMax) or statistic is None:
-        free = RenyiCurve(grid, np.zeros_like(grid))
-        return free.values, free, free, free
-    noisy, queries = aggregator.check, statistic.size
-    one = _smaller(noisy.guarantee, noisy.independent(grid), grid).values
-    most = RenyiCurve(grid, queries * one)
+        zero = RenyiCurve(grid, np.zeros_like(grid))
+        return zero.values, zero, zero, zero
+    noisy_check, queries = aggregator.check, statistic.size
+    check_values = _take_smaller(noisy_check.guarantee, noisy_check.independent(grid), grid).values
+    all_checks = RenyiCurve(grid, queries * check_values)
     if check == "data-independent":
-        return one, RenyiCurve(grid, queries * noisy.independent(grid)), most, most
+        return check_values, RenyiCurve(grid, queries * noisy_check.independent(grid)), all_checks, all_checks
     values, counts = np.unique(statistic, return_counts=True)
     times = counts.astype(np.float64)
-    in_theorem = RenyiCurve(grid, times @ noisy.dependent(values, grid))
-    if not noisy.is_summed(statistic):
-        return one, in_theorem, most, most
-    forward, both = (RenyiCurve(grid, times @ np.minimum(costs, one)) for costs in noisy.exact(values, grid))
-    return one, in_theorem, forward, both
+    theorem_checks = RenyiCurve(grid, times @ noisy_check.dependent(values, grid))
+    if not noisy_check.is_summed(statistic):
+        return check_values, theorem_checks, all_checks, all_checks
+    forward, exact_checks = (
+        RenyiCurve(grid, times @ np.minimum(costs, check_values)) for costs in noisy_check.exact(values, grid)
+    )
+    return check_values, theorem_checks, forward, exact_checks

@@ -27,7 +27,7 @@ from darrm.util import checks
 from darrm.votes import ABSTAIN, MOST_VOTERS, Labels, Votes, counts_of, require_votes
 
 CHECK_ROUNDING = 1e-9  # more than the error of a check's log-probabilities; a larger q only enlarges a bound
-_DEVIATIONS_BEYOND = 2.0  # of the noise: a threshold may exceed all votes by them; [P] has T = 300 for 250
+_MAX_EXCESS_DEVIATIONS = 2.0  # of the noise: a threshold may exceed all votes by them; [P] has T = 300 for 250
 EXACT_ROUNDING = 4e-12  # relative, of a check's probabilities from tables
 
 
@@ -61,9 +61,9 @@ class NoisyCheck:
         if self.noise == "continuous":
             z = (statistic - self.threshold) / self.sigma
             return log_ndtr(z), log_ndtr(-z)
-        needed = np.ceil(self.threshold - statistic).astype(np.int64)  # the least noise that passes
-        both = discrete_gaussian_log_survival(np.stack([needed, 1 - needed]), self.sigma)  # by symmetry
-        return both[0], both[1]
+        least_noise = np.ceil(self.threshold - statistic).astype(np.int64)  # the least noise that passes
+        log_tails = discrete_gaussian_log_survival(np.stack([least_noise, 1 - least_noise]), self.sigma)  # by symmetry
+        return log_tails[0], log_tails[1]
 
     def dependent(self, statistic: NDArray[np.int64], orders: ArrayLike) -> NDArray[np.float64]:
         """Bound the cost of each check by its statistic, by Theorem 6: (Q,) and (L,) → (Q, L); private data.
@@ -83,12 +83,12 @@ class NoisyCheck:
     def exact(self, statistic: NDArray[np.int64], orders: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute each check's worst divergence to one vote away, rounded up: (Q, L) forward and both; private data."""
         grid = np.asarray(orders, dtype=np.float64)
-        here = np.stack(self.log_probabilities(statistic), axis=1)
+        log_bits = np.stack(self.log_probabilities(statistic), axis=1)
         forward, reverse = np.zeros((2, statistic.size, grid.size))
-        for moved in (-1, 1):
-            there = np.stack(self.log_probabilities(statistic + moved), axis=1)
-            forward = np.maximum(forward, log_renyi_sums(here, there, grid).T / (grid - 1.0))
-            reverse = np.maximum(reverse, log_renyi_sums(there, here, grid).T / (grid - 1.0))
+        for step in (-1, 1):
+            moved_log_bits = np.stack(self.log_probabilities(statistic + step), axis=1)
+            forward = np.maximum(forward, log_renyi_sums(log_bits, moved_log_bits, grid).T / (grid - 1.0))
+            reverse = np.maximum(reverse, log_renyi_sums(moved_log_bits, log_bits, grid).T / (grid - 1.0))
         margin = (2.0 * grid - 1.0) / (grid - 1.0) * EXACT_ROUNDING
         return forward + margin, np.maximum(forward, reverse) + margin
 
@@ -120,14 +120,14 @@ class CheckedGNMax:
 
     def check_threshold(self, voters: int) -> None:
         """Raise `ValueError` if the threshold is out of reach of the votes and the noise."""
-        most = voters + _DEVIATIONS_BEYOND * self.sigma_threshold
-        if self.threshold > most:
+        limit = voters + _MAX_EXCESS_DEVIATIONS * self.sigma_threshold
+        if self.threshold > limit:
             advice = "otherwise only extreme noise answers a query, and every check costs privacy"
-            allowed = f"at most {most:g}, the number of voters, {voters}, and two deviations of the noise"
+            allowed = f"at most {limit:g}, the number of voters, {voters}, and two deviations of the noise"
             checks.fail("threshold", self.threshold, allowed, advice)
-        if self.threshold < -most:
+        if self.threshold < -limit:
             advice = "otherwise every query passes, and every check costs privacy: use GNMax"
-            checks.fail("threshold", self.threshold, f"at least {-most:g}", advice)
+            checks.fail("threshold", self.threshold, f"at least {-limit:g}", advice)
 
     @property
     def guarantee(self) -> RenyiCurve:
@@ -181,10 +181,10 @@ def may_decline(votes: Votes) -> Votes:
     """Return the votes; `ValueError` if a class has the name of ⊥."""
     for name in require_votes(votes).classes:
         try:
-            taken = float(str(name)) == ABSTAIN  # by value: −1.0 and "-1.0" equal −1, too
+            is_abstain = float(str(name)) == ABSTAIN  # by value: −1.0 and "-1.0" equal −1, too
         except ValueError:
             continue
-        if taken:
+        if is_abstain:
             checks.fail("classes", votes.classes, f"other than {ABSTAIN}", "that is the label of unanswered queries")
     return votes
 
@@ -236,7 +236,7 @@ class InteractiveGNMax(CheckedGNMax):
         """Compute max_j (n_j − round(M p_j)) for each query, the statistic of the check; scores (Q, C) → (Q,)."""
         counts = counts_of(require_votes(votes))
         self.check_threshold(votes.voters)
-        return _surplus(counts, int(counts[0].sum()), _check_scores(scores, counts.shape))
+        return _compute_surplus(counts, int(counts[0].sum()), _check_scores(scores, counts.shape))
 
     def with_scores(self, scores: ArrayLike) -> ScoredGNMax:
         """Return the aggregator for queries with public (Q, C) scores of the student."""
@@ -265,15 +265,15 @@ class ScoredGNMax:
         votes, mechanism = may_decline(votes), self.mechanism
         mechanism.check_threshold(votes.voters)
         scores = _check_scores(self.scores, votes.counts.shape)
-        passed = mechanism.check.release(_surplus(votes.counts, votes.voters, scores), rng)
-        sure = ~passed & (scores.max(axis=1) > mechanism.confidence)
+        passed = mechanism.check.release(_compute_surplus(votes.counts, votes.voters, scores), rng)
+        is_reinforced = ~passed & (scores.max(axis=1) > mechanism.confidence)
         answers = mechanism.answer_where(passed, votes.counts, rng)
-        answers[sure] = scores[sure].argmax(axis=1)
-        outcome = np.where(passed, ANSWERED, np.where(sure, REINFORCED, DECLINED))
+        answers[is_reinforced] = scores[is_reinforced].argmax(axis=1)
+        outcome = np.where(passed, ANSWERED, np.where(is_reinforced, REINFORCED, DECLINED))
         return InteractiveRelease(votes.labeled(answers), outcome)
 
 
-def _surplus(counts: NDArray[np.int64], voters: int, scores: NDArray[np.float64]) -> NDArray[np.int64]:
+def _compute_surplus(counts: NDArray[np.int64], voters: int, scores: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.asarray((counts - np.rint(voters * scores).astype(np.int64)).max(axis=1))
 
 
@@ -281,9 +281,9 @@ def _check_scores(scores: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float
     student = np.asarray(scores, dtype=np.float64)
     if student.shape != shape:
         checks.fail("the shape of the scores", student.shape, f"the shape of the vote counts, {shape}")
-    wrong = student[~((student >= 0.0) & (student <= 1.0))]  # NaN is wrong, too
-    if wrong.size:
-        checks.fail("scores", float(wrong[0]), "in [0, 1]", "give probabilities, not logits")
+    invalid = student[~((student >= 0.0) & (student <= 1.0))]  # NaN is wrong, too
+    if invalid.size:
+        checks.fail("scores", float(invalid[0]), "in [0, 1]", "give probabilities, not logits")
     sums = student.sum(axis=1)
     if np.any(np.abs(sums - 1.0) > SUM_TOLERANCE):
         row = int(np.argmax(np.abs(sums - 1.0)))

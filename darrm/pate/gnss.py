@@ -25,9 +25,9 @@ from darrm.numerics.exact_sampling import discrete_gaussian, uniform_below
 from darrm.util import checks
 
 _SMOOTHNESS_ROUNDING = 1e-9  # relative error of the floats SS and f per changed vote, added to β
-_STEPS = 2**48  # of the discrete Gaussian in one standard deviation of the normal
-_PARTS = 2**90  # at least, in a unit of the last decimal: the parts of a step
-_LARGEST_ORDER, _SCALES = 1e9, (1e-9, 1e9)  # squares and exponentials stay far from overflow
+_STEPS_PER_DEVIATION = 2**48  # of the discrete Gaussian in one standard deviation of the normal
+_PARTS_PER_DECIMAL = 2**90  # at least, in a unit of the last decimal: the parts of a step
+_LARGEST_ORDER, _SCALE_RANGE = 1e9, (1e-9, 1e9)  # squares and exponentials stay far from overflow
 _DECIMALS = 6  # of a published figure
 
 
@@ -51,8 +51,10 @@ class GnssParameters:
 
     def __post_init__(self) -> None:
         checks.positive(smoothness=self.smoothness, noise_scale=self.noise_scale)
-        check_publication(self.order, _LARGEST_ORDER, self.safety, ("noise_scale", self.noise_scale), _SCALES, unit="")
-        if self.smoothness > 1.0 or _room(self.order, _charged(self.smoothness)) <= 0.0:
+        check_publication(
+            self.order, _LARGEST_ORDER, self.safety, ("noise_scale", self.noise_scale), _SCALE_RANGE, unit=""
+        )
+        if self.smoothness > 1.0 or _compute_margin(self.order, _round_smoothness_up(self.smoothness)) <= 0.0:
             allowed = f"below log(order/(order-1))/2 = {largest_smoothness(self.order):.6g}"
             checks.fail("smoothness", self.smoothness, allowed, "take a smaller one")
 
@@ -73,11 +75,11 @@ def exact_cost(order: float, smoothness: float, noise_scale: float, safety: floa
     A ``safety`` z moves the mean by z·σ·|SS − SS'| more: Δ(u) = min(1, √u) + zσ·|1 − √u|. For u ≤ 1 the worst case
     remains u = e^{−2β}; for u ≥ 1 each term is bounded by its larger end.
     """
-    beta = _charged(smoothness)
+    beta = _round_smoothness_up(smoothness)
 
     def divergence(root: float, log_root: float) -> float:  # the two terms of D(u)
-        moved = min(1.0, root) + safety * noise_scale * abs(1.0 - root)
-        mean = order * moved**2 / (2.0 * noise_scale**2 * (1.0 - order + order * root**2))
+        distance = min(1.0, root) + safety * noise_scale * abs(1.0 - root)
+        mean = order * distance**2 / (2.0 * noise_scale**2 * (1.0 - order + order * root**2))
         spread = 2.0 * order * log_root - math.log1p(order * math.expm1(2.0 * log_root))
         return mean + spread / (2.0 * (order - 1.0))
 
@@ -92,8 +94,8 @@ def printed_cost(order: float, smoothness: float, noise_scale: float) -> float:
     """
     if not 0.0 < smoothness < 0.5 / order:
         checks.fail("smoothness", smoothness, f"in (0, 1/(2·order)) = (0, {0.5 / order:g})")
-    first = order * math.exp(2.0 * smoothness) / noise_scale**2
-    return first + (smoothness * order - 0.5 * math.log1p(-2.0 * order * smoothness)) / (order - 1.0)
+    mean_term = order * math.exp(2.0 * smoothness) / noise_scale**2
+    return mean_term + (smoothness * order - 0.5 * math.log1p(-2.0 * order * smoothness)) / (order - 1.0)
 
 
 def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> GnssParameters:
@@ -127,7 +129,9 @@ def check_publication(
 def best_noise_scale(order: float, smoothness: float, sensitivity: float) -> float:
     """Minimize cost + 2·σ·SS over σ: σ = (a/SS)^{1/3} for a cost of a/σ² + constant."""
     checks.positive(sensitivity=sensitivity)
-    return float((order / (2.0 * _room(order, _charged(smoothness))) / sensitivity) ** (1.0 / 3.0))
+    return float(
+        (order / (2.0 * _compute_margin(order, _round_smoothness_up(smoothness))) / sensitivity) ** (1.0 / 3.0)
+    )
 
 
 def noisy_value(
@@ -144,18 +148,18 @@ def noisy_value(
     checks.finite(value=value)
     checks.non_negative(sensitivity=sensitivity)
     deviation = Fraction(parameters.noise_scale) * Fraction(sensitivity)
-    parts = 2 ** (math.ceil(deviation * 10**_DECIMALS * _PARTS) // _STEPS).bit_length()
-    below = uniform_below(rng)
-    within = Fraction(2 * int(below(np.array([parts], dtype=object))[0]) + 1 - parts, 2 * parts)
-    draw = (int(discrete_gaussian(Fraction(_STEPS) ** 2, 1, below)[0]) + within) / _STEPS
-    exact = Fraction(value) + deviation * (Fraction(parameters.safety) + draw)
-    return float(round(exact, _DECIMALS))
+    part_count = 2 ** (math.ceil(deviation * 10**_DECIMALS * _PARTS_PER_DECIMAL) // _STEPS_PER_DEVIATION).bit_length()
+    uniform = uniform_below(rng)
+    offset = Fraction(2 * int(uniform(np.array([part_count], dtype=object))[0]) + 1 - part_count, 2 * part_count)
+    draw = (int(discrete_gaussian(Fraction(_STEPS_PER_DEVIATION) ** 2, 1, uniform)[0]) + offset) / _STEPS_PER_DEVIATION
+    value_drawn = Fraction(value) + deviation * (Fraction(parameters.safety) + draw)
+    return float(round(value_drawn, _DECIMALS))
 
 
-def _charged(smoothness: float) -> float:
+def _round_smoothness_up(smoothness: float) -> float:
     return smoothness * (1.0 + _SMOOTHNESS_ROUNDING) + _SMOOTHNESS_ROUNDING
 
 
-def _room(order: float, smoothness: float) -> float:
+def _compute_margin(order: float, smoothness: float) -> float:
     """Compute λ − (λ − 1)·e^{2β}, positive for a finite cost."""
     return order - (order - 1.0) * math.exp(2.0 * smoothness)

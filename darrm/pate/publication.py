@@ -35,12 +35,14 @@ from darrm.util.files import Document, Json
 FORMAT = "darrm sanitized figure"
 TABLE_2 = "Table 2 row: Theorem 6, published by smooth sensitivity"
 VOTE_SCALE = "The exact cost, published on the scale of votes"
-ORDERS_TRIED = 3
-_ORDERS_AROUND = np.array([0.6, 0.7, 0.8, 0.9, 1.0, 1.1])  # of the order of the exact ε, above 1
+MAX_ORDERS = 3
+_ORDER_FACTORS = np.array([0.6, 0.7, 0.8, 0.9, 1.0, 1.1])  # of the order of the exact ε, above 1
 _DEVIATIONS = np.geomspace(1.0, 64.0, 49)  # votes
-_NEEDS_EXACT = f"the scale of votes needs exact costs: use discrete noise of a deviation of at most {WIDEST:g} votes"
+_EXACT_COST_ADVICE = (
+    f"the scale of votes needs exact costs: use discrete noise of a deviation of at most {WIDEST:g} votes"
+)
 # of the largest possible β; smaller ones need larger distances for nearly the same noise
-_SMOOTHNESS = np.linspace(0.3, 0.98, 40)
+_SMOOTHNESS_SHARES = np.linspace(0.3, 0.98, 40)
 _SIMULATIONS = 20  # of the outcomes of a check
 _SMALLEST_SENSITIVITY = 1e-6  # nats: keeps the best σ_SS finite for constant costs
 
@@ -115,20 +117,20 @@ def sanitize(
     if analysis.answered is None:
         raise ValueError("sanitize needs the pattern of answers: analyze(..., answered=labels >= 0)")
     if isinstance(parameters, PublicationParameters):
-        on_votes = _OnVotes(analysis, parameters.order)
-        checks_cost, noisy = on_votes.checks, on_votes.scale.published(on_votes.mark, parameters, rng=rng)
+        scale_run = _ScaleRun(analysis, parameters.order)
+        checks_cost, noisy_cost = scale_run.checks, scale_run.scale.published(scale_run.mark, parameters, rng=rng)
     else:
-        smooth = _BySensitivity(analysis, parameters.order, parameters.smoothness)
-        checks_cost, noisy = smooth.checks, smooth.draw(parameters, rng)
-    public = checks_cost + parameters.cost
+        sensitivity_run = _SensitivityRun(analysis, parameters.order, parameters.smoothness)
+        checks_cost, noisy_cost = sensitivity_run.checks, sensitivity_run.draw_cost(parameters, rng)
+    public_cost = checks_cost + parameters.cost
     run: Document = {"mechanism": repr(analysis.aggregator), "queries": analysis.queries, "check": analysis.check}
     return Sanitized(
-        epsilon=epsilon_at(analysis, parameters.order, noisy + public),
+        epsilon=epsilon_at(analysis, parameters.order, noisy_cost + public_cost),
         delta=analysis.delta,
         order=parameters.order,
         conversion=analysis.conversion,
-        noisy_cost=noisy,
-        public_cost=public,
+        noisy_cost=noisy_cost,
+        public_cost=public_cost,
         failure_probability=failure_probability(parameters.safety),
         run={**run, "parameters": vars(parameters)},
     )
@@ -178,29 +180,31 @@ class Expected(Generic[Parameters]):
 
     def to_json(self) -> Document:
         """Return the row of [P, Table 2] or of the scale of votes: **private data**."""
-        used = self.parameters
-        curve = RenyiCurve(np.array([used.order]), np.array([self.renyi]))
+        parameters = self.parameters
+        curve = RenyiCurve(np.array([parameters.order]), np.array([self.renyi]))
         row: Document = {
             "epsilon": curve.best(self.delta, conversion=self.conversion).epsilon,
             "delta": self.delta,
             "conversion": self.conversion,
-            "order": used.order,
+            "order": parameters.order,
             "sanitized_epsilon": self.epsilon,
             "sanitized_deviation": self.deviation,
-            "failure_probability": failure_probability(used.safety),
+            "failure_probability": failure_probability(parameters.safety),
             "parameters_chosen": "on these votes: private" if self.is_chosen else "beforehand",
             "private": True,
         }
-        if isinstance(used, PublicationParameters):
-            return row | {"one_vote": self.sensitivity, "deviation": used.deviation, "cost": used.cost}
-        applies = used.order * used.smoothness < 0.5
-        printed = printed_cost(used.order, used.smoothness, used.noise_scale) if applies else None
+        if isinstance(parameters, PublicationParameters):
+            return row | {"one_vote": self.sensitivity, "deviation": parameters.deviation, "cost": parameters.cost}
+        is_in_range = parameters.order * parameters.smoothness < 0.5
+        printed_theorem = (
+            printed_cost(parameters.order, parameters.smoothness, parameters.noise_scale) if is_in_range else None
+        )
         return row | {
-            "beta": used.smoothness,
+            "beta": parameters.smoothness,
             "smooth_sensitivity": self.sensitivity,
-            "sigma_ss": used.noise_scale,
-            "gnss_cost": used.cost,
-            "gnss_cost_as_printed_in_theorem_23": printed,
+            "sigma_ss": parameters.noise_scale,
+            "gnss_cost": parameters.cost,
+            "gnss_cost_as_printed_in_theorem_23": printed_theorem,
         }
 
     def __str__(self) -> str:
@@ -258,8 +262,8 @@ def on_vote_scale(
 def expected_publication(analysis: Analysis, parameters: Parameters) -> Expected[Parameters]:
     """Compute the average of `sanitize` without the noise, over 20 simulated outcomes of the check if unknown."""
     if isinstance(parameters, GnssParameters):
-        return _BySensitivity(analysis, parameters.order, parameters.smoothness).expected(parameters)
-    return _OnVotes(analysis, parameters.order).expected(parameters)
+        return _SensitivityRun(analysis, parameters.order, parameters.smoothness).compute_expected(parameters)
+    return _ScaleRun(analysis, parameters.order).compute_expected(parameters)
 
 
 def search_parameters(
@@ -273,58 +277,58 @@ def search_parameters(
     curve = analysis.theorem_6.curve
     epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)
     candidates = curve.orders[np.argsort(epsilons)].tolist() if order is None else [order]
-    wanted = ORDERS_TRIED if order is None else 1
+    max_choices = MAX_ORDERS if order is None else 1
     choices: list[Expected[GnssParameters]] = []
-    refused: list[ConditionError] = []
+    errors: list[ConditionError] = []
     for candidate in candidates:
         if report is not None:
-            report(f"Table 2, smooth sensitivity: {len(choices)} of {wanted} orders")
+            report(f"Table 2, smooth sensitivity: {len(choices)} of {max_choices} orders")
         try:
-            choices.append(_search_at(analysis, candidate))
+            choices.append(_search_order(analysis, candidate))
         except ConditionError as error:
-            refused.append(error)
-        if len(choices) == wanted:
+            errors.append(error)
+        if len(choices) == max_choices:
             break
     if not choices:
-        raise refused[0]
-    return _best(choices)
+        raise errors[0]
+    return _choose_best(choices)
 
 
 def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> Expected[PublicationParameters]:
     """Search (λ, s) with the smallest `Expected.objective`."""
     if orders is None:
         if analysis.exact is None:
-            raise ValueError(_NEEDS_EXACT)
+            raise ValueError(_EXACT_COST_ADVICE)
         best = analysis.exact.curve.best(analysis.delta, conversion=analysis.conversion).order
-        orders = 1.0 + (best - 1.0) * _ORDERS_AROUND
-    return _best(
+        orders = 1.0 + (best - 1.0) * _ORDER_FACTORS
+    return _choose_best(
         [
-            on_votes.expected(PublicationParameters(on_votes.order, deviation))
-            for on_votes in (_OnVotes(analysis, float(order)) for order in np.asarray(orders, dtype=np.float64))
+            scale_run.compute_expected(PublicationParameters(scale_run.order, deviation))
+            for scale_run in (_ScaleRun(analysis, float(order)) for order in np.asarray(orders, dtype=np.float64))
             for deviation in _DEVIATIONS.tolist()
         ]
     )
 
 
-def _best(choices: list[Expected[Parameters]]) -> Expected[Parameters]:
+def _choose_best(choices: list[Expected[Parameters]]) -> Expected[Parameters]:
     return replace(min(choices, key=attrgetter("objective")), is_chosen=True)
 
 
-def _search_at(analysis: Analysis, order: float) -> Expected[GnssParameters]:
-    candidates = largest_smoothness(order) * _SMOOTHNESS
-    smooth = _BySensitivity(analysis, order, float(candidates[0]))
+def _search_order(analysis: Analysis, order: float) -> Expected[GnssParameters]:
+    candidates = largest_smoothness(order) * _SMOOTHNESS_SHARES
+    sensitivity_run = _SensitivityRun(analysis, order, float(candidates[0]))
     choices: list[Expected[GnssParameters]] = []
     for smoothness in candidates.tolist():
-        sensitivity = smooth.sensitivity(smoothness)
+        sensitivity = sensitivity_run.sensitivity(smoothness)
         scale = best_noise_scale(order, smoothness, max(sensitivity, _SMALLEST_SENSITIVITY))
-        choices.append(smooth.expected(GnssParameters(order, smoothness, scale), sensitivity))
-    return _best(choices)
+        choices.append(sensitivity_run.compute_expected(GnssParameters(order, smoothness, scale), sensitivity))
+    return _choose_best(choices)
 
 
-_vote_scale = lru_cache(maxsize=64)(VoteScale)  # its marks take longer than a search
+_build_scale = lru_cache(maxsize=64)(VoteScale)  # its marks take longer than a search
 
 
-class _OnVotes:
+class _ScaleRun:
     """The exact cost of a run on the scale of votes, at one order: **private data**."""
 
     def __init__(self, analysis: Analysis, order: float) -> None:
@@ -332,26 +336,28 @@ class _OnVotes:
         if isinstance(answer, LNMax):
             checks.fail("the aggregator", aggregator, "of the GNMax kind", "LNMax has no scale of votes")
         if analysis.label is None:
-            raise ValueError(_NEEDS_EXACT)
+            raise ValueError(_EXACT_COST_ADVICE)
         if analysis.check == "data-dependent":
             checks.fail("check", analysis.check, "data-independent", "the scale of votes covers answers only")
         self.analysis, self.order, self.checks = analysis, order, 0.0
         if isinstance(aggregator, CheckedGNMax):
             self.checks = analysis.queries * aggregator.check.guarantee.bound_at(order)
         bound, label = tightest_mislabel_bound(answer.law, order), analysis.label
-        self.scale = _vote_scale(bound, round(analysis.expected_answered))
+        self.scale = _build_scale(bound, round(analysis.expected_answered))
         self.mark = self.scale.find_mark(float(label.times(analysis.probabilities) @ bound.cost(label.missed)))
 
-    def expected(self, parameters: PublicationParameters) -> Expected[PublicationParameters]:
+    def compute_expected(self, parameters: PublicationParameters) -> Expected[PublicationParameters]:
         mark, cost_at = self.mark, self.scale.cost_at
-        here = cost_at(mark + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
-        higher = cost_at(mark + math.ceil(MARKS_A_VOTE * (parameters.safety + 1.0) * parameters.deviation))
+        cost = cost_at(mark + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
+        upper_cost = cost_at(mark + math.ceil(MARKS_A_VOTE * (parameters.safety + 1.0) * parameters.deviation))
         one_vote = cost_at(mark + MARKS_A_VOTE) - cost_at(mark)
-        published = here + self.checks + parameters.cost
-        return _expected(self.analysis, parameters, cost_at(mark) + self.checks, published, (higher - here, one_vote))
+        total = cost + self.checks + parameters.cost
+        return _compute_expected(
+            self.analysis, parameters, cost_at(mark) + self.checks, total, (upper_cost - cost, one_vote)
+        )
 
 
-class _BySensitivity:
+class _SensitivityRun:
     """The cost of a run by Theorem 6 and its smooth sensitivity, at one order: **private data**."""
 
     def __init__(self, analysis: Analysis, order: float, smoothness: float) -> None:
@@ -363,25 +369,27 @@ class _BySensitivity:
             is_private = analysis.check == "data-dependent"
             self.checks, self._private_checks = (0.0, total) if is_private else (total, 0.0)
 
-    def draw(self, parameters: GnssParameters, rng: np.random.Generator | None) -> float:
+    def draw_cost(self, parameters: GnssParameters, rng: np.random.Generator | None) -> float:
         """Draw the noisy cost, clipped to the range over all votes."""
         answered = self.analysis.probabilities
         sensitivity = self.cost.sensitivity(answered, parameters.smoothness)
-        noisy = noisy_value(self.cost.value(answered), sensitivity, parameters, rng=rng)
+        noisy_cost = noisy_value(self.cost.value(answered), sensitivity, parameters, rng=rng)
         per_answer = float(answer_independent(find_noisy_max(self.analysis.aggregator), [self.order])[0])
-        return min(max(noisy, 0.0), float(answered.sum()) * per_answer + self._private_checks)
+        return min(max(noisy_cost, 0.0), float(answered.sum()) * per_answer + self._private_checks)
 
     def sensitivity(self, smoothness: float) -> float:
         """Compute SS_β, averaged over outcomes of the check."""
         return float(np.mean([self.cost.sensitivity(answered, smoothness) for answered in self._patterns]))
 
-    def expected(self, parameters: GnssParameters, sensitivity: float | None = None) -> Expected[GnssParameters]:
+    def compute_expected(
+        self, parameters: GnssParameters, sensitivity: float | None = None
+    ) -> Expected[GnssParameters]:
         if sensitivity is None:
             sensitivity = self.sensitivity(parameters.smoothness)
         renyi = self.cost.value(self.analysis.probabilities) + self.checks
         deviation = parameters.noise_scale * sensitivity
-        published = renyi + parameters.cost + parameters.safety * deviation
-        return _expected(self.analysis, parameters, renyi, published, (deviation, sensitivity))
+        total = renyi + parameters.cost + parameters.safety * deviation
+        return _compute_expected(self.analysis, parameters, renyi, total, (deviation, sensitivity))
 
     @cached_property
     def _patterns(self) -> NDArray[np.float64]:
@@ -391,8 +399,8 @@ class _BySensitivity:
         return (draws < self.analysis.probabilities).astype(np.float64)
 
 
-def _expected(
-    analysis: Analysis, parameters: Parameters, renyi: float, published: float, noise: tuple[float, float]
+def _compute_expected(
+    analysis: Analysis, parameters: Parameters, renyi: float, total: float, noise: tuple[float, float]
 ) -> Expected[Parameters]:
-    epsilon = epsilon_at(analysis, parameters.order, published)
+    epsilon = epsilon_at(analysis, parameters.order, total)
     return Expected(parameters, renyi, epsilon, *noise, analysis.delta, analysis.conversion)

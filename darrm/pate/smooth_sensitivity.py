@@ -39,8 +39,8 @@ from darrm.pate.confident import CheckedGNMax, InteractiveGNMax, NoisyCheck
 from darrm.pate.theorem_6 import LOG_HALF, gaussian_renyi
 from darrm.util import checks
 
-_LARGEST_DISTANCE = 10.0  # smoothing lengths 1/β; beyond, e^{−βd} < 5e-5
-_MOST_DISTANCES = 2**15  # computed one by one, which takes seconds
+_MAX_SMOOTHING_LENGTHS = 10.0  # smoothing lengths 1/β; beyond, e^{−βd} < 5e-5
+_MAX_DISTANCES = 2**15  # computed one by one, which takes seconds
 # the computed f errs by up to 1e-12 of the largest possible f; these shares of it keep the sensitivity smooth
 _RELATIVE_ROUNDING, _ABSOLUTE_ROUNDING = 1e-6, 1e-8
 _GRID_POINTS = 4001  # at which the conditions are checked
@@ -88,15 +88,15 @@ class CostShape:
     def log_q0(self) -> float:
         """Log of q₀, the largest q up to ½ at which Theorem 6 is below λ/σ²; −∞ if none."""
 
-        def helps(log_q: float) -> bool:
+        def is_below_ceiling(log_q: float) -> bool:
             return bool(self.cost(log_q)[0] < self.ceiling)
 
         low = 2.0 * LOG_HALF
-        while not helps(low):
+        while not is_below_ceiling(low):
             low *= 2.0
             if low < -1e9:
                 return -math.inf
-        return bisect_safe(helps, inside=low, outside=LOG_HALF)
+        return bisect_safe(is_below_ceiling, inside=low, outside=LOG_HALF)
 
     @cached_property
     def log_q1(self) -> float:
@@ -107,21 +107,21 @@ class CostShape:
         """The largest change of the cost by one vote: the larger of β* − β(q₁) and β(q₁) − β(B_L(q₁))."""
         if math.isinf(self.log_q0):
             return 0.0
-        here, below = self.cost(np.array([self.log_q1, float(self.neighbor(self.log_q1, -1))]))
-        return float(max(self.ceiling - here, here - below))
+        plateau_cost, lower_cost = self.cost(np.array([self.log_q1, float(self.neighbor(self.log_q1, -1))]))
+        return float(max(self.ceiling - plateau_cost, plateau_cost - lower_cost))
 
     def neighbor(self, log_q: Array | float, sign: int) -> Array:
         """Compute log B_U(q) for ``sign`` 1, log B_L(q) for −1: the largest and smallest log q of a neighbor."""
         shift = sign * math.sqrt(2.0) / self.sigma
-        moved = log_ndtr(ndtri_exp(np.minimum(log_q - self._log_weight, 0.0)) + shift) + self._log_weight
-        return np.asarray(np.minimum(moved, 0.0))
+        neighbor_log_q = log_ndtr(ndtri_exp(np.minimum(log_q - self._log_weight, 0.0)) + shift) + self._log_weight
+        return np.asarray(np.minimum(neighbor_log_q, 0.0))
 
     def local(self, log_q: Array) -> Array:
         """Bound the change of the cost by one vote, L̃S(q), with the corrected plateau."""
-        here = self.cost(log_q)
-        below, above = (self.cost(self.neighbor(log_q, sign)) for sign in (-1, 1))
-        flat = (log_q >= self.log_q1) & (log_q <= self.log_q0)
-        return np.where(flat, self.plateau, np.maximum(above - here, here - below))
+        costs = self.cost(log_q)
+        lower_costs, upper_costs = (self.cost(self.neighbor(log_q, sign)) for sign in (-1, 1))
+        is_plateau = (log_q >= self.log_q1) & (log_q <= self.log_q0)
+        return np.where(is_plateau, self.plateau, np.maximum(upper_costs - costs, costs - lower_costs))
 
     def log_q(self, gaps: NDArray[np.int64]) -> Array:
         """Bound log q by the gaps to the plurality class, −1 for that class: (n, C) → (n,)."""
@@ -138,15 +138,15 @@ class CostShape:
         """Raise `ConditionError` unless C5, C6 and B_U(q₀) < 1 hold on a grid of gaps from q(all agree) to q₀."""
         if self.never_helps(voters):
             return
-        where = f"at sigma = {self.sigma:g} and order = {self.order:g}"
+        parameters = f"at sigma = {self.sigma:g} and order = {self.order:g}"
         if self.neighbor(self.log_q0, 1) >= 0.0:
-            raise ConditionError("B_U(q0) < 1", f"B_U(q0) = 1 {where}")
-        if _falls(self.cost(self._grid(voters, self.log_q0))):
-            raise ConditionError("C5", f"the cost falls as q grows, {where}")
+            raise ConditionError("B_U(q0) < 1", f"B_U(q0) = 1 {parameters}")
+        if _is_falling(self.cost(self._grid(voters, self.log_q0))):
+            raise ConditionError("C5", f"the cost falls as q grows, {parameters}")
         if self.smallest_log_q(voters) < self.log_q1:
             grid = self._grid(voters, self.log_q1)
-            if _falls(self.cost(self.neighbor(grid, 1)) - self.cost(grid)):
-                raise ConditionError("C6", f"the change of the cost falls as q grows, {where}")
+            if _is_falling(self.cost(self.neighbor(grid, 1)) - self.cost(grid)):
+                raise ConditionError("C6", f"the change of the cost falls as q grows, {parameters}")
 
     def _grid(self, voters: int, log_end: float) -> Array:
         """Return a grid from the smallest q to an end, even in votes."""
@@ -159,7 +159,7 @@ class CostShape:
         return math.log(self.classes - 1) + log_tail_factor(self.sigma, self.noise)
 
 
-def _falls(values: Array) -> bool:
+def _is_falling(values: Array) -> bool:
     return bool(np.any(np.diff(values) < -_TOLERANCE * values.max()))
 
 
@@ -196,8 +196,8 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
     shape = CostShape(answer.sigma, order, counts.shape[1], answer.noise)
     distances = count_distances(smoothness, voters)
     advice = "take fewer queries or a larger beta, or leave Table 2 out (--no-table-2)"
-    if distances > _MOST_DISTANCES:
-        checks.fail("the number of distances", distances, f"at most {_MOST_DISTANCES}", advice)
+    if distances > _MAX_DISTANCES:
+        checks.fail("the number of distances", distances, f"at most {_MAX_DISTANCES}", advice)
     profile = f"a profile of {distances:,} distances and {len(counts):,} queries"
     checks.affordable(profile, distances * len(counts), advice)
     checks_cost, checks_profile = 0.0, np.zeros(distances)
@@ -217,8 +217,8 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
 def count_distances(smoothness: float, voters: int) -> int:
     """Choose the number of distances, from public numbers only."""
     checks.positive(smoothness=smoothness)
-    far = voters * smoothness > _LARGEST_DISTANCE
-    return (math.ceil(_LARGEST_DISTANCE / smoothness) if far else voters) + 1
+    is_cut = voters * smoothness > _MAX_SMOOTHING_LENGTHS
+    return (math.ceil(_MAX_SMOOTHING_LENGTHS / smoothness) if is_cut else voters) + 1
 
 
 def answer_profile(counts: NDArray[np.int64], shape: CostShape, distances: int) -> Array:
@@ -238,18 +238,18 @@ def answer_profile(counts: NDArray[np.int64], shape: CostShape, distances: int) 
         votes = descending[rows]
         for distance in range(distances):
             logs = shape.log_q(winner_gaps(votes))
-            kept = logs <= shape.log_q1 if is_below else logs >= shape.log_q0
-            rows, votes = rows[kept], votes[kept]
-            profile[distance, rows] = shape.local(logs[kept])
+            is_off_plateau = logs <= shape.log_q1 if is_below else logs >= shape.log_q0
+            rows, votes = rows[is_off_plateau], votes[is_off_plateau]
+            profile[distance, rows] = shape.local(logs[is_off_plateau])
             if is_below:  # from the first class to the second
                 votes[:, :2] += [-1, 1]
             else:  # to the first class from the second one
-                at, second = np.arange(rows.size), 1 + votes[:, 1:].argmax(axis=1)
-                moved = np.minimum(votes[at, second], 1)
-                votes[at, second] -= moved
-                votes[:, 0] += moved
-            apart = votes[:, 0] >= votes[:, 1]
-            rows, votes = rows[apart], votes[apart]
+                row_index, second = np.arange(rows.size), 1 + votes[:, 1:].argmax(axis=1)
+                step = np.minimum(votes[row_index, second], 1)
+                votes[row_index, second] -= step
+                votes[:, 0] += step
+            is_ordered = votes[:, 0] >= votes[:, 1]
+            rows, votes = rows[is_ordered], votes[is_ordered]
             if not rows.size:
                 break
     return profile
@@ -263,11 +263,15 @@ def check_profile(
     ``values`` are all possible statistics.
     """
     steps = np.abs(np.diff(check.dependent(values, [order])[:, 0]))
-    widest = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))  # the larger of the two neighboring differences
-    place = statistic - values[0]
-    profile = [maximum_filter1d(widest, 2 * distance + 1, mode="nearest")[place] for distance in range(distances - 1)]
+    local_change = np.maximum(
+        np.append(steps, 0.0), np.append(0.0, steps)
+    )  # the larger of the two neighboring differences
+    index = statistic - values[0]
+    profile = [
+        maximum_filter1d(local_change, 2 * distance + 1, mode="nearest")[index] for distance in range(distances - 1)
+    ]
     # beyond the computed distances every statistic may be the worst
-    return np.append([one.sum() for one in profile], statistic.size * widest.max())
+    return np.append([distance_changes.sum() for distance_changes in profile], statistic.size * local_change.max())
 
 
 def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) -> float:

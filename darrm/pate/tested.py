@@ -56,10 +56,10 @@ from darrm.util import checks
 from darrm.util.files import Document, Json, checksum_of, reading
 from darrm.votes import ABSTAIN, Labels, Votes
 
-_ORDERS = 48  # whose least bound is used
-_LEAST_PART = 0.02  # of α − 1: the smallest order
-_ROOM = 1e-9  # relative, of δ
-_CANDIDATES, _ROUNDS = 64, 3  # chances in one round of a search, and the number of rounds
+_ORDER_COUNT = 48  # whose least bound is used
+_MIN_ORDER_SHARE = 0.02  # of α − 1: the smallest order
+_DELTA_MARGIN = 1e-9  # relative, of δ
+_CHANCES_PER_ROUND, _SEARCH_ROUNDS = 64, 3  # chances in one round of a search, and the number of rounds
 _LARGEST_LOGIT = 40.0
 
 
@@ -67,86 +67,92 @@ class BudgetTest:
     """The condition of the theorem; ``otherwise`` is the curve of the other run."""
 
     def __init__(self, order: float, budget: PrivacyParams, otherwise: RenyiCurve | None = None) -> None:
-        self.epsilon, self.delta = budget.epsilon, budget.delta * (1.0 - _ROOM)
-        orders = 1.0 + (order - 1.0) * np.geomspace(_LEAST_PART, 1.0, _ORDERS)
-        self._run = orders - 1.0, _constants(orders)
+        self.epsilon, self.delta = budget.epsilon, budget.delta * (1.0 - _DELTA_MARGIN)
+        orders = 1.0 + (order - 1.0) * np.geomspace(_MIN_ORDER_SHARE, 1.0, _ORDER_COUNT)
+        self._run = orders - 1.0, _compute_constants(orders)
         self._otherwise = None
         if otherwise is not None:
-            less = otherwise.orders - 1.0
-            self._otherwise = less, less * otherwise.values + _constants(otherwise.orders)
+            powers = otherwise.orders - 1.0
+            self._otherwise = powers, powers * otherwise.values + _compute_constants(otherwise.orders)
 
-    def holds(self, before: Array | float, after: Array | float, cost: float) -> NDArray[np.bool_]:
+    def holds(self, first_chance: Array | float, second_chance: Array | float, cost: float) -> NDArray[np.bool_]:
         """Return whether the condition holds for chances of two levels, elementwise, at the cost of the lower one."""
-        p, q = np.broadcast_arrays(np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64))
-        less, constants = self._run
+        p, q = np.broadcast_arrays(
+            np.asarray(first_chance, dtype=np.float64), np.asarray(second_chance, dtype=np.float64)
+        )
+        powers, constants = self._run
         with np.errstate(divide="ignore", invalid="ignore"):
-            passes = np.where(p > 0.0, self.epsilon + np.log(q) - np.log(p), np.inf)
-            fails = np.where(p < 1.0, self.epsilon + np.log1p(-q) - np.log1p(-p), np.inf)
-        total = p * _least(less, less * cost + constants, passes)
+            pass_epsilons = np.where(p > 0.0, self.epsilon + np.log(q) - np.log(p), np.inf)
+            fail_epsilons = np.where(p < 1.0, self.epsilon + np.log1p(-q) - np.log1p(-p), np.inf)
+        total = p * _compute_smallest_delta(powers, powers * cost + constants, pass_epsilons)
         if self._otherwise is None:
-            total += (1.0 - p) * -np.expm1(np.minimum(fails, 0.0))
+            total += (1.0 - p) * -np.expm1(np.minimum(fail_epsilons, 0.0))
         else:
-            total += (1.0 - p) * _least(*self._otherwise, fails)
+            total += (1.0 - p) * _compute_smallest_delta(*self._otherwise, fail_epsilons)
         return np.asarray(total <= self.delta)
 
     def all_hold(self, chances: Array, costs: Array) -> bool:
         """Check all levels in both directions: the proof of a stored test."""
-        rising = np.all(np.diff(costs) >= 0.0) and costs.size == chances.size
+        is_rising = np.all(np.diff(costs) >= 0.0) and costs.size == chances.size
         levels = zip(chances, np.append(chances[1:], chances[-1:]), costs, strict=True)
-        return bool(rising) and all(self._holds_for_pair(np.array([p]), q, cost)[0] for p, q, cost in levels)
+        return bool(is_rising) and all(self._holds_for_pair(np.array([p]), q, cost)[0] for p, q, cost in levels)
 
     def chances(self, costs: Array) -> Array:
         """Find the largest chances of (V + 1,) costs, the last first."""
         chances = np.zeros(costs.size)
-        above = self._largest(0.0, float(costs[-1]), top=True)
+        higher = self._find_largest_chance(0.0, float(costs[-1]), is_top=True)
         for level in range(costs.size - 1, -1, -1):
-            above = self._largest(above, float(costs[level]))
-            chances[level] = above
-            if above == 1.0:
+            higher = self._find_largest_chance(higher, float(costs[level]))
+            chances[level] = higher
+            if higher == 1.0:
                 chances[:level] = 1.0
                 break
         return chances
 
-    def _holds_for_pair(self, chances: Array, above: float, cost: float) -> NDArray[np.bool_]:
-        return self.holds(chances, above, cost) & self.holds(above, chances, cost) & self.holds(chances, chances, cost)
+    def _holds_for_pair(self, chances: Array, higher: float, cost: float) -> NDArray[np.bool_]:
+        return (
+            self.holds(chances, higher, cost) & self.holds(higher, chances, cost) & self.holds(chances, chances, cost)
+        )
 
-    def _largest(self, above: float, cost: float, *, top: bool = False) -> float:
-        low, high = _logit(above), _LARGEST_LOGIT
-        best = above
-        for _ in range(_ROUNDS):
-            logits = np.linspace(low, high, _CANDIDATES)
-            tried = np.append(1.0 / (1.0 + np.exp(-logits)), 1.0 if high == _LARGEST_LOGIT else [])
-            fits = self.holds(tried, tried, cost) if top else self._holds_for_pair(tried, above, cost)
-            if not fits.any():
+    def _find_largest_chance(self, higher: float, cost: float, *, is_top: bool = False) -> float:
+        low, high = _compute_logit(higher), _LARGEST_LOGIT
+        best = higher
+        for _ in range(_SEARCH_ROUNDS):
+            logits = np.linspace(low, high, _CHANCES_PER_ROUND)
+            candidates = np.append(1.0 / (1.0 + np.exp(-logits)), 1.0 if high == _LARGEST_LOGIT else [])
+            is_allowed = (
+                self.holds(candidates, candidates, cost) if is_top else self._holds_for_pair(candidates, higher, cost)
+            )
+            if not is_allowed.any():
                 return best
-            last = int(np.flatnonzero(fits)[-1])
-            best = max(best, float(tried[last]))
-            if last + 1 >= min(tried.size, _CANDIDATES):
+            last = int(np.flatnonzero(is_allowed)[-1])
+            best = max(best, float(candidates[last]))
+            if last + 1 >= min(candidates.size, _CHANCES_PER_ROUND):
                 return best
             low, high = float(logits[last]), float(logits[last + 1])
         return best
 
 
-def _logit(chance: float) -> float:
+def _compute_logit(chance: float) -> float:
     if chance <= 0.0:
         return -_LARGEST_LOGIT
     return min(math.log(chance) - math.log1p(-chance), _LARGEST_LOGIT) if chance < 1.0 else _LARGEST_LOGIT
 
 
-def _constants(orders: Array) -> Array:
+def _compute_constants(orders: Array) -> Array:
     return np.asarray((orders - 1.0) * np.log1p(-1.0 / orders) - np.log(orders))
 
 
-def _least(less: Array, constants: Array, x: Array) -> Array:
+def _compute_smallest_delta(powers: Array, constants: Array, x: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
-        logs = np.min(constants - less * x[..., None], axis=-1)
+        logs = np.min(constants - powers * x[..., None], axis=-1)
     return np.asarray(np.exp(np.minimum(np.nan_to_num(logs, nan=-np.inf), 0.0)))
 
 
 FORMAT, VERSION = "darrm tested run", 1
-LARGEST_ORDER, _MOST_QUERIES = 1e4, 10_000_000
-_LEAST_COST = 1e-10  # nats: of the first level
-_ADVICE = "write Voters(K, PrivacyParams('inf'), overlap=1): non-private voters, one person influences one"
+LARGEST_ORDER, _MAX_QUERIES = 1e4, 10_000_000
+_SMALLEST_COST = 1e-10  # nats: of the first level
+_VOTERS_ADVICE = "write Voters(K, PrivacyParams('inf'), overlap=1): non-private voters, one person influences one"
 
 
 @dataclass(frozen=True)
@@ -191,7 +197,7 @@ class TestedRun:
     def __post_init__(self) -> None:
         checks.instance(NoisyMaximum, answer=self.answer, advice="write NoisyMaximum(GNMax(40), voters, classes)")
         if not self.voters.are_non_private or self.voters.reached != 1 or self.answer.mechanism.reached != 1:
-            checks.fail("voters", self.voters, "plain, and one person reaches one", _ADVICE)
+            checks.fail("voters", self.voters, "plain, and one person reaches one", _VOTERS_ADVICE)
         if is_open(self.classes):
             checks.fail("answer", checks.Text("open answers"), "for listed classes", "the theorem covers these only")
         if not isinstance(self.answer.mechanism, NoisyMax):
@@ -199,7 +205,7 @@ class TestedRun:
         if self.mechanism.law.deviation > WIDEST:
             advice = "wider noise needs no test"
             checks.fail("answer", self.answer.mechanism, f"noise of a deviation of at most {WIDEST:g} votes", advice)
-        checks.integer_at_least(1, most=_MOST_QUERIES, queries=self.queries)
+        checks.integer_at_least(1, most=_MAX_QUERIES, queries=self.queries)
         object.__setattr__(self, "budget", PrivacyParams.of(self.budget, "budget"))
         if not (0.0 < self.budget.epsilon < np.inf and 0.0 < self.budget.delta < 1.0):
             checks.fail("budget", self.budget, "epsilon and delta above 0", "the coin reveals a little of the votes")
@@ -238,7 +244,7 @@ class TestedRun:
     @cached_property
     def costs(self) -> Array:
         """(V + 1,) the largest cost of the run at each level, in nats; public."""
-        marks = VoteScale(self.bound, self.queries, _LEAST_COST).marks
+        marks = VoteScale(self.bound, self.queries, _SMALLEST_COST).marks
         levels = marks[::MARKS_A_VOTE]
         return levels if levels[-1] == marks[-1] else np.append(levels, marks[-1])
 
@@ -249,13 +255,13 @@ class TestedRun:
         test = BudgetTest(self.order, self.budget, None if other is None else other.repeated(self.queries))
         chances = test.chances(self.costs)
         if not test.all_hold(chances, self.costs):
-            what = f"a {type(self.otherwise).__name__} that is used otherwise" if self.otherwise else "this test"
-            checks.fail("budget", self.budget, f"one that {what} fits into", "take more noise")
+            description = f"a {type(self.otherwise).__name__} that is used otherwise" if self.otherwise else "this test"
+            checks.fail("budget", self.budget, f"one that {description} fits into", "take more noise")
         return chances
 
     def pass_chance(self, votes: Votes) -> float:
         """Compute the chance to pass: **private data**."""
-        return float(self.chances[self._level(self._asked(votes))])
+        return float(self.chances[self._find_votes_level(self._check_votes(votes))])
 
     def bound_costs(self, counts: NDArray[np.int64]) -> Array:
         """Bound the cost of each query at its votes, (Q, C) → (Q,) nats: **private data**."""
@@ -281,13 +287,13 @@ class TestedRun:
 
     def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> Labels:
         """Release a class for each query, or `ABSTAIN` for each: (Q,); the running time depends on the votes."""
-        votes = self._asked(votes)
-        chance = Fraction(float(self.chances[self._level(votes)]))
-        below = uniform_below(rng)(np.array([chance.denominator], dtype=object))
+        votes = self._check_votes(votes)
+        chance = Fraction(float(self.chances[self._find_votes_level(votes)]))
+        draws = uniform_below(rng)(np.array([chance.denominator], dtype=object))
         released = self.answering.release(votes, rng=rng)
-        nothing = np.full(votes.queries, ABSTAIN, dtype=np.int64)
-        instead = votes.labeled(nothing) if self.otherwise is None else self.otherwise.release(votes, rng=rng)
-        return released if int(below[0]) < chance.numerator else instead
+        abstentions = np.full(votes.queries, ABSTAIN, dtype=np.int64)
+        fallback = votes.labeled(abstentions) if self.otherwise is None else self.otherwise.release(votes, rng=rng)
+        return released if int(draws[0]) < chance.numerator else fallback
 
     @property
     def mechanism(self) -> NoisyMax:
@@ -301,7 +307,7 @@ class TestedRun:
             return self.mechanism
         return ConfidentGNMax(self.check.threshold, self.check.sigma, self.mechanism.law.deviation)
 
-    def _asked(self, votes: Votes | ArrayLike) -> Votes:
+    def _check_votes(self, votes: Votes | ArrayLike) -> Votes:
         votes = may_decline(of_classes(votes, self.classes)).of_voters(self.voters.K)
         if votes.missing is not None:
             checks.fail("votes", checks.Text("missing votes"), "complete", "the test needs all of them")
@@ -309,7 +315,7 @@ class TestedRun:
             checks.fail("votes", checks.Text(f"{votes.queries} queries"), f"at most {self.queries}, as in the run")
         return votes
 
-    def _level(self, votes: Votes) -> int:
+    def _find_votes_level(self, votes: Votes) -> int:
         return int(self.find_level(float(self.bound_costs(votes.counts).sum())))
 
     @cached_property
@@ -340,8 +346,8 @@ class TestedRun:
                 NoisyMaximum.from_json(data["answer"]),
                 data["queries"],
                 PrivacyParams.from_json(data["budget"]),
-                _number(data, "order"),
-                check and NoisyCheck(_number(check, "threshold"), _number(check, "sigma")),
+                _read_number(data, "order"),
+                check and NoisyCheck(_read_number(check, "threshold"), _read_number(check, "sigma")),
                 other and NoisyMaximum.from_json(other),
             )
             if run.to_json() != data:
@@ -349,5 +355,5 @@ class TestedRun:
         return run
 
 
-def _number(data: Json, name: str) -> float:
+def _read_number(data: Json, name: str) -> float:
     return float(exact_number(name, data[name]))

@@ -142,8 +142,8 @@ def _log_ratio(logs: Array, exponent: Array) -> Array:
     """Compute log((1 − q)/(1 − q e^s)) = −log1p(−q·expm1(s)/(1 − q)), at least the smallest normal number."""
     probability = np.exp(logs)
     # q·expm1(s) < 1 − q if the bound applies; otherwise s = 0
-    gained = _times_expm1(logs, probability, exponent)
-    share = np.where(exponent > 0.0, gained / np.maximum(1.0 - probability, _SMALLEST_NORMAL), 0.0)
+    gain = _times_expm1(logs, probability, exponent)
+    share = np.where(exponent > 0.0, gain / np.maximum(1.0 - probability, _SMALLEST_NORMAL), 0.0)
     ratio = -np.log1p(-np.minimum(share, _LARGEST_SHARE))
     return np.where(share < _LARGEST_SHARE, np.maximum(ratio, _SMALLEST_NORMAL), np.inf)  # ∞: no bound from Theorem 6
 
@@ -165,14 +165,14 @@ def _smaller_bound(
         block = slice(start, start + rows)
         log_probability = logs[block, np.newaxis]
         probability = np.exp(log_probability)
-        up = rise[block, np.newaxis] * power
-        over = jump[block, np.newaxis] * power
+        rise_exponent = rise[block, np.newaxis] * power
+        jump_exponent = jump[block, np.newaxis] * power
         with np.errstate(over="ignore", invalid="ignore"):
-            first = (1.0 - probability) * np.expm1(np.minimum(up, _LARGEST_EXPONENT))
-            inside = first + _times_expm1(log_probability, probability, over)
+            rise_term = (1.0 - probability) * np.expm1(np.minimum(rise_exponent, _LARGEST_EXPONENT))
+            total = rise_term + _times_expm1(log_probability, probability, jump_exponent)
             # exponents are capped at 700; beyond, log(1 + inside) equals the exponent to the last digit
-            value = np.maximum(np.log1p(inside), log_probability + over)
-            value = np.where(up > _LARGEST_EXPONENT, np.maximum(value, up), value) / power
+            value = np.maximum(np.log1p(total), log_probability + jump_exponent)
+            value = np.where(rise_exponent > _LARGEST_EXPONENT, np.maximum(value, rise_exponent), value) / power
         value = np.maximum(value * (1.0 + _ROUNDING), _SMALLEST_NORMAL)
         np.minimum(value, independent, out=value)
         result[block] = np.where(power <= largest_order[block, np.newaxis], value, independent)

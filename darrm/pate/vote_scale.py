@@ -43,7 +43,7 @@ from darrm.privacy import exact_number
 from darrm.util import checks
 
 MOST_VOTERS = 20_000  # the search lists pairs of m and κ
-_WIDEST, _FINER = 1024, 4  # places of a cell at first, and the parts of a divided cell
+_FIRST_CELL_WIDTH, _CELL_PARTS = 1024, 4  # places of a cell at first, and the parts of a divided cell
 _TOLERANCE = 1e-4  # relative, above the majorant
 _ROUNDING = 1e-9  # relative: of sums and their probabilities
 
@@ -69,89 +69,96 @@ class CheckedCost:
 
     def cost(self, missed: Array, plurality: NDArray[np.int64]) -> Array:
         """Bound the cost of queries, elementwise."""
-        return self._of(plurality, self.label.cost(missed))
+        return self._bound_cost(plurality, self.label.cost(missed))
 
     @cached_property
     def after_one_vote(self) -> Curve:
         """Vertices of a concave increasing bound on the cost after a vote by the cost before."""
         low, high, shift = self.label.costs_at_places
-        last = self._last
-        pluralities, starts, width = np.arange(self._least, self.voters + 1), np.arange(0, last, _WIDEST), _WIDEST
+        last_place = self._last_place
+        pluralities, starts, width = (
+            np.arange(self._smallest_plurality, self.voters + 1),
+            np.arange(0, last_place, _FIRST_CELL_WIDTH),
+            _FIRST_CELL_WIDTH,
+        )
         m, start = np.repeat(pluralities, starts.size), np.tile(starts, pluralities.size)
         hull = np.zeros(1), np.zeros(1)
         while True:
-            possible = start + width > self._likeliest[m]
-            m, start = m[possible], start[possible]
-            before = self._of(m, low[np.minimum(start + width, last)])
-            after = self._moved(m, high, start - shift)
+            is_possible = start + width > self._first_places[m]
+            m, start = m[is_possible], start[is_possible]
+            costs = self._bound_cost(m, low[np.minimum(start + width, last_place)])
+            moved_costs = self._bound_moved_cost(m, high, start - shift)
             if width == 1:
-                raised = hull[1] * (1.0 + _TOLERANCE)
-                return majorant(np.append(hull[0], before), np.append(raised, after))
-            here = np.maximum(start, self._likeliest[m])
+                raised_hull = hull[1] * (1.0 + _TOLERANCE)
+                return majorant(np.append(hull[0], costs), np.append(raised_hull, moved_costs))
+            attained_start = np.maximum(start, self._first_places[m])
             hull = majorant(
-                np.append(hull[0], self._of(m, high[here])), np.append(hull[1], self._moved(m, low, here - shift))
+                np.append(hull[0], self._bound_cost(m, high[attained_start])),
+                np.append(hull[1], self._bound_moved_cost(m, low, attained_start - shift)),
             )
-            open_cells = after > np.interp(before, *hull) * (1.0 + _TOLERANCE)
-            width //= _FINER
-            start = (start[open_cells][:, None] + width * np.arange(_FINER)).ravel()
-            m = np.repeat(m[open_cells], _FINER)[start < last]
-            start = start[start < last]
+            open_cells = moved_costs > np.interp(costs, *hull) * (1.0 + _TOLERANCE)
+            width //= _CELL_PARTS
+            start = (start[open_cells][:, None] + width * np.arange(_CELL_PARTS)).ravel()
+            m = np.repeat(m[open_cells], _CELL_PARTS)[start < last_place]
+            start = start[start < last_place]
 
     @cached_property
     def least(self) -> float:
         """About the least cost of a query; smaller ones count as this."""
-        m = np.arange(self._least, self.voters + 1)
-        return float(np.min(self._of(m, np.full(m.size, self.label.costs_at_places[0][self._last]))))
+        m = np.arange(self._smallest_plurality, self.voters + 1)
+        return float(np.min(self._bound_cost(m, np.full(m.size, self.label.costs_at_places[0][self._last_place]))))
 
     @property
-    def _least(self) -> int:
+    def _smallest_plurality(self) -> int:
         return -(-self.voters // self.classes)
 
     @property
-    def _last(self) -> int:
+    def _last_place(self) -> int:
         return int(np.argmax(self.label.places[0] < LEAST_MISSED))
 
     @cached_property
-    def _likeliest(self) -> NDArray[np.int64]:
+    def _first_places(self) -> NDArray[np.int64]:
         m, (q, _) = np.arange(self.voters + 1), self.label.places
-        behind = self.label.overtakes(np.maximum(m - np.minimum(m, self.voters - m), 0))
-        others = np.minimum((self.classes - 1) * behind, 1.0 - 1.0 / self.classes)
-        below = np.searchsorted(-q, -others * (1.0 + _ROUNDING), side="right") - 1
-        return np.asarray(np.minimum(below, self._last - 1))  # smaller values are reported as `LEAST_MISSED`
+        overtaking = self.label.overtakes(np.maximum(m - np.minimum(m, self.voters - m), 0))
+        others_bound = np.minimum((self.classes - 1) * overtaking, 1.0 - 1.0 / self.classes)
+        places = np.searchsorted(-q, -others_bound * (1.0 + _ROUNDING), side="right") - 1
+        return np.asarray(np.minimum(places, self._last_place - 1))  # smaller values are reported as `LEAST_MISSED`
 
     @cached_property
-    def _checks(self) -> tuple[Array, Array]:
+    def _log_check_factors(self) -> tuple[Array, Array]:
         """Log a^α·a′^{1−α} and log (1 − a)^α·(1 − a′)^{1−α} of all m, one row for each m′ and direction: (5, K + 1)."""
-        inner, less = slice(1, -1), self.order - 1.0
+        inside, power = slice(1, -1), self.order - 1.0
         parts = []
         for logs in self.check.log_probabilities(np.arange(-1, self.voters + 2)):
-            here = logs[inner]
-            there = (logs[:-2], logs[2:])
-            moved = [here + less * (here - other) for other in there] + [
-                other + less * (other - here) for other in there
+            log_same = logs[inside]
+            log_moved = (logs[:-2], logs[2:])
+            factors = [log_same + power * (log_same - other) for other in log_moved] + [
+                other + power * (other - log_same) for other in log_moved
             ]
-            parts.append(np.array([here, *moved]))
+            parts.append(np.array([log_same, *factors]))
         return parts[0], parts[1]
 
-    def _of(self, m: NDArray[np.int64], label: Array) -> Array:
-        less = self.order - 1.0
-        passes, fails = self._checks
+    def _bound_cost(self, m: NDArray[np.int64], label: Array) -> Array:
+        power = self.order - 1.0
+        passes, fails = self._log_check_factors
         worst = np.full(np.shape(label), -np.inf)
         for passing, failing in zip(passes, fails, strict=True):
-            np.maximum(worst, np.logaddexp(passing[m] + less * label, failing[m]), out=worst)
-        return np.asarray(np.maximum(worst, 0.0) / less + (2.0 * self.order - 1.0) / less * EXACT_ROUNDING)
+            np.maximum(worst, np.logaddexp(passing[m] + power * label, failing[m]), out=worst)
+        return np.asarray(np.maximum(worst, 0.0) / power + (2.0 * self.order - 1.0) / power * EXACT_ROUNDING)
 
-    def _moved(self, m: NDArray[np.int64], costs: Array, place: NDArray[np.int64]) -> Array:
+    def _bound_moved_cost(self, m: NDArray[np.int64], costs: Array, place: NDArray[np.int64]) -> Array:
         """Compute the largest F of a neighbor whose q is at most that of a place."""
-        there = [np.clip(m + step, self._least, self.voters) for step in (-1, 0, 1)]
-        return np.max([self._of(n, costs[np.maximum(place, self._likeliest[n])]) for n in there], axis=0)  # type: ignore[no-any-return]
+        pluralities = [np.clip(m + step, self._smallest_plurality, self.voters) for step in (-1, 0, 1)]
+        return np.max(  # type: ignore[no-any-return]
+            [self._bound_cost(n, costs[np.maximum(place, self._first_places[n])]) for n in pluralities], axis=0
+        )
 
 
 MARKS_A_VOTE = 16
 _SMALLEST_MARK = 1e-4  # nats: the smallest published total
 
-_NEAR = 0.999  # of the largest cost of a run: marks beyond are replaced by the largest cost
-_LARGEST_ORDER, _DEVIATIONS = 1e4, (1e-2, 1e6)
+_FULL_COST_SHARE = 0.999  # of the largest cost of a run: marks beyond are replaced by the largest cost
+_MAX_ORDER, _DEVIATION_RANGE = 1e4, (1e-2, 1e6)
 
 
 @dataclass(frozen=True)
@@ -172,7 +179,7 @@ class PublicationParameters:
     def __post_init__(self) -> None:
         checks.positive(deviation=self.deviation)
         noise = ("deviation", self.deviation)
-        check_publication(self.order, _LARGEST_ORDER, self.safety, noise, _DEVIATIONS, unit=" votes")
+        check_publication(self.order, _MAX_ORDER, self.safety, noise, _DEVIATION_RANGE, unit=" votes")
 
     @property
     def cost(self) -> float:
@@ -202,18 +209,20 @@ class VoteScale:
     @cached_property
     def marks(self) -> Array:
         """The increasing marks, in nats, to the largest cost."""
-        most = self.answers * float(self.bound.after_one_vote[1][-1])  # may be less than the ceiling
-        if not most:
+        largest = self.answers * float(self.bound.after_one_vote[1][-1])  # may be less than the ceiling
+        if not largest:
             return np.zeros(1)
-        if not math.isfinite(most):
+        if not math.isfinite(largest):
             advice = "the cost of a label is unbounded for such narrow noise"
             checks.fail("order", self.bound.order, "smaller", advice)
-        first = min(max(self.least, self.answers * self.bound.least), most)
-        marks = [first * (self._after(first) / first) ** (part / MARKS_A_VOTE) for part in range(MARKS_A_VOTE)]
-        while marks[-1] < _NEAR * most:  # beyond, steps become tiny
-            marks.append(self._after(marks[-MARKS_A_VOTE]))
-        marks[-1] = most
-        return np.asarray(np.minimum(np.array(marks), most))
+        first = min(max(self.least, self.answers * self.bound.least), largest)
+        marks = [
+            first * (self._bound_after_vote(first) / first) ** (part / MARKS_A_VOTE) for part in range(MARKS_A_VOTE)
+        ]
+        while marks[-1] < _FULL_COST_SHARE * largest:  # beyond, steps become tiny
+            marks.append(self._bound_after_vote(marks[-MARKS_A_VOTE]))
+        marks[-1] = largest
+        return np.asarray(np.minimum(np.array(marks), largest))
 
     def find_mark(self, total: float) -> int:
         """Return φ, the first mark of at least ``total``: **private data**."""
@@ -228,5 +237,5 @@ class VoteScale:
         noise = int(discrete_gaussian(variance, 1, uniform_below(rng))[0])
         return self.cost_at(mark + noise + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
 
-    def _after(self, total: float) -> float:
+    def _bound_after_vote(self, total: float) -> float:
         return self.answers * float(np.interp(total / self.answers, *self.bound.after_one_vote)) * (1.0 + _ROUNDING)

@@ -116,7 +116,7 @@ def test_order_of_queries_and_of_classes_does_not_matter() -> None:
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS).curve.values
-    monkeypatch.setattr(analysis, "_PAIRS_AT_ONCE", 11 * len(ORDERS))
+    monkeypatch.setattr(analysis, "_MAX_PAIRS", 11 * len(ORDERS))
     monkeypatch.setattr("darrm.pate.theorem_6._ENTRIES_AT_ONCE", 4 * len(ORDERS))
     assert quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS).curve.values == pytest.approx(whole, rel=1e-13)
 

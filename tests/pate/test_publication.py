@@ -137,7 +137,7 @@ def test_the_search_takes_the_best_of_the_three_first_orders_that_meet_the_condi
     def at(orders: list[float]) -> Analysis:
         return quiet(VOTES, CONFIDENT, 1e-5, answered=ANSWERED, conversion="classic", orders=orders)
 
-    monkeypatch.setattr(publication, "_SMOOTHNESS", np.linspace(0.3, 0.98, 5))
+    monkeypatch.setattr(publication, "_SMOOTHNESS_SHARES", np.linspace(0.3, 0.98, 5))
     analysis = at([13.0, 15.0, 17.0, 19.0, 21.0, 40.0])  # ε grows from 40, where C6 fails, down to 13
     one = {order: search_parameters(analysis, order) for order in (15.0, 17.0, 19.0, 21.0)}
     found = search_parameters(analysis)

@@ -304,7 +304,7 @@ def test_the_bound_after_a_vote_is_above_every_place(
     tops = {int(m): float(missed[largest == m].max()) for m in np.unique(largest)}  # over all votes of m for the first
     assert len(tops) > 5
     for m, top in tops.items():
-        assert top <= q[bound._likeliest[m]] * (1.0 + 1e-9)
+        assert top <= q[bound._first_places[m]] * (1.0 + 1e-9)
         places = told[q[told] <= top]
         before = bound.cost(q[places], np.full(places.size, m))
         for n in {m - 1, m, m + 1} & tops.keys():
