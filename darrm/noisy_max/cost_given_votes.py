@@ -73,7 +73,7 @@ class LabelCosts:
         return np.maximum(self.forward, self.reverse)
 
 
-def exactly_charged(noise: object) -> bool:
+def has_exact_cost(noise: object) -> bool:
     return isinstance(noise, DiscreteGaussian | DiscreteLaplace) and noise.deviation <= WIDEST
 
 
@@ -86,7 +86,7 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
     >>> costs.forward[costs.which].round(7).tolist(), costs.reverse[costs.which].round(7).tolist()
     ([[1.92e-05], [0.004695]], [[2.16e-05], [0.0048482]])
     """
-    if not exactly_charged(noise):
+    if not has_exact_cost(noise):
         checks.fail("noise", noise, f"discrete Gaussian or Laplace noise of a deviation up to {WIDEST:g} votes")
     grid = np.asarray(orders, dtype=np.float64)
     if grid.ndim != 1 or not grid.size or not np.all((grid > 1.0) & np.isfinite(grid)) or np.any(np.diff(grid) <= 0.0):

@@ -39,7 +39,7 @@ _MAX_BLOCK_ENTRIES = 2**18  # entries of the (histograms, nodes) arrays: two meg
 
 @dataclass(frozen=True)
 class WinningLaw:
-    """The law of a noisy maximum as a function of histograms; `right` takes half the time."""
+    """The law of a noisy maximum as a function of histograms; `compute_accuracy` takes half the time."""
 
     noise: IntegerNoise
 

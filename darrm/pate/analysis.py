@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve, RenyiGridWarning
-from darrm.noisy_max.cost_given_votes import LabelCosts, exactly_charged, label_costs
+from darrm.noisy_max.cost_given_votes import LabelCosts, has_exact_cost, label_costs
 from darrm.noisy_max.label_cost import knots, largest_order
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.numerics import Array
@@ -336,7 +336,7 @@ def analyze(
         return Evidence(name, answers, check_curve, check_curve + RenyiCurve(grid, answers.total(weights)))
 
     label = exact = forward = None
-    if answer.noise == "discrete" and exactly_charged(answer.law):
+    if answer.noise == "discrete" and has_exact_cost(answer.law):
         deviation = answer.law.deviation
         exact_orders = grid[(grid >= _MIN_EXACT_ORDER) & (grid <= min(_MAX_EXACT_ORDER, largest_order(deviation)))]
         label = label_costs(answer.law, counts, knots(exact_orders, deviation) if exact_orders.size else grid[:1])
