@@ -46,9 +46,9 @@ WIDEST = 1000.0  # votes of deviation: beyond, a label takes too long
 # relative, of each probability: sums of up to 2^16 products of some hundred factors, whose logs err by 2^-50
 _ROUNDING = 4e-12
 _LARGEST_ERROR = 1e-7  # relative, of the rule; the scale of votes relies on it
-_NODES = ((64.0, 3), (16.0, 4), (8.0, 6), (0.0, 16))  # least deviation, nodes a vote
-_LARGE_SIZE = 1 << 18  # histograms times classes squared: from here on moves are skipped that cannot be the worst
-LEAST_MISSED = math.exp(-30.0)  # the least probability of another answer that is reported
+_NODES = ((64.0, 3), (16.0, 4), (8.0, 6), (0.0, 16))  # smallest deviation in votes, nodes per vote
+_LARGE_SIZE = 1 << 18  # histograms × classes²: from here on, moves that cannot be the worst are skipped
+LEAST_MISSED = math.exp(-30.0)  # a smaller probability of another answer is reported as this
 SmallNoise = DiscreteGaussian | DiscreteLaplace
 
 
@@ -96,7 +96,7 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
         description = checks.Text(f"shape {counts.shape}, dtype {counts.dtype}")
         checks.fail("histograms", description, "vote counts, one row a query")
     rows, inverse = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
-    # a class behind by Laplace noise loses at most this many nats at each order, so "far" has to be deeper
+    # under Laplace noise a far class loses up to this many nats at each order, so "far" must be deeper
     depth = 2.0 * noise.gamma * float(grid[-1]) if isinstance(noise, DiscreteLaplace) else 0.0
     tables = _build_tables(noise, rows.shape[1], depth=depth)
     law = tables.difference
@@ -165,7 +165,7 @@ class _Tables:
         return table[gap + 2 : gap + 2 * self.reach + 3].reshape(-1)
 
     def bound_event(self, log_probability: float, orders: Array, sums: Array | None) -> tuple[Array, Array]:
-        """Bound the log of the contribution of an unlikely event, both ways: (L,) each."""
+        """Bound the log of the contribution of an unlikely event in both directions: (L,) each."""
         if sums is None or self.difference is None or log_probability == -math.inf:
             loss = 2.0 * self.noise.gamma if isinstance(self.noise, DiscreteLaplace) else 0.0
             return log_probability + loss * (orders - 1.0), log_probability + loss * orders
@@ -176,8 +176,8 @@ class _Tables:
 _build_tables = lru_cache(maxsize=16)(_Tables)
 
 
-# log-probabilities of groups of classes, one row a move: before it, bounds on those after it from below and above
-# (equal where neither class is far behind), and the size of each group
+# one row per move: log-probabilities of the groups before it, lower and upper bounds on them after it (equal unless
+# a class is far behind), and the sizes of the groups
 _MoveLaws = tuple[Array, Array, Array, Array]
 
 
@@ -224,7 +224,7 @@ class _Histogram:
         return exist
 
     def compute_move_laws(self, requested: NDArray[np.bool_]) -> _MoveLaws:
-        """Compute the laws after the wanted moves: groups, loser, gainer."""
+        """Compute the laws after the requested moves, of all groups, the loser and the gainer."""
         losers, gainers = np.nonzero(requested)
         log_law = np.append(self.log_law, 0.0)
         laws = np.column_stack([np.tile(self.log_law, (losers.size, 1)), log_law[losers], log_law[gainers]])

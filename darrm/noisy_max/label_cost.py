@@ -112,7 +112,7 @@ def two_class_errors(noise: IntegerNoise, K: int) -> Array:
 
 @lru_cache(maxsize=64)
 def threshold_curve(noise: IntegerNoise) -> RenyiCurve:
-    """Bound the Rényi divergence of one noisy comparison of a count with a threshold, if one vote moves."""
+    """Bound the Rényi divergence of one noisy comparison of a count with a threshold when one vote moves."""
     by_count = RenyiCurve.unknown()
     if isinstance(noise, DiscreteGaussian):
         by_count = RenyiCurve(DEFAULT_ORDERS, DEFAULT_ORDERS / (2.0 * noise.sigma**2))
@@ -150,7 +150,7 @@ def _bound_between_knots(
 
 
 def _choose_cut_depths(noise: IntegerNoise) -> tuple[float, ...]:
-    """Return −log of the tails to include: steep tails of narrow noise matter at large orders."""
+    """Return −log of the tail masses to include; steep tails of narrow noise matter at large orders."""
     if not isinstance(noise, AsymmetricNoise) or noise.deviation > _SMALL_DEVIATION:
         return (TINY,)
     # with smaller scales masses fall so fast that their products underflow
@@ -159,7 +159,7 @@ def _choose_cut_depths(noise: IntegerNoise) -> tuple[float, ...]:
 
 
 def label_estimate(noise: IntegerNoise, orders: ArrayLike) -> Array:
-    """Estimate the label's Rényi divergences from below, for searches: NOT a bound; (L,) → (L,)."""
+    """Estimate the label's Rényi divergences from below, (L,) → (L,): for searches, NOT a bound."""
     grid = np.asarray(orders, dtype=np.float64)
     return np.asarray(np.log1p(estimate(TwoClasses(noise), Renyi(grid, noise.deviation), stride=4)) / (grid - 1.0))
 
@@ -186,7 +186,7 @@ def largest_order(deviation: float) -> float:
 
 
 def knots(orders: Array, deviation: float) -> Array:
-    """Choose orders with close chords between them."""
+    """Choose orders at which chords are close to the curve."""
     places = [float(orders[0])]
     while places[-1] < orders[-1]:
         target = max(places[-1] * _LOG_STEP, places[-1] + _DEVIATION_STEP * deviation)
@@ -216,7 +216,7 @@ def _compose_moves(first: RenyiCurve, a: int, second: RenyiCurve, b: int) -> Ren
 def label_profile(noise: IntegerNoise, *, moved: int = 1) -> PrivacyProfile | None:
     """Bound δ as a function of ε for the label, as `label_curve` does; None for wide noise.
 
-    For Gaussian noise it is that of the noisy counts: the best test between them, a half-space, is "a beats b". Several
+    For Gaussian noise it equals that of the noisy counts: their best test, a half-space, is "a beats b". Several
     moved votes are a group: δ_t(tε) ≤ δ(ε)·(1 + e^ε + … + e^{(t−1)ε}).
 
     >>> profile = label_profile(DiscreteGaussian(10.0))

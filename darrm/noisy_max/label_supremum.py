@@ -49,18 +49,18 @@ SMALL, TINY = 7.0, 40.0  # −log of the mass beyond `TwoClasses.near`, and beyo
 _CUT_DEPTH = 38.0  # −log of a tail that is cut off, relative to the smallest tail in use
 _MAX_ENTRIES = 1 << 17  # numbers in one block of diagonals: a megabyte, which fits the cache
 TOLERANCE, DELTA_TOLERANCE = 0.007, 0.02  # relative, of a divergence and of a δ above the best known value
-_MAX_BLOCKS = 1 << 18  # at a time; bounds memory, and the time of a call
-_MAX_EVALUATED = 16  # blocks of each round whose values are computed, for the best known value
+_MAX_BLOCKS = 1 << 18  # at a time: bounds the memory and the time of a call
+_MAX_EVALUATED = 16  # blocks evaluated in a round, to improve the best known value
 _LARGEST_LOG, _SMALLEST_LOG = 700.0, -690.0  # of floats, and of sums whose smaller terms underflow harmlessly
 _ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1, and all probabilities below e^{−39}
 
 
 class TwoClasses:
-    """F, G and S of one noise; ``tiny`` is −log of the mass beyond `left` and `right`: products have to be floats."""
+    """F, G and S of one noise; ``tiny`` is −log of the mass beyond `left` and `right`, whose products are floats."""
 
     def __init__(self, noise: IntegerNoise, tiny: float = TINY) -> None:
         self.noise, self.tiny = noise, tiny
-        # the least numbers of votes r, about, with Pr[X ≥ r] and Pr[X ≤ −r] at most e^{−tiny}, and the latter e^{−7}
+        # about the smallest r with Pr[X ≥ r] ≤ e^{−tiny}, Pr[X ≤ −r] ≤ e^{−tiny}, and Pr[X ≤ −r] ≤ e^{−7}
         self.right, self.left = find_reach(noise, +1, tiny), find_reach(noise, -1, tiny)
         self.near = find_reach(noise, -1, SMALL)
         # sums run over the support; the rest is below e^{−38} of the tails just beyond `left` and `right`
@@ -139,7 +139,7 @@ class Measure:
         return losses
 
     def compute_stop_bounds(self, values: Array) -> Array:
-        """Compute from the best known values the bounds at which a block is finished."""
+        """Compute the bounds at which a block is finished, from the best known values."""
         return np.asarray(np.expm1((1.0 + TOLERANCE) * np.log1p(values)))
 
     def bound_outside(self, laws: TwoClasses, bits: Array) -> Array:
@@ -220,15 +220,15 @@ class HockeyStick(Measure):
         return (1.0 + DELTA_TOLERANCE) * values
 
     def bound_outside(self, _laws: TwoClasses, _bits: Array) -> Array:
-        """Bound it by rounding: the tails are below e^{−39}."""
+        """Return the rounding error: the tails are below e^{−39}."""
         return np.full(self.size, _ROUNDING)
 
 
 def supremum(laws: TwoClasses, measure: Measure, votes: int | None = None) -> Array:
     """Bound sup Σ q·φ(L) over all (i, j, z), for each divergence.
 
-    With K ``votes`` a is at most K ahead of b before and K behind after the move, a tie with the others may add one to
-    i or j: 1 − K ≤ i − j ≤ K + 1.
+    With K ``votes``, a leads b by at most K before the move and trails by at most K after it. A tie with the others may
+    add one to i or j, so 1 − K ≤ i − j ≤ K + 1.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # unknown values count as ∞
         bits = _bound_single_bit(laws, measure)
@@ -254,7 +254,7 @@ def threshold_supremum(laws: TwoClasses, measure: Measure) -> Array:
 
 
 def estimate(laws: TwoClasses, measure: Measure, *, stride: int = 1) -> Array:
-    """Compute the largest Σ q·φ(L) on a grid, from below; ``every`` = 4 first on every fourth line."""
+    """Bound the supremum from below by the largest Σ q·φ(L) on a grid; with ``stride`` 4 first on every fourth line."""
     step = max(1, laws.right // 60)
     first, last = -2 * laws.right // step // 5, (laws.near + laws.right) // step - 1
     places = np.indices((-(-(last + 1 - first) // stride),) * 2).reshape(2, -1) * stride + first
@@ -299,7 +299,7 @@ def _compute_terms(measure: Measure, index: int, log_after: Array, losses: Array
 
 
 class _Blocks:
-    """Blocks of places and both z; losses of a and b fall from the corner `high` to `low`, up to ``farther``."""
+    """Blocks of places and both z; losses of a and b fall from the corner `high` to `low`, up to an excess."""
 
     def __init__(self, laws: TwoClasses, places: Integers, sides: tuple[int, int], loss_excess: float) -> None:
         i, j = places
@@ -323,7 +323,7 @@ class _Blocks:
 
 
 def _search_blocks(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int, int], *, on_line: bool) -> Array:
-    # Blocks of the plane, or of the line with i and j ``far`` above `near`.
+    # Search the blocks of the plane, or of the line on which i and j exceed `near`.
     min_lead, max_lead = leads
     end = laws.near + laws.left - min_lead  # both are above it on the line
     side = 1 << int(math.log2(max(1.0, laws.noise.deviation)))
@@ -345,7 +345,9 @@ def _search_blocks(laws: TwoClasses, measure: Measure, best: Array, leads: tuple
         i, j = places
         blocks = _Blocks(laws, places, (side, 1 if on_line else side), loss_excess)
         open_bounds = _finish_blocks(blocks, measure, active, best, bound)
-        for index in np.argsort(-active.sum(axis=1)):  # too many blocks: those with the most keep their bound
+        for index in np.argsort(
+            -active.sum(axis=1)
+        ):  # too many blocks: the divergences with the most keep their bounds
             if _is_affordable(laws, measure, i - j, np.any(active, axis=0)):
                 break
             bound[index] = max(bound[index], open_bounds[index])
@@ -359,7 +361,7 @@ def _search_blocks(laws: TwoClasses, measure: Measure, best: Array, leads: tuple
 
 
 def _finish_blocks(blocks: _Blocks, measure: Measure, active: NDArray[np.bool_], best: Array, bound: Array) -> Array:
-    """Update the best values, move finished blocks to ``bound``, return the largest bounds left."""
+    """Update the best values, add finished blocks to ``bound``, and return the largest bounds of open blocks."""
     open_bounds = np.zeros(measure.size)
     for index, is_open in enumerate(active):
         indices = np.flatnonzero(is_open)
@@ -387,7 +389,7 @@ def _bound_loss_excess(laws: TwoClasses) -> float:
 
 
 def _bound_single_bit(laws: TwoClasses, measure: Measure) -> Array:
-    """Bound the supremum for one class against a threshold, growing or falling by one."""
+    """Bound the supremum for one count against a threshold, if the count gains or loses one vote."""
     step = max(1, int(laws.noise.deviation / 128.0))
     first = np.arange(-laws.right - 1, laws.left + 2, step)
     last = first + step - 1

@@ -1,4 +1,4 @@
-"""A bound c(q) on the cost of a label by q alone, the probability that it is not the likeliest class.
+"""A bound c(q) on the cost of a label that depends only on q, the probability of not being the likeliest class.
 
 Let q be the probability that the label is not the class that is most likely to win (the top), α the order, and
 E = exp((α − 1)·D_α), in either direction, of the label before and after one vote moves.
@@ -50,7 +50,7 @@ _LEVEL_REACH = 13.0  # deviations: levels beyond have a probability below e^{−
 _TABLE_SHARE = 2.0 / 3.0  # of the tables of `NoiseDifference`: 20σ
 _SUBDIVISIONS = 16  # of one κ: one extra cell is 3 % of a vote
 _LOG_CUT = -80.0  # of the noise outside the table, weighted as at the order
-_LOG_UNDERFLOW = -345.0  # of a mass: the product of two that are larger is a float
+_LOG_UNDERFLOW = -345.0  # log of a mass: the product of two larger masses is a float
 _LOSS_STEP, _MAX_LOSS_CELLS = 1e-3, 8192.0  # of the grid of losses, over the order; cells of one count at most
 _STEPS_PER_VOTE = 32
 _MAX_LEVEL_REACH = 40.0  # deviations: more levels, for higher orders, would fill the memory
@@ -89,7 +89,7 @@ class MislabelBound:
 
     @property
     def least(self) -> float:
-        """About the least cost; smaller ones count as this."""
+        """Approximately the smallest cost; smaller costs count as this one."""
         return float(self.costs_at_places[0][-1])
 
     @cached_property
@@ -133,7 +133,7 @@ class GaussianMislabelBound(MislabelBound):
         law, power = self._law, self.order - 1.0
         log_stays = law.log_tails[::-1]  # log(1 − t(κ)) = log t(1 − κ), one place further
         a, b = (np.exp(law.log_sums(self.order, sign)) for sign in (1, -1))
-        # beyond, E grows by next to nothing (a lower threshold reveals more), and the sums lack terms
+        # beyond these κ the growth of E is negligible (a lower threshold reveals more), and the sums lack terms
         indices = np.arange(-law.first - int(_TABLE_SHARE * law.last), -law.first + int(_TABLE_SHARE * law.last) + 1)
         t = np.exp(law.log_tails[indices])
 
@@ -157,7 +157,7 @@ class MislabelBoundByLosses(MislabelBound):
 
     def __init__(self, noise: IntegerNoise, order: float) -> None:
         self.noise, self.order, reach = noise, order, int(noise.deviation) + 2
-        # up to numbers beyond which neither law, nor a term at the order, has a part above e^{−80}
+        # widen the table until both laws and the terms at the order have parts below e^{−80} beyond it
         while True:
             logs = self._log_masses = tabulate_log_masses(noise, -reach, reach)
             if np.max(logs[[0, -1]] + order * np.abs(np.diff(logs)[[0, -1]])) < np.max(logs) + _LOG_CUT:
@@ -169,7 +169,7 @@ class MislabelBoundByLosses(MislabelBound):
 
     @cached_property
     def places(self) -> tuple[Array, int]:
-        """Probabilities, each N of the one `_STEPS_PER_VOTE` places later; all 1 for unresolved noise."""
+        """Probabilities: each is N of the one `_STEPS_PER_VOTE` places later; all 1 for unresolved noise."""
         if not self._is_resolved:
             return np.ones(2 * _STEPS_PER_VOTE + 2), _STEPS_PER_VOTE
         after_curve, _, _ = self._sums
@@ -279,7 +279,7 @@ def others_majorant(noise: IntegerNoise, order: float) -> Curve:
 def _compute_bit_moves(
     logs: Array, tails: tuple[Array, Array], order: float, before: int, after: int, shift: int
 ) -> tuple[Array, Array, Array]:
-    """E − 1 of the bit X ≥ level, whose level moves, its share from 1, and Σ f(x)^α·f(x + shift)^{1−α} in 1."""
+    """Compute E − 1 of the bit X ≥ level after a move, the part of X ≥ level, and Σ f(x)^α·f(x + shift)^{1−α} there."""
     indices = np.arange(2, logs.size - 2) + before
     ones, zeros = (
         np.exp(tail[indices] + (order - 1.0) * (tail[indices] - tail[indices + after - before])) for tail in tails

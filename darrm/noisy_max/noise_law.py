@@ -50,9 +50,9 @@ from darrm.numerics.special import log_ndtr
 from darrm.util import checks
 
 Integers = NDArray[np.int64]
-_DOUBLINGS, _TRIALS_AT_ONCE = 62, 64  # of a number of votes in a search: all whole numbers; how many at once
+_DOUBLINGS, _TRIALS_AT_ONCE = 62, 64  # doublings of a number of votes, up to 64 bits; numbers per round of a search
 _TABLE_REACH = 30.0  # σ: tails down to e^{−225}
-_MAX_ORDER_PER_SIGMA = 8.0  # σ: the terms of A are largest near κ = 2(α − 1), within the tables
+_MAX_ORDER_PER_SIGMA = 8.0  # times σ: the terms of A are largest near κ = 2(α − 1), within the tables
 
 
 def tabulate_log_masses(noise: IntegerNoise, first: int, last: int) -> Array:

@@ -1,10 +1,10 @@
 """Pr[label = c | counts] for many histograms at once, for planning, and a search for the best asymmetric noise.
 
 This is the law of `noise_law` with few nodes, and approximate for wide noise; `cost_given_votes` bounds the same
-integral. Of two classes the one that is M votes behind wins with ½(Pr[D ≥ M] + Pr[D ≥ M + 1]), where D is the
-difference of the noises.
+integral. Of two classes, the one that is M votes behind wins with probability ½(Pr[D ≥ M] + Pr[D ≥ M + 1]), where D is
+the difference of the noises.
 
-`best_shape` climbs over shapes (p, ℓ/s, q), from the Gaussian one (2, 1, 2) to one that is best among its neighbors, on
+`best_shape` searches shapes (p, ℓ/s, q) by local steps from the Gaussian (2, 1, 2) until no neighbor is better, on
 histograms drawn with a public seed. It uses estimates of the divergence, but certifies the final scale. The gain grows
 with classes and noise: 5,000 voters on 150 classes rise from an accuracy of a seventh to a quarter, 250 voters on ten
 classes by 1.8 points, two and three classes by half a point.
@@ -33,7 +33,7 @@ _CELLS_PER_DEVIATION = 1024.0  # to a deviation, at most: wider noise is constan
 _FINE_CELLS_PER_DEVIATION = 32768.0  # the same for two classes: they change a probability by less than 1e-9
 _MAX_LAGS_PER_CLASS = 25  # different lags to a class: below, one product of matrices is faster than a sum over classes
 _MAX_LEADER_LAGS_PER_CLASS = 10  # the same if only the leader's probability is needed
-_MAX_TABLE_ENTRIES = 2**22  # entries of the (lags, nodes) tables: of two, 64 megabytes
+_MAX_TABLE_ENTRIES = 2**22  # entries of a (lags, nodes) table; two tables take 64 megabytes
 _MAX_BLOCK_ENTRIES = 2**18  # entries of the (histograms, nodes) arrays: two megabytes, which fit the cache
 
 
@@ -80,7 +80,7 @@ def answering_probabilities(noise: IntegerNoise, counts: Integers, threshold: in
            [0.5078, 0.0009, 0.    ]])
     """
     law = _Tables(noise, max(2, counts.shape[1]))
-    # strings that are behind all of the noise, or absent, never win
+    # strings further behind than the noise reaches, or absent, never win
     lags, place = list_lags(np.where(counts > 0, counts, -(2**31)), most=law.largest_gap)
     first, last = law.support[0], law.support[-1]
     least_noise = np.maximum((threshold - counts.max(axis=1)) // law.cell, first)  # relative to the leader

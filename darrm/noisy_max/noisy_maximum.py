@@ -54,10 +54,10 @@ from darrm.votes import Labels, Votes
 
 FORMAT = "darrm release"
 VERSION = 1
-_SUM_ERROR = 1e-33  # added, because the sums lack up to e^{−76}
+_SUM_ERROR = 1e-33  # added: the sums lack up to e^{−76}
 MOST_THRESHOLD = 2**40
 _MAX_DEVIATION = 20_000.0  # votes: the tails of wider noise take gigabytes, and its thresholds are out of reach
-_SMALLEST_DELTA = 1e-10  # of an answer, even if the threshold needs less
+_SMALLEST_DELTA = 1e-10  # δ of an answer, even if the threshold needs less
 Mechanism = GNMax | LNMax | ExponentialMechanism | PermuteAndFlip | AsymmetricMax
 _KINDS: dict[str, tuple[type[Mechanism], tuple[str, ...]]] = {
     "GNMax": (GNMax, ("sigma",)),

@@ -38,11 +38,11 @@ from darrm.subsampling import Subsampling
 from darrm.util import checks
 from darrm.votes import Votes
 
-_LARGEST_DENOMINATOR, _LARGEST_NUMERATOR = 2**54, 2**62  # beyond them coins use Python's integers
+_LARGEST_DENOMINATOR, _LARGEST_NUMERATOR = 2**54, 2**62  # beyond, coins use Python's integers
 _LARGEST_EPSILON = 700
 _TINY_EPSILON = 1e-150  # its square underflows: costs are those of pure ε
 _PROFILE_POINTS = 100  # of a profile
-_CELLS_PER_HALF = 2048  # of the smaller half of a probability: the bound is within one percent
+_CELLS_PER_HALF = 2048  # of probabilities up to ½: the bound is within one percent
 Coins = Callable[[NDArray[np.int64]], NDArray[np.bool_]]  # toss one coin of probability e_c for each lag in votes
 
 

@@ -1,8 +1,8 @@
 """The cost of a PATE run from its votes: ε, its order, the expected number of answers, the share of the check.
 
-Two bounds, the smaller ε is the default: the **exact** one, the worst divergence of each label over all neighbors in
-both directions (`darrm.noisy_max.cost_given_votes`), and **Theorem 6** of [P], which bounds D(M(D)‖M(D′)) only. (ε, δ)
-privacy needs both directions.
+There are two bounds, and the smaller ε is the default: the **exact** one, the worst divergence of each label over all
+neighbors in both directions (`darrm.noisy_max.cost_given_votes`), and **Theorem 6** of [P], which bounds D(M(D)‖M(D′))
+only. (ε, δ) privacy needs both directions.
 
 The total at order λ is Σ_i (check_i + [i answered]·answer_i) [P, Theorem 4]: every query pays for the check. Before a
 run ``[i answered]`` is its probability, as in Tables 1 and 2 of [P]; after a run pass the released ``answered=``.
@@ -415,7 +415,7 @@ def _take_smaller(curve: RenyiCurve, values: Array, grid: Array) -> RenyiCurve:
 def _bound_check_costs(
     aggregator: PateAggregator, statistic: NDArray[np.int64] | None, grid: Array, check: str
 ) -> tuple[Array, RenyiCurve, RenyiCurve, RenyiCurve]:
-    """Bound one check, for any votes; and sum all by Theorem 6, exactly in one direction, and in both."""
+    """Bound one check for any votes, and all checks by Theorem 6, exactly forward, and exactly in both directions."""
     if not isinstance(aggregator, CheckedGNMax) or statistic is None:
         zero = RenyiCurve(grid, np.zeros_like(grid))
         return zero.values, zero, zero, zero

@@ -24,9 +24,9 @@ import numpy as np
 from darrm.numerics.exact_sampling import discrete_gaussian, uniform_below
 from darrm.util import checks
 
-_SMOOTHNESS_ROUNDING = 1e-9  # relative error of the floats SS and f per changed vote, added to β
+_SMOOTHNESS_ROUNDING = 1e-9  # relative error of SS and f per changed vote, added to β
 _STEPS_PER_DEVIATION = 2**48  # of the discrete Gaussian in one standard deviation of the normal
-_PARTS_PER_DECIMAL = 2**90  # at least, in a unit of the last decimal: the parts of a step
+_PARTS_PER_DECIMAL = 2**90  # parts of a step in a unit of the last decimal, at least
 _LARGEST_ORDER, _SCALE_RANGE = 1e9, (1e-9, 1e9)  # squares and exponentials stay far from overflow
 _DECIMALS = 6  # of a published figure
 

@@ -36,12 +36,12 @@ FORMAT = "darrm sanitized figure"
 TABLE_2 = "Table 2 row: Theorem 6, published by smooth sensitivity"
 VOTE_SCALE = "The exact cost, published on the scale of votes"
 MAX_ORDERS = 3
-_ORDER_FACTORS = np.array([0.6, 0.7, 0.8, 0.9, 1.0, 1.1])  # of the order of the exact ε, above 1
+_ORDER_FACTORS = np.array([0.6, 0.7, 0.8, 0.9, 1.0, 1.1])  # times λ − 1, for the best order λ of the exact ε
 _DEVIATIONS = np.geomspace(1.0, 64.0, 49)  # votes
 _EXACT_COST_ADVICE = (
     f"the scale of votes needs exact costs: use discrete noise of a deviation of at most {WIDEST:g} votes"
 )
-# of the largest possible β; smaller ones need larger distances for nearly the same noise
+# times the largest possible β; a smaller β needs larger distances for nearly the same noise
 _SMOOTHNESS_SHARES = np.linspace(0.3, 0.98, 40)
 _SIMULATIONS = 20  # of the outcomes of a check
 _SMALLEST_SENSITIVITY = 1e-6  # nats: keeps the best σ_SS finite for constant costs

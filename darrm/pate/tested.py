@@ -1,4 +1,4 @@
-"""Propose, test, release: a run of a noisy maximum whose labels are released if a private test finds its votes cheap.
+"""Propose-test-release: release the labels of a noisy maximum if a private test finds that these votes cost little.
 
 If voters agree, a run costs much less than its worst case, and that cost is private. A coin, whose chance depends on
 the level of the run on the scale of votes (`darrm.pate.vote_scale`), decides whether the labels are released. Labels
@@ -56,15 +56,15 @@ from darrm.util import checks
 from darrm.util.files import Document, Json, checksum_of, reading
 from darrm.votes import ABSTAIN, Labels, Votes
 
-_ORDER_COUNT = 48  # whose least bound is used
-_MIN_ORDER_SHARE = 0.02  # of α − 1: the smallest order
+_ORDER_COUNT = 48  # the smallest of their bounds is used
+_MIN_ORDER_SHARE = 0.02  # share of α − 1: the smallest order
 _DELTA_MARGIN = 1e-9  # relative, of δ
-_CHANCES_PER_ROUND, _SEARCH_ROUNDS = 64, 3  # chances in one round of a search, and the number of rounds
+_CHANCES_PER_ROUND, _SEARCH_ROUNDS = 64, 3  # candidates per round of a search, and rounds
 _LARGEST_LOGIT = 40.0
 
 
 class BudgetTest:
-    """The condition of the theorem; ``otherwise`` is the curve of the other run."""
+    """Check the condition of the theorem; ``otherwise`` is the Rényi curve of the other run."""
 
     def __init__(self, order: float, budget: PrivacyParams, otherwise: RenyiCurve | None = None) -> None:
         self.epsilon, self.delta = budget.epsilon, budget.delta * (1.0 - _DELTA_MARGIN)
@@ -98,7 +98,7 @@ class BudgetTest:
         return bool(is_rising) and all(self._holds_for_pair(np.array([p]), q, cost)[0] for p, q, cost in levels)
 
     def chances(self, costs: Array) -> Array:
-        """Find the largest chances of (V + 1,) costs, the last first."""
+        """Find the largest chance at each of (V + 1,) costs, from the last cost down."""
         chances = np.zeros(costs.size)
         higher = self._find_largest_chance(0.0, float(costs[-1]), is_top=True)
         for level in range(costs.size - 1, -1, -1):
@@ -192,7 +192,7 @@ class TestedRun:
     check: NoisyCheck | None = None
     otherwise: NoisyMaximum | None = None
 
-    __test__ = False  # no class of tests
+    __test__ = False  # pytest collects classes named Test…
 
     def __post_init__(self) -> None:
         checks.instance(NoisyMaximum, answer=self.answer, advice="write NoisyMaximum(GNMax(40), voters, classes)")

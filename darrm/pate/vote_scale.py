@@ -20,10 +20,10 @@ changes by at most one vote, which leaves three values of a′, and q bounds E: 
 all neighbors.
 
 One vote changes (m, q = t(κ)) to an m′ within 1 and a q′ of at most t(κ − 2), among the pairs that K voters can form:
-every other class has at most min(m, K − m) votes. A q below `LEAST_MISSED` is reported as that. U is the least concave
-increasing function above all pairs (F at a state, F after the move). Branch and bound: for a cell of κ the pair (F at
-its right end, F after the move at its left end) bounds all its pairs, and cells within 1e-4 of the majorant of attained
-pairs are dropped. (`tests/pate/test_tested.py`)
+every other class has at most min(m, K − m) votes. A q below `LEAST_MISSED` counts as `LEAST_MISSED`. U is the least
+concave increasing function above all pairs (F at a state, F after the move). Branch and bound: for a cell of κ the pair
+(F at its right end, F after the move at its left end) bounds all its pairs, and cells within 1e-4 of the majorant of
+attained pairs are dropped. (`tests/pate/test_tested.py`)
 """
 
 import math
@@ -43,7 +43,7 @@ from darrm.privacy import exact_number
 from darrm.util import checks
 
 MOST_VOTERS = 20_000  # the search lists pairs of m and κ
-_FIRST_CELL_WIDTH, _CELL_PARTS = 1024, 4  # places of a cell at first, and the parts of a divided cell
+_FIRST_CELL_WIDTH, _CELL_PARTS = 1024, 4  # places in a first cell, and parts of a divided cell
 _TOLERANCE = 1e-4  # relative, above the majorant
 _ROUNDING = 1e-9  # relative: of sums and their probabilities
 
@@ -104,7 +104,7 @@ class CheckedCost:
 
     @cached_property
     def least(self) -> float:
-        """About the least cost of a query; smaller ones count as this."""
+        """Approximately the smallest cost of a query; smaller costs count as this one."""
         m = np.arange(self._smallest_plurality, self.voters + 1)
         return float(np.min(self._bound_cost(m, np.full(m.size, self.label.costs_at_places[0][self._last_place]))))
 
