@@ -60,15 +60,15 @@ class LabelCosts:
     forward: Array  # (U, L) worst D(M(votes) ‖ M(neighbor)) of each different histogram
     reverse: Array  # (U, L) worst D(M(neighbor) ‖ M(votes))
     missed: Array  # (U,) probability that the label is not the likeliest class, rounded up, at least about 1e-12
-    which: Integers  # (Q,) the histogram of each query
+    histogram_index: Integers  # (Q,) the histogram of each query
 
     def times(self, weights: Array, queries: slice = slice(None)) -> Array:
         """Sum the weights of the queries of each histogram: (U,)."""
-        times = np.bincount(self.which[queries], weights=weights[queries], minlength=len(self.missed))
+        times = np.bincount(self.histogram_index[queries], weights=weights[queries], minlength=len(self.missed))
         return times.astype(np.float64)
 
     @property
-    def both(self) -> Array:
+    def worst(self) -> Array:
         """(U, L) the larger direction."""
         return np.maximum(self.forward, self.reverse)
 
@@ -83,7 +83,7 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
     (Q, C) vote counts and (L,) increasing orders above 1; `ValueError` if malformed, or the noise is too wide.
 
     >>> costs = label_costs(DiscreteGaussian(40.0), [[240, 10, 0], [150, 60, 40]], [20.0])
-    >>> costs.forward[costs.which].round(7).tolist(), costs.reverse[costs.which].round(7).tolist()
+    >>> costs.forward[costs.histogram_index].round(7).tolist(), costs.reverse[costs.histogram_index].round(7).tolist()
     ([[1.92e-05], [0.004695]], [[2.16e-05], [0.0048482]])
     """
     if not has_exact_cost(noise):
@@ -122,7 +122,7 @@ class _Tables:
         # the noise exceeds the reach, on either side, with a probability below e^{−66 − depth}
         exponent = depth - _LOG_CUT_PROBABILITY + math.log(2.0 * noise.deviation + 2.0)
         self.reach = reach = max(find_reach(noise, sign, exponent) for sign in (1, -1))
-        node_count = finer * next(nodes for least, nodes in _NODES if noise.deviation >= least)
+        node_count = finer * next(nodes for min_deviation, nodes in _NODES if noise.deviation >= min_deviation)
         exact_count = -(-classes // 2)
         nodes, weights = unit_rule(min(node_count, exact_count))
         self.nodes, self.log_weights = nodes.size, np.log(weights)
@@ -211,8 +211,8 @@ class _Histogram:
     @property
     def missed(self) -> float:
         law = np.exp(self.log_law)
-        others = float(law[:-1] @ self.near_sizes[:-1] + law[-1] * (self.near_sizes[-1] - 1.0))
-        return min(max(others * (1.0 + self.error) + math.exp(self.log_far_mass), LEAST_MISSED), 1.0)
+        wrong_probability = float(law[:-1] @ self.near_sizes[:-1] + law[-1] * (self.near_sizes[-1] - 1.0))
+        return min(max(wrong_probability * (1.0 + self.error) + math.exp(self.log_far_mass), LEAST_MISSED), 1.0)
 
     def find_moves(self) -> NDArray[np.bool_]:
         exist = np.ones((self.group_count + 1, self.group_count + 1), dtype=bool)
@@ -261,9 +261,11 @@ class _Histogram:
                 log_law[:, groups] = (
                     np.log(factors @ (self.weights[loser] * lost_own_factors[loser])) + self.scales[loser]
                 )
-            near = gainers[gainers < groups]  # the first ones
-            own_sums = np.einsum("ij,ij->i", factors[: near.size], self.weights[near] * gained_own_factors[near])
-            log_law[: near.size, groups + 1] = np.log(own_sums) + self.scales[near]
+            tabulated = gainers[gainers < groups]  # the first ones
+            own_sums = np.einsum(
+                "ij,ij->i", factors[: tabulated.size], self.weights[tabulated] * gained_own_factors[tabulated]
+            )
+            log_law[: tabulated.size, groups + 1] = np.log(own_sums) + self.scales[tabulated]
             parts.append(log_law)
         return np.concatenate(parts)
 

@@ -256,20 +256,20 @@ def threshold_supremum(laws: TwoClasses, measure: Measure) -> Array:
 def estimate(laws: TwoClasses, measure: Measure, *, stride: int = 1) -> Array:
     """Bound the supremum from below by the largest Σ q·φ(L) on a grid; with ``stride`` 4 first on every fourth line."""
     step = max(1, laws.right // 60)
-    first, last = -2 * laws.right // step // 5, (laws.near + laws.right) // step - 1
-    places = np.indices((-(-(last + 1 - first) // stride),) * 2).reshape(2, -1) * stride + first
+    first_line, last_line = -2 * laws.right // step // 5, (laws.near + laws.right) // step - 1
+    places = np.indices((-(-(last_line + 1 - first_line) // stride),) * 2).reshape(2, -1) * stride + first_line
     offsets = np.indices((2 * stride + 1,) * 2).reshape(2, 1, -1) - stride
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(min(stride, 2)):
             i, j = places * step
             likely = (np.minimum(i, j) < laws.right // 2) & (np.abs(i - j) <= laws.right)
-            likely &= (np.min(places, axis=0) >= first) & (np.max(places, axis=0) <= last)
+            likely &= (np.min(places, axis=0) >= first_line) & (np.max(places, axis=0) <= last_line)
             places = places[:, likely]
             table = _tabulate_outcomes(laws, i[likely], j[likely], 0)
             values = [_sum_terms(table, measure, index) for index in range(measure.size)]
-            best = places[:, np.unique([np.nanargmax(one) for one in values])]
+            best = places[:, np.unique([np.nanargmax(row) for row in values])]
             places = (best[:, :, None] + offsets).reshape(2, -1)
-        return np.array([np.nanmax(one) for one in values])
+        return np.array([np.nanmax(row) for row in values])
 
 
 def _tabulate_outcomes(laws: TwoClasses, i: Integers, j: Integers, z: int) -> tuple[tuple[Array, Array], ...]:
@@ -384,25 +384,27 @@ def _is_affordable(laws: TwoClasses, measure: Measure, diagonals: Integers, acti
 
 def _bound_loss_excess(laws: TwoClasses) -> float:
     """Bound the excess of L_a at i ≥ `near` over its limit: −log(1 − f(−near)/Pr[X ≥ −near])."""
-    near = np.array([laws.near])
-    return float(-np.log1p(-np.exp(laws.log_masses(-near) - laws.log_F(near)))[0])
+    point = np.array([laws.near])
+    return float(-np.log1p(-np.exp(laws.log_masses(-point) - laws.log_F(point)))[0])
 
 
 def _bound_single_bit(laws: TwoClasses, measure: Measure) -> Array:
     """Bound the supremum for one count against a threshold, if the count gains or loses one vote."""
     step = max(1, int(laws.noise.deviation / 128.0))
-    first = np.arange(-laws.right - 1, laws.left + 2, step)
-    last = first + step - 1
+    starts = np.arange(-laws.right - 1, laws.left + 2, step)
+    ends = starts + step - 1
     margin = 4.0 * laws.rounding
 
-    def wins(i: Integers) -> Array:
+    def compute_win_loss(i: Integers) -> Array:
         return laws.log_F(i) - laws.log_F(i - 1)
 
-    def loses(i: Integers) -> Array:
+    def compute_lose_loss(i: Integers) -> Array:
         return laws.log_G(-i - 1) - laws.log_G(-i)
 
-    logs = np.array([laws.log_F(last - 1), laws.log_G(-first), laws.log_F(last + 1), laws.log_G(-first - 2)])
-    losses = np.array([wins(first), loses(last), -wins(first + 1), -loses(last + 1)])
+    logs = np.array([laws.log_F(ends - 1), laws.log_G(-starts), laws.log_F(ends + 1), laws.log_G(-starts - 2)])
+    losses = np.array(
+        [compute_win_loss(starts), compute_lose_loss(ends), -compute_win_loss(starts + 1), -compute_lose_loss(ends + 1)]
+    )
     losses += np.array([margin, -margin, -margin, margin])[:, None]
     bits = np.zeros(measure.size)
     for index in range(measure.size):

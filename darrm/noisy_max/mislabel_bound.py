@@ -113,8 +113,8 @@ class GaussianMislabelBound(MislabelBound):
     def excess(self, missed: Array) -> Array:
         if not self._law.covers(self.order):
             return np.full(np.shape(missed), np.inf)
-        others = others_majorant(self.noise, self.order)
-        excess = np.maximum(np.interp(missed, *self._top), np.interp(missed, *others))
+        other_curve = others_majorant(self.noise, self.order)
+        excess = np.maximum(np.interp(missed, *self._top), np.interp(missed, *other_curve))
         return np.asarray(excess * (1.0 + _ROUNDING) + _TINY)
 
     @property
@@ -137,17 +137,17 @@ class GaussianMislabelBound(MislabelBound):
         indices = np.arange(-law.first - int(_TABLE_SHARE * law.last), -law.first + int(_TABLE_SHARE * law.last) + 1)
         t = np.exp(law.log_tails[indices])
 
-        def stays(before: int, after: int) -> Array:
+        def compute_stay_excess(shift_before: int, shift_after: int) -> Array:
             """(1 − t)^α·(1 − t')^{1−α} − 1 for κ shifted before and after the move."""
-            first, second = log_stays[indices - 1 + before], log_stays[indices - 1 + after]
-            return np.asarray(np.expm1(first + power * (first - second)))
+            log_before, log_after = log_stays[indices - 1 + shift_before], log_stays[indices - 1 + shift_after]
+            return np.asarray(np.expm1(log_before + power * (log_before - log_after)))
 
         with np.errstate(over="ignore", invalid="ignore"):
             families = (
-                b[indices] + stays(0, -2),
-                a[indices - 2] + stays(-2, 0),
-                a[indices] + stays(0, 2),
-                b[indices + 2] + stays(2, 0),
+                b[indices] + compute_stay_excess(0, -2),
+                a[indices - 2] + compute_stay_excess(-2, 0),
+                a[indices] + compute_stay_excess(0, 2),
+                b[indices + 2] + compute_stay_excess(2, 0),
             )
         return majorant(np.tile(t, 4), np.nan_to_num(np.concatenate(families), nan=np.inf))
 
@@ -173,8 +173,10 @@ class MislabelBoundByLosses(MislabelBound):
         if not self._is_resolved:
             return np.ones(2 * _STEPS_PER_VOTE + 2), _STEPS_PER_VOTE
         after_curve, _, _ = self._sums
-        first = math.exp(_SMALLEST_LOG_Q)
-        chain = np.geomspace(first, float(np.interp(first, *after_curve)), _STEPS_PER_VOTE, endpoint=False).tolist()
+        smallest = math.exp(_SMALLEST_LOG_Q)
+        chain = np.geomspace(
+            smallest, float(np.interp(smallest, *after_curve)), _STEPS_PER_VOTE, endpoint=False
+        ).tolist()
         while chain[-1] < 1.0:
             chain.append(min(float(np.interp(chain[-_STEPS_PER_VOTE], *after_curve)) * (1.0 + _ROUNDING), 1.0))
         chain += [1.0] * (_STEPS_PER_VOTE + 1)  # one vote may change all of them to 1
@@ -189,10 +191,12 @@ class MislabelBoundByLosses(MislabelBound):
         edges = np.append(0.0, np.exp(np.linspace(_SMALLEST_LOG_Q, 0.0, _BINS)))
         low, high, alpha = edges[:-1], edges[1:], self.order
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            stays = alpha * np.log1p(-low) - (alpha - 1.0) * np.log1p(-np.minimum(np.interp(high, *after_curve), 1.0))
-            returns = alpha * np.log1p(-np.interp(low, *least_after)) - (alpha - 1.0) * np.log1p(-high)
-            forward = np.expm1(stays) + np.interp(high, *contributions[0])
-            reverse = np.expm1(returns) + np.interp(high, *contributions[1])
+            stay_logs = alpha * np.log1p(-low) - (alpha - 1.0) * np.log1p(
+                -np.minimum(np.interp(high, *after_curve), 1.0)
+            )
+            return_logs = alpha * np.log1p(-np.interp(low, *least_after)) - (alpha - 1.0) * np.log1p(-high)
+            forward = np.expm1(stay_logs) + np.interp(high, *contributions[0])
+            reverse = np.expm1(return_logs) + np.interp(high, *contributions[1])
             excess = np.maximum(forward, reverse) * (1.0 + _ROUNDING) + _TINY
         largest = _compute_excess(self.ceiling, self.order)
         return majorant(low, np.minimum(np.nan_to_num(excess, nan=np.inf, posinf=np.inf), largest))
@@ -203,13 +207,17 @@ class MislabelBoundByLosses(MislabelBound):
         loss, step, masses = self._losses
         with np.errstate(over="ignore", divide="ignore"):
             logs = np.log(masses)
-            after, before = np.exp(logs - loss), np.exp(logs - loss - step)
+            after_terms, before_terms = np.exp(logs - loss), np.exp(logs - loss - step)
             forward, reverse = np.exp(logs + (self.order - 1.0) * (loss + step)), np.exp(logs - self.order * loss)
 
         def accumulate(values: Array, side: int) -> Curve:
             return np.append(0.0, np.cumsum(masses[::side])), np.append(0.0, np.cumsum(values[::side]))
 
-        return accumulate(after, 1), (accumulate(forward, -1), accumulate(reverse, 1)), accumulate(before, -1)
+        return (
+            accumulate(after_terms, 1),
+            (accumulate(forward, -1), accumulate(reverse, 1)),
+            accumulate(before_terms, -1),
+        )
 
     @cached_property
     def _losses(self) -> tuple[Array, float, Array]:
@@ -265,24 +273,24 @@ def others_majorant(noise: IntegerNoise, order: float) -> Curve:
     best = np.zeros(_BINS + 1)
     with np.errstate(over="ignore", invalid="ignore"):
         for pair in pairs:
-            (loses, loses_one, loses_all), (wins, wins_one, wins_all) = (
+            (loser, loser_one, loser_both), (winner, winner_one, winner_both) = (
                 _compute_bit_moves(logs, tails, order, *move) for move in pair
             )
-            excess_a, excess_b = (np.maximum.reduceat(excesses, starts) for excesses in (loses, wins))
-            least_a, least_b = (np.minimum.reduceat(excesses, starts) for excesses in (loses_one, wins_one))
+            excess_a, excess_b = (np.maximum.reduceat(excesses, starts) for excesses in (loser, winner))
+            least_a, least_b = (np.minimum.reduceat(excesses, starts) for excesses in (loser_one, winner_one))
             value = excess_a[:, None] + excess_b + excess_a[:, None] * excess_b
-            value += loses_all[starts][:, None] * wins_all[starts] - least_a[:, None] * least_b
+            value += loser_both[starts][:, None] * winner_both[starts] - least_a[:, None] * least_b
             np.maximum.at(best, bins, np.minimum(np.nan_to_num(value, nan=np.inf), largest).ravel())
     return majorant(np.append(0.0, edges), best)
 
 
 def _compute_bit_moves(
-    logs: Array, tails: tuple[Array, Array], order: float, before: int, after: int, shift: int
+    logs: Array, tails: tuple[Array, Array], order: float, start: int, end: int, shift: int
 ) -> tuple[Array, Array, Array]:
     """Compute E − 1 of the bit X ≥ level after a move, the part of X ≥ level, and Σ f(x)^α·f(x + shift)^{1−α} there."""
-    indices = np.arange(2, logs.size - 2) + before
+    indices = np.arange(2, logs.size - 2) + start
     ones, zeros = (
-        np.exp(tail[indices] + (order - 1.0) * (tail[indices] - tail[indices + after - before])) for tail in tails
+        np.exp(tail[indices] + (order - 1.0) * (tail[indices] - tail[indices + end - start])) for tail in tails
     )
     shifted = np.roll(logs, -shift)
     shifted[:1], shifted[-1:] = logs[:1], logs[-1:]  # at the ends the ratio counts as 1

@@ -81,7 +81,7 @@ def answering_probabilities(noise: IntegerNoise, counts: Integers, threshold: in
     """
     law = _Tables(noise, max(2, counts.shape[1]))
     # strings further behind than the noise reaches, or absent, never win
-    lags, place = list_lags(np.where(counts > 0, counts, -(2**31)), most=law.largest_gap)
+    lags, place = list_lags(np.where(counts > 0, counts, -(2**31)), max_gap=law.largest_gap)
     first, last = law.support[0], law.support[-1]
     least_noise = np.maximum((threshold - counts.max(axis=1)) // law.cell, first)  # relative to the leader
     result = np.empty(counts.shape)
@@ -127,11 +127,11 @@ def sum_nodes(
     return result
 
 
-def list_lags(counts: Integers, most: int | None = None) -> tuple[Integers, Integers]:
+def list_lags(counts: Integers, max_gap: int | None = None) -> tuple[Integers, Integers]:
     """List the gaps to the leaders, and the index of each class in the list."""
     gaps = counts.max(axis=1, keepdims=True) - counts
-    if most is not None:
-        gaps = np.minimum(gaps, most)
+    if max_gap is not None:
+        gaps = np.minimum(gaps, max_gap)
     if gaps.max() > gaps.size + _MAX_BLOCK_ENTRIES:
         lags, lag_index = np.unique(gaps, return_inverse=True)
         return lags, lag_index.reshape(gaps.shape)
@@ -142,7 +142,7 @@ def list_lags(counts: Integers, most: int | None = None) -> tuple[Integers, Inte
 def _integrate_label(noise: IntegerNoise, counts: Integers, *, of_leader: bool = False) -> Array:
     law = _Tables(noise, counts.shape[1])
     nodes, weights = law.list_nodes(law.support[0], law.support[-1])
-    lags, lag_index = list_lags(counts, most=law.largest_gap)
+    lags, lag_index = list_lags(counts, max_gap=law.largest_gap)
     result = np.zeros((len(counts), 1 if of_leader else counts.shape[1]))
     size = max(1, _MAX_TABLE_ENTRIES // lags.size)
     for start in range(0, nodes.size, size):

@@ -85,7 +85,7 @@ class ExactAnswers:
 
     def at(self, order: float) -> Array:
         costs = [RenyiCurve(self._label.orders, row).bound_at(order) for row in self._costs]
-        return np.minimum(costs, self._independent.bound_at(order))[self._label.which]
+        return np.minimum(costs, self._independent.bound_at(order))[self._label.histogram_index]
 
     def total(self, weights: Array, queries: slice = slice(None)) -> Array:
         # (λ − 1)·D_λ is convex, so chords bound it, and below the first order D_λ is at most its first value
@@ -340,7 +340,7 @@ def analyze(
         deviation = answer.law.deviation
         exact_orders = grid[(grid >= _MIN_EXACT_ORDER) & (grid <= min(_MAX_EXACT_ORDER, largest_order(deviation)))]
         label = label_costs(answer.law, counts, knots(exact_orders, deviation) if exact_orders.size else grid[:1])
-        exact = collect_evidence(EXACT, ExactAnswers(label, label.both, answer_curve), exact_checks)
+        exact = collect_evidence(EXACT, ExactAnswers(label, label.worst, answer_curve), exact_checks)
         forward = collect_evidence(EXACT, ExactAnswers(label, label.forward, answer_curve), forward_checks)
     analysis = Analysis(
         aggregator=aggregator,

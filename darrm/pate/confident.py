@@ -138,11 +138,11 @@ class CheckedGNMax:
         return PrivacyCost(f"{self!r}", renyi=self.guarantee, count=queries, reached=1)
 
     def answer_where(
-        self, passed: NDArray[np.bool_], counts: NDArray[np.int64], rng: np.random.Generator | None
+        self, is_passed: NDArray[np.bool_], counts: NDArray[np.int64], rng: np.random.Generator | None
     ) -> NDArray[np.int64]:
         """Answer the queries that passed, `ABSTAIN` for the others: (Q,) and (Q, C) → (Q,)."""
         answers = np.full(len(counts), ABSTAIN, dtype=np.int64)
-        answers[passed] = noisy_argmax(counts[passed], self.answer.draw(rng), rng)
+        answers[is_passed] = noisy_argmax(counts[is_passed], self.answer.draw(rng), rng)
         return answers
 
 
@@ -173,8 +173,8 @@ class ConfidentGNMax(CheckedGNMax):
         """Release one class, or `ABSTAIN` for ⊥, for each query; arrays are refused."""
         votes = may_decline(votes)
         self.check_threshold(votes.voters)
-        passed = self.check.release(votes.counts.max(axis=1), rng)
-        return votes.labeled(self.answer_where(passed, votes.counts, rng))
+        is_passed = self.check.release(votes.counts.max(axis=1), rng)
+        return votes.labeled(self.answer_where(is_passed, votes.counts, rng))
 
 
 def may_decline(votes: Votes) -> Votes:
@@ -265,11 +265,11 @@ class ScoredGNMax:
         votes, mechanism = may_decline(votes), self.mechanism
         mechanism.check_threshold(votes.voters)
         scores = _check_scores(self.scores, votes.counts.shape)
-        passed = mechanism.check.release(_compute_surplus(votes.counts, votes.voters, scores), rng)
-        is_reinforced = ~passed & (scores.max(axis=1) > mechanism.confidence)
-        answers = mechanism.answer_where(passed, votes.counts, rng)
+        is_passed = mechanism.check.release(_compute_surplus(votes.counts, votes.voters, scores), rng)
+        is_reinforced = ~is_passed & (scores.max(axis=1) > mechanism.confidence)
+        answers = mechanism.answer_where(is_passed, votes.counts, rng)
         answers[is_reinforced] = scores[is_reinforced].argmax(axis=1)
-        outcome = np.where(passed, ANSWERED, np.where(is_reinforced, REINFORCED, DECLINED))
+        outcome = np.where(is_passed, ANSWERED, np.where(is_reinforced, REINFORCED, DECLINED))
         return InteractiveRelease(votes.labeled(answers), outcome)
 
 

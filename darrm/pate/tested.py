@@ -125,11 +125,11 @@ class BudgetTest:
             )
             if not is_allowed.any():
                 return best
-            last = int(np.flatnonzero(is_allowed)[-1])
-            best = max(best, float(candidates[last]))
-            if last + 1 >= min(candidates.size, _CHANCES_PER_ROUND):
+            last_index = int(np.flatnonzero(is_allowed)[-1])
+            best = max(best, float(candidates[last_index]))
+            if last_index + 1 >= min(candidates.size, _CHANCES_PER_ROUND):
                 return best
-            low, high = float(logits[last]), float(logits[last + 1])
+            low, high = float(logits[last_index]), float(logits[last_index + 1])
         return best
 
 

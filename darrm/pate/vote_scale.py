@@ -127,13 +127,13 @@ class CheckedCost:
     @cached_property
     def _log_check_factors(self) -> tuple[Array, Array]:
         """Log a^α·a′^{1−α} and log (1 − a)^α·(1 − a′)^{1−α} of all m, one row for each m′ and direction: (5, K + 1)."""
-        inside, power = slice(1, -1), self.order - 1.0
+        middle, power = slice(1, -1), self.order - 1.0
         parts = []
         for logs in self.check.log_probabilities(np.arange(-1, self.voters + 2)):
-            log_same = logs[inside]
+            log_same = logs[middle]
             log_moved = (logs[:-2], logs[2:])
-            factors = [log_same + power * (log_same - other) for other in log_moved] + [
-                other + power * (other - log_same) for other in log_moved
+            factors = [log_same + power * (log_same - neighbor) for neighbor in log_moved] + [
+                neighbor + power * (neighbor - log_same) for neighbor in log_moved
             ]
             parts.append(np.array([log_same, *factors]))
         return parts[0], parts[1]
@@ -215,9 +215,10 @@ class VoteScale:
         if not math.isfinite(largest):
             advice = "the cost of a label is unbounded for such narrow noise"
             checks.fail("order", self.bound.order, "smaller", advice)
-        first = min(max(self.least, self.answers * self.bound.least), largest)
+        smallest = min(max(self.least, self.answers * self.bound.least), largest)
         marks = [
-            first * (self._bound_after_vote(first) / first) ** (part / MARKS_A_VOTE) for part in range(MARKS_A_VOTE)
+            smallest * (self._bound_after_vote(smallest) / smallest) ** (part / MARKS_A_VOTE)
+            for part in range(MARKS_A_VOTE)
         ]
         while marks[-1] < _FULL_COST_SHARE * largest:  # beyond, steps become tiny
             marks.append(self._bound_after_vote(marks[-MARKS_A_VOTE]))

@@ -272,5 +272,5 @@ def _compute_error_rate(analysis: Analysis) -> float:
     """Return the average probability that an answer is not the plurality."""
     if analysis.label is None:
         return math.nan
-    error_rates = analysis.label.missed[analysis.label.which]
+    error_rates = analysis.label.missed[analysis.label.histogram_index]
     return float(error_rates @ analysis.probabilities / analysis.probabilities.sum())

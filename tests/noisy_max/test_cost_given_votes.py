@@ -46,7 +46,7 @@ def worst(
 def test_costs_are_the_worst_of_all_neighbors_in_both_directions(noise: SmallNoise, K: int, C: int) -> None:
     rows = histograms(K, C)
     found = label_costs(noise, rows, ORDERS)
-    for row, which in zip(rows, found.which, strict=True):
+    for row, which in zip(rows, found.histogram_index, strict=True):
         forward, reverse, missed = worst(noise, row)
         assert np.all(found.forward[which] >= forward - 1e-14)
         assert np.all(found.reverse[which] >= reverse - 1e-14)
@@ -73,7 +73,7 @@ def test_classes_far_behind_and_wide_noise_are_bounded_and_nearly_exact(
     noise: SmallNoise, rows: list[tuple[int, ...]], orders: int, error: float, reach: int
 ) -> None:
     found = label_costs(noise, rows, ORDERS)
-    for row, which in zip(rows, found.which, strict=True):
+    for row, which in zip(rows, found.histogram_index, strict=True):
         forward, reverse, _ = worst(noise, row, reach)
         for costs, exact in ((found.forward[which], forward), (found.reverse[which], reverse)):
             assert np.all(costs >= exact - 1e-14)
@@ -171,8 +171,8 @@ def test_q_alone_bounds_the_cost_before_and_after_a_vote(sigma: float, K: int, C
         rows = histograms(K, C)
         found = label_costs(DiscreteGaussian(sigma), rows, [order])
         costs = bound.cost(found.missed)
-        assert np.all(np.minimum(found.both[:, 0], bound.ceiling) <= costs + 1e-10)
-        of_row = dict(zip(rows, costs[found.which], strict=True))
+        assert np.all(np.minimum(found.worst[:, 0], bound.ceiling) <= costs + 1e-10)
+        of_row = dict(zip(rows, costs[found.histogram_index], strict=True))
         for row in rows:
             most = np.interp(of_row[row], *bound.after_one_vote)
             assert max(of_row[moved] for moved in neighbors(row)) <= most * (1.0 + 1e-9)
@@ -183,7 +183,7 @@ def test_q_alone_is_a_close_bound_where_two_classes_compete() -> None:
     for order in (8.0, 20.0):
         bound = GaussianMislabelBound(40.0, order)
         found = label_costs(DiscreteGaussian(40.0), rows, [order])
-        ratio = bound.cost(found.missed) / np.minimum(found.both[:, 0], bound.ceiling)
+        ratio = bound.cost(found.missed) / np.minimum(found.worst[:, 0], bound.ceiling)
         assert np.all(ratio >= 1.0)
         assert np.all(ratio < 1.2)
 

@@ -153,8 +153,8 @@ def test_the_exact_cost_is_the_loop_over_labels_and_checks(aggregator: PateAggre
         index = ORDERS.index(order)
         most = answer.guarantee.bound_at(order)
         both = forward = 0.0
-        for row, weight, which in zip(VOTES, found.probabilities, label.which, strict=True):
-            both += weight * min(label.both[which, index], most)
+        for row, weight, which in zip(VOTES, found.probabilities, label.histogram_index, strict=True):
+            both += weight * min(label.worst[which, index], most)
             forward += weight * min(label.forward[which, index], most)
             if isinstance(aggregator, ConfidentGNMax):
                 bit = aggregator.check.guarantee.bound_at(order)

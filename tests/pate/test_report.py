@@ -92,7 +92,7 @@ def test_the_row_of_the_vote_scale_is_read_off_its_marks(name: str) -> None:
     bound = GaussianMislabelBound(40.0, ORDER)
     marks = VoteScale(bound, round(float(analysis.probabilities.sum()))).marks
     assert analysis.label is not None
-    total = float(analysis.probabilities @ bound.cost(analysis.label.missed[analysis.label.which]))
+    total = float(analysis.probabilities @ bound.cost(analysis.label.missed[analysis.label.histogram_index]))
     mark, last = int(np.searchsorted(marks, total)), marks.size - 1
     public = 0.0
     if isinstance(analysis.aggregator, ConfidentGNMax):

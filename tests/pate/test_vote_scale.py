@@ -38,7 +38,7 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
     for K, C in sizes:
         rows = histograms(K, C)
         found = label_costs(DiscreteGaussian(sigma), rows, [order])
-        missed |= dict(zip(rows, found.missed[found.which].tolist(), strict=True))
+        missed |= dict(zip(rows, found.missed[found.histogram_index].tolist(), strict=True))
     bound = GaussianMislabelBound(sigma, order)
     cost = dict(zip(missed, bound.cost(np.array(list(missed.values()))).tolist(), strict=True))
     here = np.array(list(cost.values()))
@@ -81,8 +81,8 @@ def test_a_run_of_fewer_queries_than_the_scale_is_for_moves_no_farther(
 def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -> None:
     scale = VoteScale(BOUND, 20)
     assert released.label is not None
-    mark = scale.find_mark(float(ANSWERED @ BOUND.cost(released.label.missed[released.label.which])))
-    exact = np.minimum(released.label.both[released.label.which], 1.0)[ANSWERED]
+    mark = scale.find_mark(float(ANSWERED @ BOUND.cost(released.label.missed[released.label.histogram_index])))
+    exact = np.minimum(released.label.worst[released.label.histogram_index], 1.0)[ANSWERED]
     assert scale.cost_at(mark) > np.interp(14.0, released.label.orders, exact.sum(axis=0))
     draws = [sanitize(released, PARAMETERS, rng=np.random.default_rng(seed)) for seed in range(300)]
     check = released.queries * ConfidentGNMax(200, 150.0, 40.0).check.guarantee.bound_at(14.0)
@@ -100,7 +100,7 @@ def test_safety_shifts_the_mark_and_costs_nothing(released: Analysis) -> None:
     safe = PublicationParameters(14.0, 3.0, safety=4.0)
     assert safe.cost == PARAMETERS.cost == 14.0 / 18.0
     assert released.label is not None
-    total = float(ANSWERED @ BOUND.cost(released.label.missed[released.label.which]))
+    total = float(ANSWERED @ BOUND.cost(released.label.missed[released.label.histogram_index]))
     drawn = [sanitize(released, safe, rng=np.random.default_rng(seed)) for seed in range(50)]
     assert all(one.noisy_cost >= total for one in drawn)
     assert drawn[0].failure_probability == pytest.approx(3.17e-5, rel=1e-2)
