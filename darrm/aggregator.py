@@ -61,10 +61,10 @@ def load_release(path: str | os.PathLike[str]) -> Released:
 def release_of(data: Json) -> Released:
     """Read a file's document; `TableError` as `load_release`."""
     data = without_claims(data)
-    named = data.get("format") if isinstance(data, dict) else None
-    if named == noisy_maximum.FORMAT:
+    format_name = data.get("format") if isinstance(data, dict) else None
+    if format_name == noisy_maximum.FORMAT:
         return NoisyMaximum.from_json(data)
-    if named == tested.FORMAT:
+    if format_name == tested.FORMAT:
         return TestedRun.from_json(data)
     return Release(Table.from_json(data))  # it raises for other formats
 

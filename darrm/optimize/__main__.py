@@ -32,7 +32,7 @@ from darrm.commands.options import (
 from darrm.commands.values import privacy_pair
 from darrm.majority.kernels import advice
 from darrm.optimize.optimizer import optimize_table
-from darrm.optimize.report import GammaReport, fitted, report_of, rows_data, rows_document, rows_text
+from darrm.optimize.report import GammaReport, fit_and_report, report_of, rows_data, rows_document, rows_text
 from darrm.optimize.request import OBJECTIVES, SOLVERS, least_error, prior_to_optimize
 from darrm.priors import Prior
 from darrm.privacy import PrivacyParams, at_least, at_most
@@ -64,7 +64,7 @@ costs a few percent of expected error."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReleaseOptions:
     """What is released: the privacy of a label, the classes, and votes that may be missing."""
 
     m: list[str] | None
@@ -83,8 +83,8 @@ class Asked:
                 raise ValueError(f"{name} and --target both set the privacy of the release: give one of them")
             return Problem(voters, self.target, self.classes)
         if not voters.each.is_private:
-            which = "--non-private needs" if voters.are_non_private else "a mix with non-private voters needs"
-            raise ValueError(f"{which} --target EPS,DELTA: an allowance --m is about private voters")
+            voters_text = "--non-private needs" if voters.are_non_private else "a mix with non-private voters needs"
+            raise ValueError(f"{voters_text} --target EPS,DELTA: an allowance --m is about private voters")
         return Problem.from_allowance(voters, "3" if m is None else m, self.delta, self.classes)
 
 
@@ -112,7 +112,7 @@ class Search:
         )
 
 
-_ASKED = (
+_RELEASE_OPTIONS = (
     option(
         "--m",
         type=EXACTS,
@@ -136,7 +136,7 @@ _ASKED = (
         help="also report the accuracy where up to this many votes are missing",
     ),
 )
-_SEARCH = (
+_SEARCH_OPTIONS = (
     option(
         "--objective",
         type=click.Choice(OBJECTIVES),
@@ -174,8 +174,8 @@ _SEARCH = (
         help="relative optimality gap to reach (default 1e-9)",
     ),
 )
-asked_options = as_one(_ASKED, lambda typed: {"asked": collect(Asked, typed), **typed})
-search_options = as_one(_SEARCH, lambda typed: {"search": collect(Search, typed), **typed})
+release_options = as_one(_RELEASE_OPTIONS, lambda typed: {"asked": collect(ReleaseOptions, typed), **typed})
+search_options = as_one(_SEARCH_OPTIONS, lambda typed: {"search": collect(Search, typed), **typed})
 
 
 @command(
@@ -186,7 +186,7 @@ search_options = as_one(_SEARCH, lambda typed: {"search": collect(Search, typed)
     examples=EXAMPLES,
 )
 @voters_options(example=True)
-@asked_options
+@release_options
 @prior_option(default="uniform:0.5,1; with more classes dirichlet")
 @search_options
 @output_options(
@@ -195,16 +195,18 @@ search_options = as_one(_SEARCH, lambda typed: {"search": collect(Search, typed)
     everything="γ of every rule, the certificate, and why rules do not apply",
     formats=("text", "json", "csv"),
 )
-def optimize(*, who: VoterOptions, asked: Asked, prior: str | None, search: Search, output: Output) -> None:
+def optimize(*, who: VoterOptions, asked: ReleaseOptions, prior: str | None, search: Search, output: Output) -> None:
     if not is_law_a_gamma(asked.classes):
-        _refuse("two classes", {"--plot": output.plot, "--all": output.everything, "--missing": asked.missing})
+        _refuse_options("two classes", {"--plot": output.plot, "--all": output.everything, "--missing": asked.missing})
     voters = who.voters()
-    problems = asked.problems(fitted(voters, asked.classes, quiet=output.quiet))
+    problems = asked.problems(fit_and_report(voters, asked.classes, quiet=output.quiet))
     if len(problems) > 1:
-        _refuse("one allowance --m", {"--output": output.path, "--plot": output.plot, "--missing": asked.missing})
+        _refuse_options(
+            "one allowance --m", {"--output": output.path, "--plot": output.plot, "--missing": asked.missing}
+        )
     if asked.missing is not None and asked.missing >= voters.K:
         checks.fail("--missing", asked.missing, f"below K = {voters.K}", "without a vote there is no majority")
-    tables = _solve(problems, None if prior is None else priors.parse(prior, asked.classes), search, output)
+    tables = _solve_all(problems, None if prior is None else priors.parse(prior, asked.classes), search, output)
     if len(tables) == 1:
         _write_notes(tables[0], voters, output)
         if output.path is not None:
@@ -217,14 +219,14 @@ def optimize(*, who: VoterOptions, asked: Asked, prior: str | None, search: Sear
         _print_report(tables[0], asked.missing, who.remark, output)
 
 
-def _solve(problems: list[Problem], prior: Prior | None, search: Search, output: Output) -> list[Table]:
+def _solve_all(problems: list[Problem], prior: Prior | None, search: Search, output: Output) -> list[Table]:
     is_linear = problems[0].has_noise_function and prior_to_optimize(prior, search.objective).has_closed_form
     if search.draws is not None and is_linear:
         raise ValueError("--draws is about a prior without linear expected error: leave it out, or say --prior uniform")
     with output.status_line() as line:
 
-        def show(now: Progress) -> None:
-            line.show(f"round {now.rounds}: {now.rows} rows, gap {abs(now.value - now.bound):.2e}")
+        def show(progress: Progress) -> None:
+            line.show(f"round {progress.rounds}: {progress.rows} rows, gap {abs(progress.value - progress.bound):.2e}")
 
         return [search.solve(problem, prior, show) for problem in problems]
 
@@ -243,10 +245,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(optimize, arguments)
 
 
-def _refuse(what: str, typed: Mapping[str, object]) -> None:
+def _refuse_options(condition: str, typed: Mapping[str, object]) -> None:
     for name, value in typed.items():
         if value:
-            raise ValueError(f"{name} is about {what}: leave it out")
+            raise ValueError(f"{name} is about {condition}: leave it out")
 
 
 def _write_notes(table: Table, voters: Voters, output: Output) -> None:
@@ -257,11 +259,13 @@ def _write_notes(table: Table, voters: Voters, output: Output) -> None:
     optimality = table.optimality
     if table.problem.voters == voters or optimality is None or not optimality.prior.has_closed_form:
         return
-    least = least_error(voters, table, optimality.prior)
-    most = optimality.value - least
-    if 0.0 < most < optimality.value:
-        figures = f"{optimality.value:.4g} was found, and no monotone γ for the true ones is below {at_least(least, 4)}"
-        output.note(f"rounding costs at most {at_most(most, 2)} of the expected error: {figures}")
+    lower_bound = least_error(voters, table, optimality.prior)
+    largest_loss = optimality.value - lower_bound
+    if 0.0 < largest_loss < optimality.value:
+        figures = (
+            f"{optimality.value:.4g} was found, and no monotone γ for the true ones is below {at_least(lower_bound, 4)}"
+        )
+        output.note(f"rounding costs at most {at_most(largest_loss, 2)} of the expected error: {figures}")
 
 
 if __name__ == "__main__":

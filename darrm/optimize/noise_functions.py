@@ -26,7 +26,7 @@ from darrm.majority.groups import GroupSet, rows_of
 from darrm.majority.noise_function import NoiseFunction, differences, number_of_draws
 from darrm.numerics import Array
 from darrm.optimize.plurality import made_by, versions
-from darrm.optimize.request import LARGEST_FACTOR, Request, in_range, thorough_rows
+from darrm.optimize.request import LARGEST_FACTOR, Request, count_thorough_rows, scale_to_float_range
 from darrm.priors import Dirichlet, weights_of
 from darrm.problem import Problem
 from darrm.table.optimality import Optimality, Solution
@@ -40,46 +40,48 @@ from lp_models.reference import gamma_program, solve_with_cvxpy
 from lp_models.row_generation import Result, Separation, minimize_with_rows
 
 # of ε + Δ: below it, floating-point rounding costs more than the distance to the limit ε → 0
-LEAST_SIZE = Fraction(1, 2**25)
-_WIDE_GAP = 1e-6  # relative: above it, simple rules are tried too
+MIN_SIZE = Fraction(1, 2**25)
+_MIN_RETRY_GAP = 1e-6  # relative: above it, simple rules are tried too
 # weights below this fraction of the largest are negligible; there a tie-break of the next size decides
-_SMALLEST_WEIGHT = 1e-8
+_NEGLIGIBLE_WEIGHT = 1e-8
 _TIE_BREAK = 1e-8
 # with more levels than this the tie-break would weaken the bound. The first solve then adds a common prior of the size
 # below (the largest from which few rounds lead to the prior alone); the second uses the prior alone and a smaller
 # tie-break
-_MOST_WITH_SILENCE, _SMALL_TIE_BREAK = 400, 1e-10
-_BESIDE: dict[Shape, float] = {Shape.FREE: 1e-6, Shape.MONOTONE: 1e-5}
+_MAX_TIE_BREAK_LEVELS, _SMALL_TIE_BREAK = 400, 1e-10
+_COMMON_PRIOR_WEIGHT: dict[Shape, float] = {Shape.FREE: 1e-6, Shape.MONOTONE: 1e-5}
 # with more variables than this, a solve refines a coarse grid that starts with this number of intervals
-_MOST_AT_ONCE, _FIRST_INTERVALS = 100, 128
-_GAP_OF_START = 1e-4  # relative, of a starting solve: the monotone γ for a free γ, or the γ for fewer voters
+_MAX_UNREFINED_SIZE, _FIRST_INTERVALS = 100, 128
+_START_GAP = 1e-4  # relative, of a starting solve: the monotone γ for a free γ, or the γ for fewer voters
 # a monotone solve starts from the active rows for K / 4 voters, unless these are too few to be similar
-_PART, _FEWEST = 4, 300
+_START_VOTER_RATIO, _MIN_START_VOTERS = 4, 300
 _STOPPED = {Status.TIME_LIMIT, Status.INTERRUPTED}
 
 
 def generate_rows(request: Request) -> Table:
     """Try simple rules, too, where the solver left a gap."""
     problem, prior = request.problem, request.prior
-    nearby, factor = in_range(problem.conditional_on_inclusion, LEAST_SIZE)
-    program = GammaProgram(PrivacyOracle(nearby, request.shape), weights_of(prior, problem.voters.K), request.report)
+    scaled_problem, factor = scale_to_float_range(problem.conditional_on_inclusion, MIN_SIZE)
+    program = GammaProgram(
+        PrivacyOracle(scaled_problem, request.shape), weights_of(prior, problem.voters.K), request.report
+    )
     result = program.solve(request.options, request.rows_of_start)
-    gamma, multipliers = program.proposal(result, problem, factor)
+    gamma, multipliers = program.read_proposal(result, problem, factor)
     if has_closed_form(problem.voters):  # the largest private γ at every l, even if the prior has no weight there
         gamma = best_for_non_private_voters(problem.conditional_on_inclusion)
     solution = Solution(prior, multipliers, result.status.value, request.shape.value, "linear")
     table = certify(problem, gamma).with_solution(solution, {"solver": "production", **made_by(result)})
     optimality = table.optimality
-    if optimality is None or optimality.gap <= max(_WIDE_GAP * optimality.value, request.options.floor):
+    if optimality is None or optimality.gap <= max(_MIN_RETRY_GAP * optimality.value, request.options.floor):
         return table
-    best, least = table, optimality.value
+    best, least_error = table, optimality.value
     for propose in (baselines.subsampling, baselines.double_subsampling, baselines.truth):
         with suppress(ValueError):
             rule = propose(problem.conditional_on_inclusion)
-            if rule.expected_error(prior) < least:
-                proved = certify(problem, rule).with_solution(solution, table.provenance)
-                if (error := proved.gamma.expected_error(prior)) < least:
-                    best, least = proved, error
+            if rule.expected_error(prior) < least_error:
+                rule_table = certify(problem, rule).with_solution(solution, table.provenance)
+                if (error := rule_table.gamma.expected_error(prior)) < least_error:
+                    best, least_error = rule_table, error
     return best
 
 
@@ -87,26 +89,28 @@ def write_every_row(request: Request) -> Table:
     """Solve the program of every row of Lemma 5.1 with cvxpy; `SolveError` if the solver finds no optimum."""
     require("cvxpy")
     prior, shape = request.prior, request.shape
-    problem, factor = in_range(request.problem.conditional_on_inclusion, LEAST_SIZE)
-    K, whole = problem.voters.K, gamma_program(problem)
-    matrix, limits = whole.program.matrix, np.full(len(whole.counts), budget_below(problem.target))
+    problem, factor = scale_to_float_range(request.problem.conditional_on_inclusion, MIN_SIZE)
+    K, full_program = problem.voters.K, gamma_program(problem)
+    matrix, limits = full_program.program.matrix, np.full(len(full_program.counts), budget_below(problem.target))
     solution = solve_with_cvxpy(expected_error_program(weights_of(prior, K), shape, matrix, limits))
     status = solution.status.value
     if solution.status is not Status.OPTIMAL:
         raise SolveError("the reference solver found no optimum: try --solver production", status=status)
     duals = solution.duals[-len(matrix) :]
-    rows = [(float(duals[row]), counts_at(whole.counts[row].tolist())) for row in np.flatnonzero(duals)]
-    multipliers = _in_proportion(rows, problem, factor)
-    proved = Solution(prior, multipliers, status, shape.value, "linear")
+    rows = [
+        (float(duals[row]), label_corner_counts(full_program.counts[row].tolist())) for row in np.flatnonzero(duals)
+    ]
+    multipliers = _rescale_multipliers(rows, problem, factor)
+    proof = Solution(prior, multipliers, status, shape.value, "linear")
     table = certify(request.problem, NoiseFunction(K, shape.variables_to_gamma(solution.point)))
     versions_of = {"made by": versions("darrm", "cvxpy", "highspy"), "rows written": str(len(matrix))}
-    return table.with_solution(proved, {"solver": request.solver, **versions_of})
+    return table.with_solution(proof, {"solver": request.solver, **versions_of})
 
 
-def counts_at(counts: list[int]) -> CornerCounts:
+def label_corner_counts(counts: list[int]) -> CornerCounts:
     """Convert the numbers of voters at the corners of `lp_models.reference.corner_pairs` to the label of their row."""
-    zeros, ones, high, low, *moved = counts + [0] * (8 - len(counts))
-    moved_zeros_prime, moved_zeros, moved_ones, moved_ones_prime = moved
+    zeros, ones, high, low, *moved_counts = counts + [0] * (8 - len(counts))
+    moved_zeros_prime, moved_zeros, moved_ones, moved_ones_prime = moved_counts
     all_zeros, all_ones = zeros + moved_zeros + moved_zeros_prime, ones + moved_ones + moved_ones_prime
     return CornerCounts(high, low, all_zeros, all_ones, moved_zeros, moved_ones, moved_zeros_prime, moved_ones_prime)
 
@@ -117,39 +121,43 @@ class GammaProgram:
         self.problem, self.shape = oracle.problem, oracle.shape
         self.program = expected_error_program(weights, oracle.shape)
 
-    def solve(self, options: SolveOptions, known: Sequence[Row] = ()) -> Result:
-        tie_break = self.tie_break()
-        if tie_break is None or self.weights.size <= _MOST_WITH_SILENCE:
-            return self.solve_linear(options, tie_break, known)
+    def solve(self, options: SolveOptions, known_rows: Sequence[Row] = ()) -> Result:
+        tie_break = self.build_tie_break()
+        if tie_break is None or self.weights.size <= _MAX_TIE_BREAK_LEVELS:
+            return self.solve_linear(options, tie_break, known_rows)
         # first with a small multiple of a common prior added, then with the prior alone: the two solves share most
         # active rows, so two or three rounds with all variables close the gap
-        started, common = time.perf_counter(), Dirichlet().weights(self.oracle.voters.K)
-        beside = float(np.max(self.weights)) / float(np.max(common)) * common
-        mixed = GammaProgram(self.oracle, self.weights + _BESIDE[self.shape] * beside, self.report)
-        first = mixed.solve_linear(options, None, known)
+        start_time, common = time.perf_counter(), Dirichlet().weights(self.oracle.voters.K)
+        scaled_common = float(np.max(self.weights)) / float(np.max(common)) * common
+        mixed_program = GammaProgram(
+            self.oracle, self.weights + _COMMON_PRIOR_WEIGHT[self.shape] * scaled_common, self.report
+        )
+        first = mixed_program.solve_linear(options, None, known_rows)
         if first.status in _STOPPED:
             return first
-        start = self.oracle.beginning(_rows_in(first), first.point if np.isfinite(first.value) else None)
-        second = self._minimize(_left_of(options, started), self.shape.rows(-_SMALL_TIE_BREAK * beside), start)
+        start = self.oracle.start_from(_list_rows(first), first.point if np.isfinite(first.value) else None)
+        second = self._minimize(
+            _subtract_time(options, start_time), self.shape.rows(-_SMALL_TIE_BREAK * scaled_common), start
+        )
         return self._with_better_bound(second, first)
 
-    def tie_break(self) -> Array | None:
+    def build_tie_break(self) -> Array | None:
         """Return a small cost that follows a common prior at the levels with negligible weights."""
         # U[0.5, 1] has weights down to 1e-60 near a tie at K = 501, where γ would be arbitrary without a tie-break
-        top = float(np.max(self.weights))
-        silent = self.weights < _SMALLEST_WEIGHT * top
-        if not np.any(silent):
+        largest_weight = float(np.max(self.weights))
+        is_negligible = self.weights < _NEGLIGIBLE_WEIGHT * largest_weight
+        if not np.any(is_negligible):
             return None
-        common = np.where(silent, Dirichlet().weights(self.oracle.voters.K), 0.0)
-        return self.shape.rows(-_TIE_BREAK * top / float(np.max(common)) * common)
+        common = np.where(is_negligible, Dirichlet().weights(self.oracle.voters.K), 0.0)
+        return self.shape.rows(-_TIE_BREAK * largest_weight / float(np.max(common)) * common)
 
-    def proposal(
+    def read_proposal(
         self, result: Result, problem: Problem, factor: Fraction
     ) -> tuple[NoiseFunction, tuple[Multiplier, ...]]:
         """Return γ, without θ of a sampled error, and the multipliers of the original problem."""
         voters = self.oracle.voters
         gamma = NoiseFunction(voters.K, self.shape.variables_to_gamma(result.point[: voters.num_upper_levels]))
-        return gamma, _in_proportion(_labelled(result), problem, factor)
+        return gamma, _rescale_multipliers(_list_labelled(result), problem, factor)
 
     def _minimize(
         self, options: SolveOptions, tie_break: Array | None, start: Separation, knots: Knots | None = None
@@ -158,29 +166,31 @@ class GammaProgram:
             self.program, self.oracle, options, tie_break=tie_break, report=self.report, knots=knots, start=start
         )
 
-    def solve_linear(self, options: SolveOptions, tie_break: Array | None, known: Sequence[Row]) -> Result:
+    def solve_linear(self, options: SolveOptions, tie_break: Array | None, known_rows: Sequence[Row]) -> Result:
         """With many levels a free γ starts from a monotone one, and that from the rows for fewer voters."""
-        start, is_free = self.oracle.beginning(known), self.shape is Shape.FREE
-        if self.weights.size <= _MOST_AT_ONCE:
+        start, is_free = self.oracle.start_from(known_rows), self.shape is Shape.FREE
+        if self.weights.size <= _MAX_UNREFINED_SIZE:
             return self._minimize(options, tie_break, start)
-        started, rough = time.perf_counter(), replace(options, gap=max(options.gap, _GAP_OF_START))
+        start_time, rough_options = time.perf_counter(), replace(options, gap=max(options.gap, _START_GAP))
         first: Result | None = None
         if is_free:
-            monotone = PrivacyOracle(self.problem, Shape.MONOTONE)
-            first = GammaProgram(monotone, self.weights, self.report).solve_linear(rough, None, known)
+            monotone_oracle = PrivacyOracle(self.problem, Shape.MONOTONE)
+            first = GammaProgram(monotone_oracle, self.weights, self.report).solve_linear(
+                rough_options, None, known_rows
+            )
             gamma = Shape.MONOTONE.variables_to_gamma(first.point)
             if first.status in _STOPPED:
                 return replace(first, point=gamma)
             # a monotone γ needs only the dominating family, so its separation is always thorough
-            start = self.oracle.beginning(_rows_in(first), gamma if np.isfinite(first.value) else None)
-        elif not known and (problem := _of_fewer(self.problem)) is not None:
-            first = self._solve_for_fewer(problem, rough)
+            start = self.oracle.start_from(_list_rows(first), gamma if np.isfinite(first.value) else None)
+        elif not known_rows and (problem := _shrink_problem(self.problem)) is not None:
+            first = self._solve_for_fewer(problem, rough_options)
             if first.status in _STOPPED:
                 return first
-            start = self.oracle.beginning(_rows_in(first))
-        options = options if first is None else _left_of(options, started)
-        dear = is_free and self.problem.voters.each.exact_delta > 0  # rows of the border
-        knots = (Hats if is_free else Ramps).spread(self.weights.size, _FIRST_INTERVALS, keeps_rows=dear)
+            start = self.oracle.start_from(_list_rows(first))
+        options = options if first is None else _subtract_time(options, start_time)
+        keeps_rows = is_free and self.problem.voters.each.exact_delta > 0  # rows of the border
+        knots = (Hats if is_free else Ramps).spread(self.weights.size, _FIRST_INTERVALS, keeps_rows=keeps_rows)
         result = self._minimize(options, tie_break, start, knots)
         return result if first is None else self._with_better_bound(result, first)
 
@@ -188,59 +198,68 @@ class GammaProgram:
         """Solve for fewer voters, then stretch γ and the active rows to K; stretched rows are valid."""
         # the share of voters at each corner of an active row depends little on K, so few rows are missing
         n, size, voters = problem.voters.num_upper_levels, self.weights.size, self.oracle.voters
-        fewer = GammaProgram(
+        smaller_program = GammaProgram(
             PrivacyOracle(problem, self.shape), np.add.reduceat(self.weights, np.arange(n) * size // n)
         )
-        result = fewer.solve_linear(options, None, ())
+        result = smaller_program.solve_linear(options, None, ())
         gamma = np.interp(np.arange(size) * n / size, np.arange(n), self.shape.variables_to_gamma(result.point))
-        stretched = {row.stretched(voters.K): y for y, row in result.multipliers if isinstance(row, CornerCounts)}
-        multipliers = tuple((y, row) for row, y in stretched.items() if row.is_of(voters))
+        stretched_rows = {row.stretched(voters.K): y for y, row in result.multipliers if isinstance(row, CornerCounts)}
+        multipliers = tuple((y, row) for row, y in stretched_rows.items() if row.is_of(voters))
         return replace(result, point=self.shape.gamma_to_variables(gamma), multipliers=multipliers)
 
-    def _with_better_bound(self, result: Result, before: Result) -> Result:
+    def _with_better_bound(self, result: Result, first: Result) -> Result:
         """Keep the multipliers of the first solve if a limit stopped the second one before it found better ones."""
         if result.status not in _STOPPED:
             return result
 
-        def bound(solved: Result) -> float:
-            rows = largest(_labelled(solved), self.oracle.voters)
+        def compute_bound(candidate: Result) -> float:
+            rows = largest(_list_labelled(candidate), self.oracle.voters)
             return lower_bound(self.problem, self.weights, self.shape.value, rows)
 
-        return replace(result, multipliers=max((result, before), key=bound).multipliers)
+        return replace(result, multipliers=max((result, first), key=compute_bound).multipliers)
 
 
-def _rows_in(result: Result) -> list[Row]:
-    return [row for _, row in _labelled(result)]
+def _list_rows(result: Result) -> list[Row]:
+    return [row for _, row in _list_labelled(result)]
 
 
-def _left_of(options: SolveOptions, started: float) -> SolveOptions:
-    return replace(options, time_limit=max(0.0, options.time_limit - (time.perf_counter() - started)))
+def _subtract_time(options: SolveOptions, start_time: float) -> SolveOptions:
+    return replace(options, time_limit=max(0.0, options.time_limit - (time.perf_counter() - start_time)))
 
 
-def _labelled(result: Result) -> list[Multiplier]:
+def _list_labelled(result: Result) -> list[Multiplier]:
     return [(y, row) for y, row in result.multipliers if isinstance(row, Row)]
 
 
-def _in_proportion(rows: Sequence[tuple[float, Row]], problem: Problem, factor: Fraction) -> tuple[Multiplier, ...]:
+def _rescale_multipliers(
+    rows: Sequence[tuple[float, Row]], problem: Problem, factor: Fraction
+) -> tuple[Multiplier, ...]:
     """Scale multipliers to the rows of the original problem, which are smaller by ``factor`` if voters are private."""
-    grown = float(min(factor, LARGEST_FACTOR)) if problem.voters.private_groups else 1.0
-    return tuple((y * grown, row) for y, row in largest(rows, problem.voters))
+    ratio = float(min(factor, LARGEST_FACTOR)) if problem.voters.private_groups else 1.0
+    return tuple((y * ratio, row) for y, row in largest(rows, problem.voters))
 
 
-def _of_fewer(problem: Problem) -> Problem | None:
+def _shrink_problem(problem: Problem) -> Problem | None:
     voters = problem.voters
-    fewer = voters.K // (2 * _PART) * 2 + voters.K % 2  # keeps the parity, so ties too
+    voter_count = voters.K // (2 * _START_VOTER_RATIO) * 2 + voters.K % 2  # keeps the parity, so ties too
     is_private = voters.each.is_private
-    if fewer < _FEWEST or voters.per_voter is not None or (is_private and problem.exact_m > fewer):
+    if (
+        voter_count < _MIN_START_VOTERS
+        or voters.per_voter is not None
+        or (is_private and problem.exact_m > voter_count)
+    ):
         return None
-    return replace(problem, voters=replace(voters, K=fewer, overlap=min(fewer, -(-voters.reached // _PART))))
+    return replace(
+        problem,
+        voters=replace(voters, K=voter_count, overlap=min(voter_count, -(-voters.reached // _START_VOTER_RATIO))),
+    )
 
 
 # the border of the full set is searched too, once no row of the dominating family exceeds the budget by more than this
 # factor
 _BORDER_FACTOR = 1.01
 # a row is violated if its cost exceeds the budget by more than this fraction of it
-_BROKEN = 1e-12
+_ROW_TOLERANCE = 1e-12
 
 
 class PrivacyOracle:
@@ -251,51 +270,55 @@ class PrivacyOracle:
 
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
         """Find violated rows of both chains, which suffice for Δ = 0 or a monotone γ, else of the border too."""
-        gamma, full = self.shape.variables_to_gamma(point), self.full
-        limit = self.budget * (1.0 + _BROKEN)
+        gamma, full_set = self.shape.variables_to_gamma(point), self.full
+        limit = self.budget * (1.0 + _ROW_TOLERANCE)
         rows: Sequence[Row]
-        if isinstance(full, GroupSet):
-            seen = full.maxima(gamma, limit, deadline)
-            worst, rows, thorough = seen.worst, [row for _, row in seen.broken], True
+        if isinstance(full_set, GroupSet):
+            group_maxima = full_set.maxima(gamma, limit, deadline)
+            worst, rows, thorough = group_maxima.worst, [row for _, row in group_maxima.broken], True
         elif thorough:
-            maxima = full.maxima(gamma, limit, deadline)
-            worst, rows = maxima.worst, self.most_useful(maxima.broken, limit)
+            maxima = full_set.maxima(gamma, limit, deadline)
+            worst, rows = maxima.worst, self.choose_useful(maxima.broken, limit)
         else:
-            look = partial(full.family.maxima, gamma, full.exp_epsilon, deadline, floor=limit)
-            chains = [look()]
-            falls = bool(np.any(np.diff(gamma) < 0.0))
-            thorough = not falls or full.corners.delta == 0.0
-            outside: tuple[tuple[float, CornerCounts], ...] = ()
+            find_maxima = partial(full_set.family.maxima, gamma, full_set.exp_epsilon, deadline, floor=limit)
+            chains = [find_maxima()]
+            is_falling = bool(np.any(np.diff(gamma) < 0.0))
+            thorough = not is_falling or full_set.corners.delta == 0.0
+            border_rows: tuple[tuple[float, CornerCounts], ...] = ()
             worst = chains[0].worst
             if not thorough and worst <= self.budget * _BORDER_FACTOR:
-                border_worst, outside = full.border(gamma, limit, deadline)
+                border_worst, border_rows = full_set.border(gamma, limit, deadline)
                 worst = max(worst, border_worst)
-            elif falls:
-                chains.append(look(low=True))
+            elif is_falling:
+                chains.append(find_maxima(low=True))
                 worst = max(worst, chains[1].worst)
-            rows = [full.family.row(each, j) for each in chains for j in choose_violated(each.costs, limit)]
-            rows += self.most_useful(outside, limit)
+            rows = [
+                full_set.family.row(maximum, j) for maximum in chains for j in choose_violated(maximum.costs, limit)
+            ]
+            rows += self.choose_useful(border_rows, limit)
         # recomputed from γ, which is clipped
         feasible = self.shape.gamma_to_variables(gamma * (self.budget / max(worst, self.budget)))
-        matrix = self.rows_over_variables(rows, deadline)
+        matrix = self.compute_rows(rows, deadline)
         return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
 
-    def beginning(self, rows: Sequence[Row], point: Array | None = None) -> Separation:
+    def start_from(self, rows: Sequence[Row], point: Array | None = None) -> Separation:
         feasible = np.zeros(self.voters.num_upper_levels) if point is None else point
         limits = np.full(len(rows), self.budget)
-        matrix = self.rows_over_variables(rows, np.inf)
+        matrix = self.compute_rows(rows, np.inf)
         return Separation(matrix, limits, feasible, thorough=point is not None, labels=rows)
 
-    def rows_over_variables(self, rows: Sequence[Row], deadline: float) -> Array:
+    def compute_rows(self, rows: Sequence[Row], deadline: float) -> Array:
         matrix = np.empty((len(rows), self.voters.num_upper_levels))
         for place, row in enumerate(rows):
             stop_after(deadline)
             matrix[place] = row.coefficients(self.voters, self.full.exp_epsilon.value)
         return self.shape.rows(matrix)
 
-    def most_useful(self, broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
-        costs = np.array([cost for cost, _ in broken])
-        return [broken[index][1] for index in choose_violated(costs, limit, thorough_rows(self.problem.voters.K))]
+    def choose_useful(self, violated: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
+        costs = np.array([cost for cost, _ in violated])
+        return [
+            violated[index][1] for index in choose_violated(costs, limit, count_thorough_rows(self.problem.voters.K))
+        ]
 
 
 _FIT_SEED = 20_250_503  # for the draws in the objective; estimates use another seed
@@ -306,10 +329,10 @@ def fit_draws(request: Request) -> Table:
     count = number_of_draws(K, request.draws)
     generator = np.random.default_rng(_FIT_SEED) if request.rng is None else request.rng
     sampled = SampledError(differences(prior.probabilities(K, count, rng=generator)))
-    nearby, factor = in_range(problem.conditional_on_inclusion, LEAST_SIZE)
-    program = GammaProgram(PrivacyOracle(nearby, request.shape), sampled.weights, request.report)
-    result, weights = _fitted(program, sampled, request)
-    gamma, multipliers = program.proposal(result, problem, factor)
+    scaled_problem, factor = scale_to_float_range(problem.conditional_on_inclusion, MIN_SIZE)
+    program = GammaProgram(PrivacyOracle(scaled_problem, request.shape), sampled.weights, request.report)
+    result, weights = _fit_sampled_error(program, sampled, request)
+    gamma, multipliers = program.read_proposal(result, problem, factor)
     table, shape, status = certify(problem, gamma), request.shape.value, result.status.value
     value = sampled.value(table.gamma.half)
     bound = min(value, lower_bound(problem.conditional_on_inclusion, weights, shape, multipliers))
@@ -319,16 +342,16 @@ def fit_draws(request: Request) -> Table:
     return table.with_optimality(optimality, {"solver": "production", **made_by(result), "draws fitted": str(count)})
 
 
-def _fitted(program: GammaProgram, sampled: SampledError, request: Request) -> tuple[Result, Array]:
+def _fit_sampled_error(program: GammaProgram, sampled: SampledError, request: Request) -> tuple[Result, Array]:
     # few γ change the sign of enough draws to matter: with many voters the linear solve is usually enough
-    started, options = time.perf_counter(), request.options
+    start_time, options = time.perf_counter(), request.options
     result = program.solve(options, request.rows_of_start)
     if result.status not in {Status.OPTIMAL, Status.STALLED}:
         return result, sampled.weights
     value = sampled.value(program.shape.variables_to_gamma(result.point))
     if value - result.bound <= max(options.gap * value, options.floor):
         return result, sampled.weights
-    result = _fit_turned_draws(program, sampled, result, _left_of(options, started))
+    result = _fit_turned_draws(program, sampled, result, _subtract_time(options, start_time))
     tangents = [(y, tangent) for y, tangent in result.multipliers if isinstance(tangent, np.ndarray)]
     return result, _tangent_weights(sampled, tangents)
 
@@ -337,18 +360,20 @@ def _fit_turned_draws(program: GammaProgram, sampled: SampledError, first: Resul
     oracle, shape = program.oracle, program.shape
     epigraph = EpigraphOracle(oracle, sampled, shape)
     gamma = shape.variables_to_gamma(first.point)
-    known = oracle.beginning(_rows_in(first), first.point if np.isfinite(first.value) else None)
-    start = epigraph.lifted(known, [sampled.tangent(np.zeros_like(gamma)), sampled.tangent(gamma)])
-    lifted = sampled_error_program(sampled.linear, sampled.share, shape)
-    tie_break = program.tie_break()
-    extra = None if tie_break is None else np.append(tie_break, 0.0)
-    result = minimize_with_rows(lifted, epigraph, options, tie_break=extra, report=program.report, start=start)
+    rows = oracle.start_from(_list_rows(first), first.point if np.isfinite(first.value) else None)
+    start = epigraph.lifted(rows, [sampled.tangent(np.zeros_like(gamma)), sampled.tangent(gamma)])
+    lifted_program = sampled_error_program(sampled.linear, sampled.share, shape)
+    tie_break = program.build_tie_break()
+    lifted_tie_break = None if tie_break is None else np.append(tie_break, 0.0)
+    result = minimize_with_rows(
+        lifted_program, epigraph, options, tie_break=lifted_tie_break, report=program.report, start=start
+    )
     rounds, generated = first.rounds + result.rounds, first.rows_generated + result.rows_generated
     return replace(result, rounds=rounds, rows_generated=generated)
 
 
 def _tangent_weights(sampled: SampledError, tangents: Sequence[tuple[float, Array]]) -> Array:
     """Return w with ½ Σ_l w_l (1 − γ(l)) ≤ F(γ) for every γ: linear part plus tangents with Σ y ≤ s, the share of θ."""
-    most = sampled.share / max(sampled.share, sum(y for y, _ in tangents), np.finfo(np.float64).tiny)
-    weights: Array = sampled.linear + 2.0 * most * sum((y * t for y, t in tangents), np.zeros(sampled.linear.size))
+    factor = sampled.share / max(sampled.share, sum(y for y, _ in tangents), np.finfo(np.float64).tiny)
+    weights: Array = sampled.linear + 2.0 * factor * sum((y * t for y, t in tangents), np.zeros(sampled.linear.size))
     return weights

@@ -92,8 +92,15 @@ def optimize_table(
         checks.fail("problem", problem, "left out where K, m or each are said", "name one or the other")
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
     if not problem.has_noise_function:
-        extra = {"shape": shape, "objective": objective, "solver": solver, "draws": draws, "rng": rng, "start": start}
-        for name, value in extra.items():
+        gamma_arguments = {
+            "shape": shape,
+            "objective": objective,
+            "solver": solver,
+            "draws": draws,
+            "rng": rng,
+            "start": start,
+        }
+        for name, value in gamma_arguments.items():
             if value not in {None, "free", OBJECTIVES[0], "production"}:
                 checks.fail(name, value, f"left out for {problem.classes} classes", "it is about γ, for two classes")
         return optimize_plurality(problem, prior=prior, options=options, report=report)
@@ -135,24 +142,24 @@ def optimize_many(
     >>> [round(table.optimality.value, 4) for table in optimize_many(sweep, shape="monotone")]
     [0.1465, 0.0427, 0.0]
     """
-    listed = list(problems)
-    for place, problem in enumerate(listed):
+    all_problems = list(problems)
+    for place, problem in enumerate(all_problems):
         checks.instance(Problem, **{f"problems[{place}]": problem}, advice="say Problem(voters, target)")
     checks.one_of(SHAPES, shape=shape)
     if jobs != -1:
         checks.integer_at_least(1, jobs=jobs, advice="or -1 for all cores")
     groups: dict[object, list[int]] = {}
-    for place, problem in enumerate(listed):
+    for place, problem in enumerate(all_problems):
         groups.setdefault((problem.voters, problem.classes), []).append(place)
     solve = partial(_solve_in_turn, prior=prior, shape=shape, options=options)
-    tasks = [[listed[place] for place in places] for places in groups.values()]
+    tasks = [[all_problems[place] for place in places] for places in groups.values()]
     if jobs == 1 or len(tasks) < 2:
         parts = [solve(task) for task in tasks]
     else:
         joblib = require("joblib")
         parts = joblib.Parallel(n_jobs=jobs)(joblib.delayed(solve)(task) for task in tasks)
     tables = dict(zip(chain(*groups.values()), chain(*parts), strict=True))
-    return [tables[place] for place in range(len(listed))]
+    return [tables[place] for place in range(len(all_problems))]
 
 
 def _solve_in_turn(

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.open_set import optimum
-from darrm.optimize.request import LARGEST_FACTOR, in_range
+from darrm.optimize.request import LARGEST_FACTOR, scale_to_float_range
 from darrm.plurality import voter_corners
 from darrm.plurality.accuracy_bound import Multiplier, PairMultipliers, RowMultiplier, VoterRow, rows_of
 from darrm.plurality.adaptive_voters import VotersInTurn
@@ -53,15 +53,15 @@ MOST_OPEN_TERMS = 150_000  # takes ten seconds: in most partitions few strings m
 SMALLEST_PROBABILITY = 2.0**-36  # of every answer under a Rényi budget, so that its divergence is finite
 FINE = SolveOptions(gap=1e-5, time_limit=60.0)
 # of ε + Δ: below it, the solver's tolerance costs more than the distance to the limit ε → 0
-_LEAST_SIZE = Fraction(1, 2**12)
-_BROKEN = 1e-11  # a row is violated if it exceeds its limit by more than this
+_MIN_SIZE = Fraction(1, 2**12)
+_ROW_TOLERANCE = 1e-11  # a row is violated if it exceeds its limit by more than this
 # relative to the largest probability: a tie-break between laws that are equal under the prior, so that histograms with
 # negligible probability get good answers too; value and bound use the prior alone
 _TIE_BREAK = 1e-8
 _LARGEST_EXPONENT = 25.0  # the largest ε in rows for the solver: a law that is private for a smaller ε is private
-_MANY = 10**6  # more rows than this are searched in parts
-_OF_ONE_LOOK, _MOST_AT_ONCE = 5, 100  # violated rows of private voters per search and per round
-_BISECTIONS = 60  # of a share in [0, 1]: full precision
+_MAX_UNDIVIDED_ROWS = 10**6  # more rows than this are searched in parts
+_MAX_ROWS_PER_SEARCH, _MAX_ROWS_PER_ROUND = 5, 100  # violated rows of private voters per search and per round
+_SHARE_BISECTIONS = 60  # of a share in [0, 1]: full precision
 
 
 def optimize_plurality(
@@ -87,31 +87,33 @@ def optimize_plurality(
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target, classes)")
     settings = SolveOptions() if options is None else options
     checks.instance(SolveOptions, options=settings, advice="say SolveOptions(gap=…, time_limit=…)")
-    belief = default_of(problem.classes) if prior is None else checked(prior, problem.classes)
+    checked_prior = default_of(problem.classes) if prior is None else checked(prior, problem.classes)
     if is_open(problem.classes) and problem.voters.K > MOST_LISTED_VOTERS:
-        open_law, result = optimum.best_open_law(problem.conditional_on_inclusion, belief, settings, report)
-        return certify(problem, open_law).with_solution(Solution(belief, (), result.status.value), made_by(result))
+        open_law, result = optimum.best_open_law(problem.conditional_on_inclusion, checked_prior, settings, report)
+        return certify(problem, open_law).with_solution(
+            Solution(checked_prior, (), result.status.value), made_by(result)
+        )
     check_size(problem.voters, problem.classes)
     partitions = partitions_of(problem.voters.K, problem.classes)
-    program = _program(partitions, belief, 0.0)
+    program = _build_program(partitions, checked_prior, 0.0)
     # with resampled examples, the problem conditional on inclusion; for a small ε, one in the range of floats
-    solved, factor = in_range(problem.conditional_on_inclusion, _LEAST_SIZE)
-    oracle = _MoveOracle(solved) if solved.voters.are_non_private else _VoterOracle(solved)
+    scaled_problem, factor = scale_to_float_range(problem.conditional_on_inclusion, _MIN_SIZE)
+    oracle = _MoveOracle(scaled_problem) if scaled_problem.voters.are_non_private else _VoterOracle(scaled_problem)
     start = beginning_at(random_law(partitions.K, partitions.classes).each)
     result = minimize_with_rows(program, oracle, settings, start=start, report=report)
     multipliers = oracle.multipliers(result.multipliers, float(min(factor, LARGEST_FACTOR)))
-    if isinstance(oracle, _VoterOracle) and oracle.few:  # law and bound come from two programs
-        result = minimize_with_rows(program, _TurnOracle(solved), settings, start=start, report=report)
+    if isinstance(oracle, _VoterOracle) and oracle.is_restricted:  # law and bound come from two programs
+        result = minimize_with_rows(program, _AdaptiveOracle(scaled_problem), settings, start=start, report=report)
     law = PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point)
     tables = [certify(problem, law)]
-    private_alike = problem.voters.each.is_private and problem.voters.per_voter is None
-    if private_alike and (factor > 1 or (isinstance(oracle, _VoterOracle) and oracle.few)):
-        number = min(partitions.K, int(problem.exact_m))
-        if 1 - (1 - problem.voters.each.exact_delta) ** number <= problem.target.exact_delta:
-            tables.append(certify(problem, true_plurality(partitions.K, problem.classes, number)))
-    accuracies = [other.plurality.accuracy(belief) for other in tables]
+    is_equally_private = problem.voters.each.is_private and problem.voters.per_voter is None
+    if is_equally_private and (factor > 1 or (isinstance(oracle, _VoterOracle) and oracle.is_restricted)):
+        voter_count = min(partitions.K, int(problem.exact_m))
+        if 1 - (1 - problem.voters.each.exact_delta) ** voter_count <= problem.target.exact_delta:
+            tables.append(certify(problem, true_plurality(partitions.K, problem.classes, voter_count)))
+    accuracies = [candidate.plurality.accuracy(checked_prior) for candidate in tables]
     table = tables[accuracies.index(max(accuracies))]
-    return table.with_solution(Solution(belief, multipliers, result.status.value), made_by(result))
+    return table.with_solution(Solution(checked_prior, multipliers, result.status.value), made_by(result))
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +149,9 @@ def optimize_plurality_under_renyi(
         checks.fail("order", order, "above 1 and finite")
     check_size(voters, classes)
     partitions = partitions_of(voters.K, classes)
-    program = _program(partitions, prior, SMALLEST_PROBABILITY)
+    program = _build_program(partitions, prior, SMALLEST_PROBABILITY)
     oracle = _RenyiOracle(classes, partitions.pairs(voters.reached), order, budget)
-    start = oracle.half_planes(oracle.start(partitions), np.arange(oracle.pairs.pair.size))
+    start = oracle.build_half_planes(oracle.compute_start(partitions), np.arange(oracle.pairs.pair.size))
     result = minimize_with_rows(program, oracle, options, start=start)
     law = PluralityLaw.of_probabilities(voters.K, classes, result.point)
     return PluralityOptimum(law, law.accuracy(prior), result.bound)
@@ -172,20 +174,24 @@ def check_size(voters: Voters, classes: int) -> None:
         voter_corners.check_size(voters, classes)
         return
     partitions = partitions_of(voters.K, classes)
-    terms, most = partitions.pairs(voters.reached).pair.size, MOST_OPEN_TERMS if is_open(classes) else MOST_TERMS
-    if terms > most:
+    terms, limit = partitions.pairs(voters.reached).pair.size, MOST_OPEN_TERMS if is_open(classes) else MOST_TERMS
+    if terms > limit:
         size = "the size of the program, terms of pairs of neighbors"
-        checks.fail(size, terms, f"at most {most:,}", partitions.advice)
+        checks.fail(size, terms, f"at most {limit:,}", partitions.advice)
 
 
-def _program(partitions: Partitions, prior: Prior, least: float) -> BlockProgram:
+def _build_program(partitions: Partitions, prior: Prior, smallest: float) -> BlockProgram:
     """State the gains c_j = m_j P_p of the classes with the most votes, with a tie-break if P_p is negligible."""
     sizes = partitions.sizes.astype(np.float64)
-    believed, even = (partitions.probabilities(law) for law in (prior, default_of(partitions.classes)))
-    weights = np.maximum(believed, _TIE_BREAK * np.max(believed) / np.max(even) * even)
+    probabilities, default_probabilities = (
+        partitions.probabilities(law) for law in (prior, default_of(partitions.classes))
+    )
+    weights = np.maximum(
+        probabilities, _TIE_BREAK * np.max(probabilities) / np.max(default_probabilities) * default_probabilities
+    )
     gains = np.zeros(sizes.size)
     gains[partitions.starts] = weights * sizes[partitions.starts]
-    return BlockProgram(gains, sizes, partitions.blocks, least)
+    return BlockProgram(gains, sizes, partitions.blocks, smallest)
 
 
 class _MoveOracle:
@@ -200,20 +206,20 @@ class _MoveOracle:
         before, after = pairs.sides(point)
         excess = pairs.classes * (before - self.ratio * after)
         sums = np.bincount(pairs.pair, np.maximum(0.0, excess))
-        chosen = np.flatnonzero((excess > 0.0) & (sums > self.delta + _BROKEN)[pairs.pair])
-        broken, row = np.unique(pairs.pair[chosen], return_inverse=True)
-        count, present = pairs.classes[chosen].astype(np.float64), pairs.after[chosen] != ABSENT
+        violated_terms = np.flatnonzero((excess > 0.0) & (sums > self.delta + _ROW_TOLERANCE)[pairs.pair])
+        violated_pairs, row = np.unique(pairs.pair[violated_terms], return_inverse=True)
+        count, is_present = pairs.classes[violated_terms].astype(np.float64), pairs.after[violated_terms] != ABSENT
         rows = SparseRows.summed(
-            np.concatenate([row, row[present]]),
-            np.concatenate([pairs.before[chosen], pairs.after[chosen][present]]),
-            np.concatenate([count, -self.ratio * count[present]]),
-            np.full(broken.size, self.delta),
+            np.concatenate([row, row[is_present]]),
+            np.concatenate([pairs.before[violated_terms], pairs.after[violated_terms][is_present]]),
+            np.concatenate([count, -self.ratio * count[is_present]]),
+            np.full(violated_pairs.size, self.delta),
             point.size,
         )
-        labels = [tuple(terms.tolist()) for terms in np.split(chosen, np.flatnonzero(np.diff(row)) + 1)]
+        labels = [tuple(terms.tolist()) for terms in np.split(violated_terms, np.flatnonzero(np.diff(row)) + 1)]
         share = share_for_moves(self.problem, pairs, point)
         feasible = (1.0 - share) * point + share * self.random
-        return Separation(rows, rows.limits, feasible, True, labels if broken.size else [])
+        return Separation(rows, rows.limits, feasible, True, labels if violated_pairs.size else [])
 
     def multipliers(self, rows: tuple[tuple[float, tuple[int, ...]], ...], _: float) -> tuple[Multiplier, ...]:
         """Add up the multipliers of the rows of each pair; the label of a row lists its terms."""
@@ -222,37 +228,43 @@ class _MoveOracle:
         for y, terms in rows:
             places = list(terms)
             z[places] += y * pairs.classes[places]
-        used = np.unique(pairs.pair[z > 0.0]).tolist()
+        used_pairs = np.unique(pairs.pair[z > 0.0]).tolist()
         weights = np.split(z, pairs.starts[1:])
         return tuple(
-            PairMultipliers(pairs.first[pair], pairs.second[pair], tuple(weights[pair].tolist())) for pair in used
+            PairMultipliers(pairs.first[pair], pairs.second[pair], tuple(weights[pair].tolist())) for pair in used_pairs
         )
 
 
 class _VoterOracle:
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.known = problem, set[VoterRow]()
-        self.few = not voter_corners.can_be_looked_at(problem.voters, problem.classes)
-        self.many = voter_corners.number_of_rows(problem.voters, problem.classes) > _MANY
+        self.problem, self.known_rows = problem, set[VoterRow]()
+        self.is_restricted = not voter_corners.can_be_looked_at(problem.voters, problem.classes)
+        self.is_divided = voter_corners.number_of_rows(problem.voters, problem.classes) > _MAX_UNDIVIDED_ROWS
         self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
 
     def separate(self, point: Array, *, thorough: bool, **_: object) -> Separation:
-        broken, share = self._look(point, every=False) if self.few or (self.many and not thorough) else ([], 1.0)
-        thorough = self.few or not broken
-        if not broken and not self.few:
-            broken, share = self._look(point, every=None)
-        worst = np.argsort([-cost for cost, _ in broken], kind="stable")[:_MOST_AT_ONCE]
-        labels = [broken[place][1] for place in worst]
-        self.known |= set(labels)
-        return _mixed(self.problem, point, share, [self._coefficients(row) for row in labels], labels, thorough)
+        violated, share = (
+            self._search_rows(point, all_kinds=False)
+            if self.is_restricted or (self.is_divided and not thorough)
+            else ([], 1.0)
+        )
+        thorough = self.is_restricted or not violated
+        if not violated and not self.is_restricted:
+            violated, share = self._search_rows(point, all_kinds=None)
+        order = np.argsort([-cost for cost, _ in violated], kind="stable")[:_MAX_ROWS_PER_ROUND]
+        labels = [violated[place][1] for place in order]
+        self.known_rows |= set(labels)
+        return _build_separation(
+            self.problem, point, share, [self._coefficients(row) for row in labels], labels, thorough
+        )
 
-    def _look(self, point: Array, *, every: bool | None) -> tuple[list[tuple[float, VoterRow]], float]:
-        broken, share, sets = list[tuple[float, VoterRow]](), 0.0, voter_corners.sets_of_answers(self.problem)
-        for look in voter_corners.row_blocks(self.problem, point, sets, every=every, few=self.few):
-            costs = look.costs(self.problem)
-            broken += rows_of(look, costs, self.delta + _BROKEN, _OF_ONE_LOOK)
-            share = max(share, voter_corners.share_for(self.problem, look.answers, float(np.max(costs))))
-        return [(cost, row) for cost, row in broken if row not in self.known], min(1.0, share)
+    def _search_rows(self, point: Array, *, all_kinds: bool | None) -> tuple[list[tuple[float, VoterRow]], float]:
+        violated, share, sets = list[tuple[float, VoterRow]](), 0.0, voter_corners.sets_of_answers(self.problem)
+        for block in voter_corners.row_blocks(self.problem, point, sets, every=all_kinds, few=self.is_restricted):
+            costs = block.costs(self.problem)
+            violated += rows_of(block, costs, self.delta + _ROW_TOLERANCE, _MAX_ROWS_PER_SEARCH)
+            share = max(share, voter_corners.share_for(self.problem, block.answers, float(np.max(costs))))
+        return [(cost, row) for cost, row in violated if row not in self.known_rows], min(1.0, share)
 
     def _coefficients(self, row: VoterRow) -> Array:
         before, after = row.coefficients(self.problem)
@@ -262,7 +274,7 @@ class _VoterOracle:
         return tuple(RowMultiplier(factor * y, row) for y, row in rows)
 
 
-class _TurnOracle:
+class _AdaptiveOracle:
     """The rows of adaptive voters; they include those of private voters."""
 
     def __init__(self, problem: Problem) -> None:
@@ -274,12 +286,14 @@ class _TurnOracle:
         for voters in self.voters:
             worst, row = voters.worst(point)
             share = max(share, voter_corners.share_for(self.problem, voters.answers, worst))
-            if float(row @ point) > delta + _BROKEN:
+            if float(row @ point) > delta + _ROW_TOLERANCE:
                 matrix.append(row)
-        return _mixed(self.problem, point, share, matrix, [f"{len(matrix)} in turn" for _ in matrix], thorough=True)
+        return _build_separation(
+            self.problem, point, share, matrix, [f"{len(matrix)} in turn" for _ in matrix], thorough=True
+        )
 
 
-def _mixed(
+def _build_separation(
     problem: Problem, point: Array, share: float, matrix: list[Array], labels: Sequence[object], thorough: bool
 ) -> Separation:
     entries = np.array(matrix).reshape(-1, point.size)
@@ -296,64 +310,68 @@ class _RenyiOracle:
 
     def separate(self, point: Array, **_: object) -> Separation:
         """Return for every violated pair the half-plane at the boundary, on the line to a random answer."""
-        pairs, shares = self.pairs, self._shares(point)
+        pairs, shares = self.pairs, self._compute_shares(point)
         feasible = point + float(np.max(shares)) * (self.uniform - point)
-        chosen = np.flatnonzero((shares > _BROKEN)[pairs.pair])
-        return replace(self.half_planes(point, chosen, shares), feasible=feasible)
+        violated_terms = np.flatnonzero((shares > _ROW_TOLERANCE)[pairs.pair])
+        return replace(self.build_half_planes(point, violated_terms, shares), feasible=feasible)
 
-    def half_planes(self, point: Array, chosen: NDArray[np.int64], shares: Array | None = None) -> Separation:
+    def build_half_planes(self, point: Array, terms: NDArray[np.int64], shares: Array | None = None) -> Separation:
         pairs, alpha = self.pairs, self.order
-        share = 0.0 if shares is None else shares[pairs.pair[chosen]]
+        share = 0.0 if shares is None else shares[pairs.pair[terms]]
         before, after = (
-            x + share * (self.uniform - x) for x in (point[pairs.before[chosen]], point[pairs.after[chosen]])
+            x + share * (self.uniform - x) for x in (point[pairs.before[terms]], point[pairs.after[terms]])
         )
         log_ratio = np.log(before) - np.log(after)
         # a row may be scaled: by e^{-largest}, so that no order overflows
-        kept, row = np.unique(pairs.pair[chosen], return_inverse=True)
-        largest = np.full(kept.size, -np.inf)
-        np.maximum.at(largest, row, self.counts[chosen] + np.maximum(alpha * log_ratio, (alpha - 1.0) * log_ratio))
-        first = alpha * np.exp(self.counts[chosen] + (alpha - 1.0) * log_ratio - largest[row])
-        second = (alpha - 1.0) * np.exp(self.counts[chosen] + alpha * log_ratio - largest[row])
+        pair_ids, row = np.unique(pairs.pair[terms], return_inverse=True)
+        largest = np.full(pair_ids.size, -np.inf)
+        np.maximum.at(largest, row, self.counts[terms] + np.maximum(alpha * log_ratio, (alpha - 1.0) * log_ratio))
+        before_terms = alpha * np.exp(self.counts[terms] + (alpha - 1.0) * log_ratio - largest[row])
+        after_terms = (alpha - 1.0) * np.exp(self.counts[terms] + alpha * log_ratio - largest[row])
         rows = SparseRows.summed(
             np.concatenate([row, row]),
-            np.concatenate([pairs.before[chosen], pairs.after[chosen]]),
-            np.concatenate([first, -second]),
+            np.concatenate([pairs.before[terms], pairs.after[terms]]),
+            np.concatenate([before_terms, -after_terms]),
             np.exp(np.minimum(self.limit - largest, 40.0)),  # no left side reaches e^40, with few orders and classes
             point.size,
         )
-        return Separation(rows, rows.limits, point, True, kept.tolist())
+        return Separation(rows, rows.limits, point, True, pair_ids.tolist())
 
-    def start(self, partitions: Partitions) -> Array:
+    def compute_start(self, partitions: Partitions) -> Array:
         """Return the law of the exponential mechanism that the budget allows."""
         pairs = self.pairs
 
-        def law(rate: float) -> Array:
-            behind = partitions.votes[partitions.starts][partitions.blocks] - partitions.votes
-            weights = np.exp(-rate * behind)
+        def compute_law(rate: float) -> Array:
+            lags = partitions.votes[partitions.starts][partitions.blocks] - partitions.votes
+            weights = np.exp(-rate * lags)
             sums = np.add.reduceat(partitions.sizes * weights, partitions.starts)
             return np.asarray(np.maximum(weights / sums[partitions.blocks], 2.0 * SMALLEST_PROBABILITY))
 
-        def allowed(rate: float) -> bool:
-            each = law(rate)
-            return bool(np.max(self._exponents(each[pairs.before], each[pairs.after])) <= self.limit)
+        def is_allowed(rate: float) -> bool:
+            probabilities = compute_law(rate)
+            return bool(
+                np.max(self._compute_exponents(probabilities[pairs.before], probabilities[pairs.after])) <= self.limit
+            )
 
-        each = law(bisect_safe(allowed, 0.0, 40.0, steps=40))
-        return np.asarray(each / np.add.reduceat(partitions.sizes * each, partitions.starts)[partitions.blocks])
+        probabilities = compute_law(bisect_safe(is_allowed, 0.0, 40.0, steps=40))
+        return np.asarray(
+            probabilities / np.add.reduceat(partitions.sizes * probabilities, partitions.starts)[partitions.blocks]
+        )
 
-    def _shares(self, point: Array) -> Array:
+    def _compute_shares(self, point: Array) -> Array:
         pairs = self.pairs
-        needed = np.zeros(len(pairs.first))
-        broken = self._exponents(point[pairs.before], point[pairs.after]) > self.limit
-        low, high = needed.copy(), np.where(broken, 1.0, 0.0)
-        for _ in range(_BISECTIONS):
+        zeros = np.zeros(len(pairs.first))
+        is_violated = self._compute_exponents(point[pairs.before], point[pairs.after]) > self.limit
+        low, high = zeros.copy(), np.where(is_violated, 1.0, 0.0)
+        for _ in range(_SHARE_BISECTIONS):
             middle = 0.5 * (low + high)
             share = middle[pairs.pair]
             before, after = (x + share * (self.uniform - x) for x in (point[pairs.before], point[pairs.after]))
-            above = self._exponents(before, after) > self.limit
-            low, high = np.where(above & broken, middle, low), np.where(above, high, middle)
-        return np.where(broken, high, 0.0)
+            is_above = self._compute_exponents(before, after) > self.limit
+            low, high = np.where(is_above & is_violated, middle, low), np.where(is_above, high, middle)
+        return np.where(is_violated, high, 0.0)
 
-    def _exponents(self, before: Array, after: Array) -> Array:
+    def _compute_exponents(self, before: Array, after: Array) -> Array:
         powers = self.counts + self.order * np.log(before) - (self.order - 1.0) * np.log(after)
         largest = np.maximum.reduceat(powers, self.pairs.starts)
         scaled = np.exp(powers - np.repeat(largest, self.sizes))

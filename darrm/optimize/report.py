@@ -14,7 +14,7 @@ from darrm.commands.command_line import spread
 from darrm.majority import baselines
 from darrm.majority.noise_function import ESTIMATE_SEED, NoiseFunction, differences, errors_of, number_of_draws
 from darrm.numerics import Array
-from darrm.optimize.request import fitting
+from darrm.optimize.request import fit_voters
 from darrm.priors import Independent, Prior, in_words, surrogate_of, two_sided_of, weights_of
 from darrm.privacy import at_most
 from darrm.problem import Problem, Voters, is_open
@@ -22,23 +22,23 @@ from darrm.table.optimality import Optimality
 from darrm.table.table import Table, certify
 from darrm.table.text import (
     MEANING,
-    allowance,
-    answers,
-    bound_text,
-    heading,
+    choose_histograms,
+    describe_allowance,
+    describe_bound,
     plot_noise_functions,
-    proof,
-    right_labels,
-    shown_histograms,
+    write_accuracy,
+    write_answers,
+    write_heading,
+    write_proof,
 )
 from darrm.util import checks
 from darrm.util.files import Document
 
-_MOST_LINES = 60  # in the table of γ
-_COLUMN = 9  # characters
-_SMALL_GAIN = 0.001  # of accuracy
-_MOST_SAMPLED = 51  # voters: with more, draws of the second prior take too long, and only --all has its errors
-_MOST_VALUES, _A_LINE = 12, 6  # of γ in the short report
+_MAX_LINES = 60  # in the table of γ
+_COLUMN_WIDTH = 9  # characters
+_SMALL_ACCURACY_GAIN = 0.001  # of accuracy
+_MAX_SAMPLED_VOTERS = 51  # voters: with more, draws of the second prior take too long, and only --all has its errors
+_MAX_SHORT_VALUES, _VALUES_PER_LINE = 12, 6  # of γ in the short report
 _CONSTANT = "γ_flat"
 _RULES = {
     "γ_opt": "optimal γ",
@@ -80,11 +80,11 @@ class Entry:
 
 def second_prior(prior: Prior) -> Prior | None:
     """Return the prior of which this one is the paper's surrogate, or else the surrogate of this one, if any."""
-    other = two_sided_of(prior) or surrogate_of(prior)
-    return None if other == prior else other
+    partner = two_sided_of(prior) or surrogate_of(prior)
+    return None if partner == prior else partner
 
 
-def _differences(prior: Prior, K: int) -> Array:
+def _sample_differences(prior: Prior, K: int) -> Array:
     """Compute α_l − α_{K−l} of draws, shape (draws, n); their mean alone if the error is linear."""
     if prior.has_closed_form:
         return weights_of(prior, K)[None, :]
@@ -103,7 +103,7 @@ def compare(optimal: Table, prior: Prior, second: Prior | None = None) -> tuple[
     ('γ_flat', 0.0596, 0.0258)]
     """
     problem = optimal.problem
-    draws = None if second is None else _differences(second, problem.voters.K)
+    draws = None if second is None else _sample_differences(second, problem.voters.K)
     proposals: dict[str, Callable[[Problem], NoiseFunction]] = {
         "γ_Sub": baselines.subsampling,
         "γ_DSub": baselines.double_subsampling,
@@ -130,7 +130,7 @@ class WithMissing:
     expected_error: float
 
 
-def with_missing(
+def evaluate_missing(
     table: Table, prior: Prior, numbers: Iterable[int], *, report: Callable[[str], object] | None = None
 ) -> tuple[WithMissing, ...]:
     """Evaluate a table for increasing numbers of missing votes, each below K; call ``report`` before each."""
@@ -154,25 +154,26 @@ class Report:
     def blocks(self) -> Iterable[str]:
         """Write the paragraphs."""
         problem, law, optimality = self.table.problem, self.table.law, self.table.optimality
-        yield heading(problem, optimality, self.remark)
-        yield right_labels(problem, law, optimality)
-        yield answers(problem, law)
-        yield proof(problem, law, self.table.certificate, optimality)
+        yield write_heading(problem, optimality, self.remark)
+        yield write_accuracy(problem, law, optimality)
+        yield write_answers(problem, law)
+        yield write_proof(problem, law, self.table.certificate, optimality)
 
     def details(self) -> Document:
         """Write the part of the document that depends on the kind of law."""
-        problem, law, answered = self.table.problem, self.table.law, dict[str, float | None]()
-        shown = shown_histograms(problem.voters.K, problem.classes)
+        problem, law, share_answered = self.table.problem, self.table.law, dict[str, float | None]()
+        histograms = choose_histograms(problem.voters.K, problem.classes)
         if is_open(problem.classes):
-            answered = {"share_answered": law.share_answered(_optimality_of(self.table).prior)}
+            share_answered = {"share_answered": law.share_answered(_optimality_of(self.table).prior)}
         return {
             "format": "darrm plurality report",
             "version": 1,
             "problem": problem.to_json(),
             "accuracy": self.table.accuracy,
-            **answered,
+            **share_answered,
             "histograms": [
-                {"votes": list(counts), "probabilities": law.probabilities([counts])[0].tolist()} for counts in shown
+                {"votes": list(counts), "probabilities": law.probabilities([counts])[0].tolist()}
+                for counts in histograms
             ],
             "certificate": asdict(self.table.certificate),
         }
@@ -186,13 +187,17 @@ class Report:
 
     def document(self, output: Path | None) -> Document:
         """Write the JSON document; schemas: `optimize_report.json` and `plurality_report.json` in `darrm/schemas`."""
-        optimality, written = self.table.optimality, None
+        optimality, optimality_data = self.table.optimality, None
         if optimality is not None:
-            written = {**optimality.to_json(self.table.problem), "gap": optimality.gap, "claimed": optimality.claimed}
-            del written["multipliers"]  # the table keeps them
+            optimality_data = {
+                **optimality.to_json(self.table.problem),
+                "gap": optimality.gap,
+                "claimed": optimality.claimed,
+            }
+            del optimality_data["multipliers"]  # the table keeps them
         return {
             **self.details(),
-            "optimality": written,
+            "optimality": optimality_data,
             "provenance": dict(self.table.provenance),
             "output": None if output is None else str(output),
         }
@@ -210,18 +215,18 @@ class GammaReport(Report):
         table, optimality = self.table, _optimality_of(self.table)
         if not self.everything:
             return (
-                _short_heading(table.problem, optimality, self.remark),
-                _comparison(table, self.entries, optimality.prior, self.second),
-                _missing(self.missing),
-                _short_values(table.gamma),
-                _short_proof(table, optimality),
+                _write_short_heading(table.problem, optimality, self.remark),
+                _write_comparison(table, self.entries, optimality.prior, self.second),
+                _write_missing(self.missing),
+                _write_short_values(table.gamma),
+                _write_short_proof(table, optimality),
             )
         return (
-            heading(table.problem, optimality, self.remark),
-            _values(table, self.entries, optimality.prior, self.second),
-            _remarks(self.entries),
-            _missing(self.missing),
-            proof(table.problem, table.law, table.certificate, optimality),
+            write_heading(table.problem, optimality, self.remark),
+            _write_values(table, self.entries, optimality.prior, self.second),
+            _write_remarks(self.entries),
+            _write_missing(self.missing),
+            write_proof(table.problem, table.law, table.certificate, optimality),
         )
 
     def details(self) -> Document:
@@ -249,13 +254,13 @@ class GammaReport(Report):
 
     def plot(self, path: Path) -> None:
         """Draw γ over the number of ones for every noise function that exists."""
-        named = []
+        curves = []
         for place, entry in enumerate(self.entries):
             if entry.table is not None:
-                right = "" if entry.accuracy is None else f"right labels {entry.accuracy:.4f}, "
-                label = f"{entry.name}   {right}expected error {entry.expected_error:.4g}"
-                named.append((label, place, entry.table.gamma))
-        plot_noise_functions(self.table.problem, named, path)
+                accuracy = "" if entry.accuracy is None else f"right labels {entry.accuracy:.4f}, "
+                label = f"{entry.name}   {accuracy}expected error {entry.expected_error:.4g}"
+                curves.append((label, place, entry.table.gamma))
+        plot_noise_functions(self.table.problem, curves, path)
 
 
 def rows_text(tables: Sequence[Table]) -> str:
@@ -299,8 +304,8 @@ def report_of(
     if not table.problem.has_noise_function:
         return Report(table, everything=everything, remark=remark)
     prior = _optimality_of(table).prior
-    rows = with_missing(table, prior, missing, report=show)
-    second = second_prior(prior) if everything or table.gamma.K <= _MOST_SAMPLED else None
+    rows = evaluate_missing(table, prior, missing, report=show)
+    second = second_prior(prior) if everything or table.gamma.K <= _MAX_SAMPLED_VOTERS else None
     return GammaReport(table, compare(table, prior, second), rows, second, everything=everything, remark=remark)
 
 
@@ -311,12 +316,12 @@ def _optimality_of(table: Table) -> Optimality:
     return table.optimality
 
 
-def _short_heading(problem: Problem, optimality: Optimality, remark: str) -> str:
+def _write_short_heading(problem: Problem, optimality: Optimality, remark: str) -> str:
     voters = str(problem.voters).replace("-differentially private", f"-DP{remark}")
     tie = "" if problem.voters.K % 2 else "; a tie is answered by a fair coin"
     lines = [
         f"Problem   {voters}",
-        f"Release   one label is {problem.target}-DP{allowance(problem)}: proved{tie}",
+        f"Release   one label is {problem.target}-DP{describe_allowance(problem)}: proved{tie}",
         f"Prior     {in_words(optimality.prior)}; {optimality.shape} shape",
     ]
     if isinstance(optimality.prior, Independent) and optimality.prior.has_closed_form:
@@ -327,49 +332,53 @@ def _short_heading(problem: Problem, optimality: Optimality, remark: str) -> str
     return "\n".join([*lines, f"Objective the expected error{objective}"])
 
 
-def _comparison(table: Table, entries: Sequence[Entry], prior: Prior, second: Prior | None) -> str:
+def _write_comparison(table: Table, entries: Sequence[Entry], prior: Prior, second: Prior | None) -> str:
     if not entries:
         return ""
-    best, *others = (entry for entry in entries if entry.expected_error is not None)
-    others.sort(key=_inaccuracy)
-    coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size))
-    second_error = None if second is None else coin.expected_error(second)
-    guess = Entry("a fair coin", table, coin.accuracy(prior), coin.expected_error(prior), second_error, "")
-    at_second = "" if second is None else f"at {second.text}"
-    lines = [f"{'':24}{'accuracy':>10}{'expected error':>17}{at_second:>21}".rstrip()]
-    for entry in (best, *others, guess):
+    best, *other_entries = (entry for entry in entries if entry.expected_error is not None)
+    other_entries.sort(key=_rank_entry)
+    coin_gamma = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size))
+    second_error = None if second is None else coin_gamma.expected_error(second)
+    coin_entry = Entry(
+        "a fair coin", table, coin_gamma.accuracy(prior), coin_gamma.expected_error(prior), second_error, ""
+    )
+    second_heading = "" if second is None else f"at {second.text}"
+    lines = [f"{'':24}{'accuracy':>10}{'expected error':>17}{second_heading:>21}".rstrip()]
+    for entry in (best, *other_entries, coin_entry):
         accuracy = "" if entry.accuracy is None else f"{100.0 * entry.accuracy:.2f} %"
         name = f"{'*' if entry is best else ' '} {_RULES.get(entry.name, entry.name)}"
-        errors = f"{_short(entry.expected_error):>17}{_short(entry.second_error):>21}".rstrip()
+        errors = f"{_format_error(entry.expected_error):>17}{_format_error(entry.second_error):>21}".rstrip()
         lines.append(f"{name:24}{accuracy:>10}{errors}")
     if second is not None and not second.has_closed_form:
         lines.append(f"  at {second.text}: means over {number_of_draws(table.gamma.K, None):,} draws")
-    if absent := sum(entry.table is None for entry in entries):
-        lines.append(f"  ({absent} more {'does' if absent == 1 else 'do'} not apply; --all shows the reasons)")
-    constant = next((entry for entry in others if entry.name == _CONSTANT), best)
+    if absent_count := sum(entry.table is None for entry in entries):
+        lines.append(
+            f"  ({absent_count} more {'does' if absent_count == 1 else 'do'} not apply; --all shows the reasons)"
+        )
+    constant = next((entry for entry in other_entries if entry.name == _CONSTANT), best)
     if best.accuracy is not None and constant.accuracy is not None and constant is not best:
         gain = best.accuracy - constant.accuracy
         if gain < 0.0:
             lines.append("  the best constant has the higher accuracy; γ is optimal in expected error")
-        elif gain < _SMALL_GAIN:
+        elif gain < _SMALL_ACCURACY_GAIN:
             lines.append(f"  the gain over the best constant is small here: {100.0 * gain:.2g} of 100 labels")
     return "\n".join(lines)
 
 
-def _inaccuracy(entry: Entry) -> tuple[float, float]:
+def _rank_entry(entry: Entry) -> tuple[float, float]:
     return -(entry.accuracy or 0.0), entry.expected_error or 0.0
 
 
-def _short_values(gamma: NoiseFunction) -> str:
-    places = spread(gamma.half.size, _MOST_VALUES)
+def _write_short_values(gamma: NoiseFunction) -> str:
+    places = spread(gamma.half.size, _MAX_SHORT_VALUES)
     values = [f"{gamma.levels[place]:>8,}: {gamma.half[place]:.4f}" for place in places]
-    lines = ["".join(values[start : start + _A_LINE]) for start in range(0, len(values), _A_LINE)]
+    lines = ["".join(values[start : start + _VALUES_PER_LINE]) for start in range(0, len(values), _VALUES_PER_LINE)]
     return "\n".join([f"{MEANING}:", *lines])
 
 
-def _short_proof(table: Table, optimality: Optimality) -> str:
-    what, _, gap = bound_text(optimality).partition(": ")
-    lines = [f"Optimal   {what}", f"          {gap}"]
+def _write_short_proof(table: Table, optimality: Optimality) -> str:
+    statement, _, gap = describe_bound(optimality).partition(": ")
+    lines = [f"Optimal   {statement}", f"          {gap}"]
     if optimality.held_out is not None:
         lines.append(f"          expected error on other draws: {optimality.held_out}")
     if optimality.status != "optimal":
@@ -380,71 +389,77 @@ def _short_proof(table: Table, optimality: Optimality) -> str:
     return "\n".join(lines)
 
 
-def _values(table: Table, entries: Sequence[Entry], prior: Prior, second: Prior | None) -> str:
-    shown = {entry.name + ("*" if entry.remark else ""): entry for entry in entries if entry.table is not None}
-    columns = [entry.table.gamma.half for entry in shown.values() if entry.table is not None]
+def _write_values(table: Table, entries: Sequence[Entry], prior: Prior, second: Prior | None) -> str:
+    columns = {entry.name + ("*" if entry.remark else ""): entry for entry in entries if entry.table is not None}
+    value_columns = [entry.table.gamma.half for entry in columns.values() if entry.table is not None]
     lines = [
-        _row(level, [f"{values[place]:.4f}" for values in columns])
+        _write_row(level, [f"{values[place]:.4f}" for values in value_columns])
         for place, level in enumerate(table.gamma.levels.tolist())
     ]
-    block = [MEANING, _row("l", shown), *_shortened(lines, "--output or --format json")]
-    coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size)).accuracy(prior)
-    if coin is not None:
-        shares = _row("right", [_short(entry.accuracy) for entry in shown.values()])
-        block.append(f"{shares}   (share of right labels under the prior; a coin: {coin:.4f})")
-    errors = _row("error", [_short(entry.expected_error) for entry in shown.values()])
+    block = [MEANING, _write_row("l", columns), *_shorten_lines(lines, "--output or --format json")]
+    coin_accuracy = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size)).accuracy(prior)
+    if coin_accuracy is not None:
+        shares = _write_row("right", [_format_error(entry.accuracy) for entry in columns.values()])
+        block.append(f"{shares}   (share of right labels under the prior; a coin: {coin_accuracy:.4f})")
+    errors = _write_row("error", [_format_error(entry.expected_error) for entry in columns.values()])
     block.append(f"{errors}   (expected, under the prior)")
     if second is not None:
-        others = _row("second", [_short(entry.second_error) for entry in shown.values()])
-        block.append(f"{others}   (expected error under {second.text})")
+        second_errors = _write_row("second", [_format_error(entry.second_error) for entry in columns.values()])
+        block.append(f"{second_errors}   (expected error under {second.text})")
     return "\n".join(block)
 
 
-def _row(name: object, cells: Iterable[str]) -> str:
-    return f"{name:>8}" + "".join(f"{cell:>{_COLUMN}}" for cell in cells)
+def _write_row(name: object, cells: Iterable[str]) -> str:
+    return f"{name:>8}" + "".join(f"{cell:>{_COLUMN_WIDTH}}" for cell in cells)
 
 
-def _missing(rows: Sequence[WithMissing]) -> str:
+def _write_missing(rows: Sequence[WithMissing]) -> str:
     if not rows:
         return ""
-    head = [
+    write_heading = [
         "The optimal γ with missing votes replaced by fair coins (darrm release --missing coin). A label is right",
         "if it is the majority of the other votes; at a tie both labels are right.",
-        _row("missing", ["right", "error"]),
+        _write_row("missing", ["right", "error"]),
     ]
-    lines = [_row(row.missing, [_short(row.accuracy), _short(row.expected_error)]) for row in rows]
-    return "\n".join([*head, *_shortened(lines, "--format json")])
+    lines = [_write_row(row.missing, [_format_error(row.accuracy), _format_error(row.expected_error)]) for row in rows]
+    return "\n".join([*write_heading, *_shorten_lines(lines, "--format json")])
 
 
-def _short(error: float | None) -> str:
+def _format_error(error: float | None) -> str:
     if error is None:
         return ""
     return f"{error:.4f}" if error >= 1e-3 or error == 0.0 else f"{error:.1e}"
 
 
-def _remarks(entries: Sequence[Entry]) -> str:
-    present = [
+def _write_remarks(entries: Sequence[Entry]) -> str:
+    present_lines = [
         f"  {entry.name + '*':<9}{entry.remark}" for entry in entries if entry.remark and entry.table is not None
     ]
-    absent = [f"  {entry.name} does not apply: {entry.remark}" for entry in entries if entry.table is None]
-    return "\n".join([*present, *absent])
+    absent_lines = [f"  {entry.name} does not apply: {entry.remark}" for entry in entries if entry.table is None]
+    return "\n".join([*present_lines, *absent_lines])
 
 
-def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
-    """Round voters as `fitting` does; unless ``quiet``, report it on standard error."""
-    rounded = fitting(voters, classes)
+def fit_and_report(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
+    """Round voters as `fit_voters` does; unless ``quiet``, report it on standard error."""
+    rounded = fit_voters(voters, classes)
     if rounded != voters and not quiet:
-        before, after = voters.private_groups, rounded.private_groups
-        lost = sum(n for n, _ in before) - sum(n for n, _ in after)
-        new, old = (sum(each.epsilon * n for n, each in some) for some in (after, before))
-        how = f"{lost} voters to no privacy" if lost else f"all ε together by a factor of {new / old:.4g}"
-        kinds = ", ".join(f"{n} {'voter' if n == 1 else 'voters'} {each}" for n, each in rounded.groups)
-        what = f"{len(voters.groups)} kinds of voters have more rows than are looked at"
-        sys.stderr.write(f"note: {what}, so ε and Δ were rounded up, {how}: {kinds}\n")
+        old_groups, new_groups = voters.private_groups, rounded.private_groups
+        lost_count = sum(n for n, _ in old_groups) - sum(n for n, _ in new_groups)
+        new_epsilon, old_epsilon = (
+            sum(params.epsilon * n for n, params in groups) for groups in (new_groups, old_groups)
+        )
+        change = (
+            f"{lost_count} voters to no privacy"
+            if lost_count
+            else f"all ε together by a factor of {new_epsilon / old_epsilon:.4g}"
+        )
+        kinds = ", ".join(f"{n} {'voter' if n == 1 else 'voters'} {params}" for n, params in rounded.groups)
+        reason = f"{len(voters.groups)} kinds of voters have more rows than are looked at"
+        sys.stderr.write(f"note: {reason}, so ε and Δ were rounded up, {change}: {kinds}\n")
     return rounded
 
 
-def _shortened(lines: Sequence[str], elsewhere: str) -> list[str]:
-    chosen = [lines[place] for place in spread(len(lines), _MOST_LINES)]
-    more = [f"  ({len(chosen)} of {len(lines)} lines shown; {elsewhere} has all)"]
-    return chosen if len(chosen) == len(lines) else chosen + more
+def _shorten_lines(lines: Sequence[str], elsewhere: str) -> list[str]:
+    shown_lines = [lines[place] for place in spread(len(lines), _MAX_LINES)]
+    note = [f"  ({len(shown_lines)} of {len(lines)} lines shown; {elsewhere} has all)"]
+    return shown_lines if len(shown_lines) == len(lines) else shown_lines + note

@@ -1,9 +1,9 @@
 """The checked arguments of an optimization of γ, and the nearby problems that are solved instead.
 
-Voters that differ are rounded up to fewer kinds (`fitting`). An active row at the optimum of the rounded voters assigns
-a number of them to each corner. With the true (ε_i, Δ_i) at the same corners it is a row of the true voters, which
-every γ that is private for them satisfies. So the program with these rows alone bounds the error of every such γ. The
-bound is proved from the multipliers, like any other (`darrm.table.optimality`).
+Voters that differ are rounded up to fewer kinds (`fit_voters`). An active row at the optimum of the rounded voters
+assigns a number of them to each corner. With the true (ε_i, Δ_i) at the same corners it is a row of the true voters,
+which every γ that is private for them satisfies. So the program with these rows alone bounds the error of every such γ.
+The bound is proved from the multipliers, like any other (`darrm.table.optimality`).
 """
 
 from collections.abc import Callable, Iterator
@@ -31,10 +31,10 @@ SOLVERS = ("production", "reference")
 OBJECTIVES = ("expected-error", "surrogate")
 LARGEST_FACTOR = Fraction(10**300)  # of multipliers, so that none overflows
 # in one search of a chain of K voters with overlap K: K = 31,622 and 141,421; a free γ needs many searches
-MOST_AVERAGES = {"free": 10**9, "monotone": 2 * 10**10}
+MAX_AVERAGES = {"free": 10**9, "monotone": 2 * 10**10}
 # limits of K/4, the number of rows taken from a thorough search: it costs as much as many solves, so it returns more
 # rows than a cheap one
-LEAST_ROWS, MOST_ROWS = 240, 1_250
+MIN_THOROUGH_ROWS, MAX_THOROUGH_ROWS = 240, 1_250
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,26 +75,28 @@ class Request:
         return not self.prior.has_closed_form
 
 
-def in_range(problem: Problem, least: Fraction) -> tuple[Problem, Fraction]:
+def scale_to_float_range(problem: Problem, min_size: Fraction) -> tuple[Problem, Fraction]:
     """Return a problem in the range of floats, with every ε and δ multiplied by one factor, and the factor.
 
     As ε decreases, costs and budget stay in proportion: the best law tends to a limit.
     """
     voters, target = problem.voters, problem.target
-    privacies = [each for _, each in voters.private_groups] or [target]
-    size = max(each.exact_epsilon + each.exact_delta for each in privacies)
-    if size >= least or is_open(problem.classes):  # a string from only one person must be hidden by δ alone
+    privacies = [params for _, params in voters.private_groups] or [target]
+    size = max(params.exact_epsilon + params.exact_delta for params in privacies)
+    if size >= min_size or is_open(problem.classes):  # a string from only one person must be hidden by δ alone
         return problem, Fraction(1)
-    factor = least / size
+    factor = min_size / size
 
-    def grown(params: PrivacyParams) -> PrivacyParams:
+    def scale_params(params: PrivacyParams) -> PrivacyParams:
         if not params.is_private:
             return params
         # γ = 1 needs less than δ = 1/2 for such a small ε
         return PrivacyParams(factor * params.exact_epsilon, min(factor * params.exact_delta, Fraction(1, 2)))
 
-    own = None if voters.per_voter is None else tuple(map(grown, voters.per_voter))
-    return Problem(replace(voters, each=grown(voters.each), per_voter=own), grown(target), problem.classes), factor
+    per_voter = None if voters.per_voter is None else tuple(map(scale_params, voters.per_voter))
+    return Problem(
+        replace(voters, each=scale_params(voters.each), per_voter=per_voter), scale_params(target), problem.classes
+    ), factor
 
 
 def check_size(voters: Voters, shape: str = "free") -> None:
@@ -103,16 +105,18 @@ def check_size(voters: Voters, shape: str = "free") -> None:
         if shape != "monotone":
             checks.fail("shape", shape, "'monotone' where voters differ", "only its rows are known")
         check_groups(voters)
-    averages, most = (voters.reached + 1) * voters.K, MOST_AVERAGES[shape]
-    if averages > most:
+    averages, limit = (voters.reached + 1) * voters.K, MAX_AVERAGES[shape]
+    if averages > limit:
         advice = "take fewer voters, a smaller overlap" + (", or the monotone shape" if shape == "free" else "")
-        checks.fail("K·(t + 1) for t voters whom one person reaches", averages, f"at most {most}", advice)
-    rows = thorough_rows(voters.K) if shape == "free" else LEAST_ROWS  # all searches for a monotone γ are cheap
+        checks.fail("K·(t + 1) for t voters whom one person reaches", averages, f"at most {limit}", advice)
+    rows = (
+        count_thorough_rows(voters.K) if shape == "free" else MIN_THOROUGH_ROWS
+    )  # all searches for a monotone γ are cheap
     checks.affordable(f"the rows for {voters.K:,} voters", rows * voters.num_upper_levels, "take fewer voters")
 
 
-def thorough_rows(K: int) -> int:
-    return min(max(LEAST_ROWS, K // 4), MOST_ROWS)
+def count_thorough_rows(K: int) -> int:
+    return min(max(MIN_THOROUGH_ROWS, K // 4), MAX_THOROUGH_ROWS)
 
 
 def default_shape(voters: Voters) -> str:
@@ -121,29 +125,29 @@ def default_shape(voters: Voters) -> str:
 
 def prior_to_optimize(prior: Prior | str | None, objective: str) -> Prior:
     checks.one_of(OBJECTIVES, objective=objective)
-    believed = Independent(0.5, 1.0) if prior is None else checked(prior)
+    checked_prior = Independent(0.5, 1.0) if prior is None else checked(prior)
     if objective != "surrogate":
-        return believed
-    surrogate = surrogate_of(believed)
+        return checked_prior
+    surrogate = surrogate_of(checked_prior)
     if surrogate is None:
-        checks.fail("the prior", believed.text, "symmetric about 1/2, or one with a linear error, for a surrogate")
+        checks.fail("the prior", checked_prior.text, "symmetric about 1/2, or one with a linear error, for a surrogate")
     return surrogate
 
 
-def fitting(voters: Voters, classes: int = 2) -> Voters:
+def fit_voters(voters: Voters, classes: int = 2) -> Voters:
     """Return the same voters if all rows can be searched, else with ε and Δ rounded up to as many kinds as fit."""
 
-    def fits(rounded: Voters) -> bool:
+    def is_searchable(rounded: Voters) -> bool:
         if is_law_a_gamma(classes):
             return can_be_looked_at(rounded)
         return voter_corners.can_be_looked_at(rounded, classes)
 
-    if voters.per_voter is None or fits(voters):
+    if voters.per_voter is None or is_searchable(voters):
         return voters
     fitted = Voters(voters.K, voters.each, voters.overlap, voters.models)
     for kinds in range(2, min(MOST_GROUPS, len(voters.groups)) + 1):
         rounded = voters.rounded(kinds)
-        if not fits(rounded):
+        if not is_searchable(rounded):
             break
         fitted = rounded
     return fitted
@@ -156,7 +160,7 @@ def least_error(voters: Voters, table: Table, prior: Prior) -> float:
         return 0.0
     problem = Problem(voters, table.problem.target)
     rounded_rows = (row for _, row in optimality.multipliers)
-    rows = [row for rounded in rounded_rows for row in _true_rows(rounded, table.problem.voters, voters)]
+    rows = [row for rounded in rounded_rows for row in _place_true_voters(rounded, table.problem.voters, voters)]
     weights, budget = weights_of(prior, voters.K), budget_below(problem.target)
     coefficients = np.array([row.coefficients(voters, problem.cost_ratio) for row in rows])
     master = Master(expected_error_program(weights, Shape.MONOTONE))
@@ -166,17 +170,17 @@ def least_error(voters: Voters, table: Table, prior: Prior) -> float:
     return lower_bound(problem, weights, "monotone", largest(multipliers, voters))
 
 
-def _true_rows(row: Row, rounded: Voters, voters: Voters) -> Iterator[GroupCounts]:
+def _place_true_voters(row: Row, rounded: Voters, voters: Voters) -> Iterator[GroupCounts]:
     """Put the true voters at the corners of a rounded row: of each kind the weakest at (hi, lo), or the strongest."""
-    parts = [(part, n) for (part, _), (n, _) in zip(row.parts_of(rounded), rounded.groups, strict=True)]
+    parts = [(group, n) for (group, _), (n, _) in zip(row.parts_of(rounded), rounded.groups, strict=True)]
     for weakest_first in (True, False):
-        places: list[CornerCounts] = []
-        for part, n in parts:
-            near = [CornerCounts(0, 0, 1, 0, moved_zeros=int(i < part.moved_zeros)) for i in range(part.zeros)]
-            moved = part.moved_ones_prime
-            near += [CornerCounts(0, 0, 0, 1, moved_ones_prime=int(i < moved)) for i in range(part.ones)]
-            high = [CornerCounts(1, 0, 0, 0)] * (n - len(near))
-            places += high + near if weakest_first else near + high
-        at = iter(places)
-        sums = (np.sum([astuple(place) for place in islice(at, n)], axis=0).tolist() for n, _ in voters.groups)
+        corners: list[CornerCounts] = []
+        for group, n in parts:
+            edges = [CornerCounts(0, 0, 1, 0, moved_zeros=int(i < group.moved_zeros)) for i in range(group.zeros)]
+            moved_ones = group.moved_ones_prime
+            edges += [CornerCounts(0, 0, 0, 1, moved_ones_prime=int(i < moved_ones)) for i in range(group.ones)]
+            high = [CornerCounts(1, 0, 0, 0)] * (n - len(edges))
+            corners += high + edges if weakest_first else edges + high
+        iterator = iter(corners)
+        sums = (np.sum([astuple(place) for place in islice(iterator, n)], axis=0).tolist() for n, _ in voters.groups)
         yield GroupCounts(tuple(CornerCounts(*counts) for counts in sums))

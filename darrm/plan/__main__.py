@@ -24,7 +24,7 @@ from darrm.commands.options import (
     time_limit_option,
     workload_options,
 )
-from darrm.optimize.report import fitted
+from darrm.optimize.report import fit_and_report
 from darrm.plan import planner
 from darrm.plan.planner import MECHANISMS, TESTED, named
 from darrm.plan.report import Plan, Sweep, affordable_text, csv_row, plan_text, sweep_text
@@ -52,10 +52,10 @@ examples:
 
 darrm release releases labels from the file of --output."""
 
-PUBLIC = "as --prior, and plan runs that a private test releases if the votes are like these public ones"
-OBJECTIVE = "error: the expected error of two classes, as in the paper (default accuracy)"
-FIND = "with --accuracy: the most queries (default), the fewest voters, or the smallest total ε"
-search = partial(option, section=SEARCH)
+PUBLIC_HELP = "as --prior, and plan runs that a private test releases if the votes are like these public ones"
+OBJECTIVE_HELP = "error: the expected error of two classes, as in the paper (default accuracy)"
+FIND_HELP = "with --accuracy: the most queries (default), the fewest voters, or the smallest total ε"
+search_option = partial(option, section=SEARCH)
 
 
 @command(
@@ -67,12 +67,16 @@ search = partial(option, section=SEARCH)
 )
 @workload_options()
 @prior_option(default="none: minimax regret over low, medium and high consensus")
-@option("--votes-look-like", metavar="FILE|PRIOR", section=WHO, help=PUBLIC)
-@search("--mechanism", "slug", aliases=["--family"], metavar="SLUG", help="plan with one only, like permute-and-flip")
-@search("--objective", type=click.Choice(["accuracy", "error"]), default="accuracy", help=OBJECTIVE)
-@search("--accuracy", type=Real(), metavar="P", help="find the queries (or --find) for this accuracy, and plan them")
-@search("--find", type=click.Choice(list(planner.QUANTITIES)), help=FIND)
-@search("--sweep", type=EXACTS, metavar="EPS,EPS,…", help="plan at each of these total ε, side by side")
+@option("--votes-look-like", metavar="FILE|PRIOR", section=WHO, help=PUBLIC_HELP)
+@search_option(
+    "--mechanism", "slug", aliases=["--family"], metavar="SLUG", help="plan with one only, like permute-and-flip"
+)
+@search_option("--objective", type=click.Choice(["accuracy", "error"]), default="accuracy", help=OBJECTIVE_HELP)
+@search_option(
+    "--accuracy", type=Real(), metavar="P", help="find the queries (or --find) for this accuracy, and plan them"
+)
+@search_option("--find", type=click.Choice(list(planner.QUANTITIES)), help=FIND_HELP)
+@search_option("--sweep", type=EXACTS, metavar="EPS,EPS,…", help="plan at each of these total ε, side by side")
 @option("--csv", type=FILE, metavar="FILE", section=OUTPUT, help="write the table with all digits")
 @time_limit_option("stop the search with the best so far (default inf)")
 @output_options(
@@ -100,21 +104,23 @@ def plan(
         raise ValueError("--sweep excludes --accuracy and --output: write its table with --csv FILE")
     if find is not None and accuracy is None:
         raise ValueError("--find needs --accuracy P, the accuracy to reach")
-    workload = replace(workload, voters=fitted(workload.voters, workload.classes, quiet=output.quiet))
-    belief = _prior(prior, votes_look_like, workload.classes)
+    workload = replace(workload, voters=fit_and_report(workload.voters, workload.classes, quiet=output.quiet))
+    checked_prior = _prior(prior, votes_look_like, workload.classes)
     mechanisms = None if slug is None else [named(slug)]
     if votes_look_like is not None and mechanisms is None:
         mechanisms = [*TESTED, *MECHANISMS]
     affordable = ""
     with output.status_line() as line, interrupted_after(time_limit):
         if accuracy is not None:
-            what = find or "queries"
-            workload = planner.affordable(workload, accuracy, what, prior=belief, report=line.show, stoppable=True)
-            affordable = affordable_text(workload, accuracy, what)
-        run = planner.plan if sweep is None else partial(planner.sweep, epsilons=sweep)
-        result: Plan | Sweep = run(
+            quantity = find or "queries"
+            workload = planner.affordable(
+                workload, accuracy, quantity, prior=checked_prior, report=line.show, stoppable=True
+            )
+            affordable = affordable_text(workload, accuracy, quantity)
+        make_plan = planner.plan if sweep is None else partial(planner.sweep, epsilons=sweep)
+        result: Plan | Sweep = make_plan(
             workload,
-            prior=belief,
+            prior=checked_prior,
             mechanisms=mechanisms,
             objective=objective,
             complete=output.everything,
@@ -140,11 +146,11 @@ def _prior(text: str | None, votes_look_like: str | None, classes: int) -> Prior
         return None if text is None else parse(text, classes)
     if text is not None:
         raise ValueError("--votes-look-like is a prior, too: leave --prior out")
-    file = Path(votes_look_like)
-    if file.suffix and ":" not in votes_look_like and not file.exists():
+    path = Path(votes_look_like)
+    if path.suffix and ":" not in votes_look_like and not path.exists():
         allowed = "an existing file of public votes, or a prior like dirichlet:0.01"
         checks.fail("--votes-look-like", votes_look_like, allowed)
-    return parse(f"votes:{votes_look_like}" if file.exists() else votes_look_like, classes)
+    return parse(f"votes:{votes_look_like}" if path.exists() else votes_look_like, classes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

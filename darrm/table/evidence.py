@@ -31,8 +31,8 @@ VERSION = 1  # of the file formats
 
 # profile and Rényi curve of a γ are computed for every cost up to 301 voters, or as many rows of neighbors; for a
 # monotone γ, which has fewer kinds of rows, up to the rows of 1,001 voters
-_PROFILE_UP_TO = 301
-_ROWS_UP_TO, _MONOTONE_ROWS_UP_TO = math.comb(_PROFILE_UP_TO + 2, 2), math.comb(1001 + 2, 2)
+_MAX_PROFILE_VOTERS = 301
+_MAX_PROFILE_ROWS, _MAX_MONOTONE_ROWS = math.comb(_MAX_PROFILE_VOTERS + 2, 2), math.comb(1001 + 2, 2)
 
 # the probability of every answer for every histogram of votes: a proposal, not yet proved
 Law = NoiseFunction | PluralityLaw | OpenLaw
@@ -79,18 +79,18 @@ def profile_of(problem: Problem, law: Law) -> PrivacyProfile | None:
     """Of one query; None if it bounds nothing or is unknown."""
     if isinstance(law, NoiseFunction):
         return privacy_profile(problem, law)
-    return _costs_of_plurality(problem, law)[0] if isinstance(law, PluralityLaw) else None
+    return _compute_costs_of_plurality(problem, law)[0] if isinstance(law, PluralityLaw) else None
 
 
 def curve_of(problem: Problem, law: Law) -> RenyiCurve | None:
     if isinstance(law, PluralityLaw):
-        return _costs_of_plurality(problem, law)[1]
+        return _compute_costs_of_plurality(problem, law)[1]
     if not isinstance(law, NoiseFunction):
         return None
     if (sampling := problem.voters.sampled) is not None:
         if sampling.scheme != "poisson":  # a sample of fixed size has three laws, and no known curve
             return None
-        return curve_of_votes(_log_lies(law), law.K, problem.voters.reached, rate_of(sampling))
+        return curve_of_votes(_compute_log_errors(law), law.K, problem.voters.reached, rate_of(sampling))
     curve = renyi_curve(problem.voters, law) if law.is_monotone else None
     return None if curve is None or (problem.voters.per_voter is not None and np.isinf(curve.values).all()) else curve
 
@@ -100,24 +100,24 @@ def is_cheap(problem: Problem, law: Law) -> bool:
     if isinstance(law, PluralityLaw):
         return voters.are_non_private or are_few(problem)
     rows = (voters.K - voters.reached + 1) * math.comb(voters.reached + 2, 2)
-    most = _MONOTONE_ROWS_UP_TO if law.is_monotone else _ROWS_UP_TO
-    return isinstance(law, NoiseFunction) and (voters.K <= _PROFILE_UP_TO or rows <= most)
+    max_rows = _MAX_MONOTONE_ROWS if law.is_monotone else _MAX_PROFILE_ROWS
+    return isinstance(law, NoiseFunction) and (voters.K <= _MAX_PROFILE_VOTERS or rows <= max_rows)
 
 
 def costs_of_non_private(law: Law, overlap: int) -> _Costs:
     if isinstance(law, NoiseFunction):
-        log_lies = _log_lies(law)
-        return profile_of_votes(log_lies, law.K, overlap), curve_of_votes(log_lies, law.K, overlap)
-    return _moved_costs(law, overlap) if isinstance(law, PluralityLaw) else (None, None)
+        log_errors = _compute_log_errors(law)
+        return profile_of_votes(log_errors, law.K, overlap), curve_of_votes(log_errors, law.K, overlap)
+    return _compute_plurality_costs(law, overlap) if isinstance(law, PluralityLaw) else (None, None)
 
 
-def _log_lies(gamma: NoiseFunction) -> Array:
+def _compute_log_errors(gamma: NoiseFunction) -> Array:
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(0.5 * (1.0 - gamma.half)))
 
 
 @lru_cache(maxsize=64)  # laws do not change, and every charge of one asks again
-def _moved_costs(law: PluralityLaw, reached: int) -> _Costs:
+def _compute_plurality_costs(law: PluralityLaw, reached: int) -> _Costs:
     try:
         # a string that one person alone says may vanish, and then no order has a finite divergence
         curve = None if is_open(law.classes) else curve_of_law(law, reached)
@@ -127,10 +127,10 @@ def _moved_costs(law: PluralityLaw, reached: int) -> _Costs:
 
 
 @lru_cache(maxsize=64)
-def _costs_of_plurality(problem: Problem, law: PluralityLaw) -> _Costs:
+def _compute_costs_of_plurality(problem: Problem, law: PluralityLaw) -> _Costs:
     if (sampling := problem.voters.sampled) is not None:
-        known = sampling.scheme == "poisson" and not is_open(law.classes)
-        return None, curve_of_law(law, problem.voters.reached, rate_of(sampling)) if known else None
+        has_curve = sampling.scheme == "poisson" and not is_open(law.classes)
+        return None, curve_of_law(law, problem.voters.reached, rate_of(sampling)) if has_curve else None
     if problem.voters.are_non_private:
-        return _moved_costs(law, problem.voters.reached)
+        return _compute_plurality_costs(law, problem.voters.reached)
     return profile_of_answers(problem, law), curve_of_answers(problem, law)

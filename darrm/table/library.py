@@ -25,8 +25,8 @@ from darrm.util.files import Document, Json
 _LIBRARY_FORMAT = "darrm table library"
 PRIOR = Independent(0.5, 1.0)
 PAPER_FILE = "papers.json.gz"
-_OPTIMALITY = ("value", "bound", "status", "multipliers")  # what an entry holds of it
-_MOST_NEAR = 3  # how many settings a miss names
+_OPTIMALITY_FIELDS = ("value", "bound", "status", "multipliers")  # what an entry holds of it
+_MAX_NEAR_SETTINGS = 3  # how many settings a miss names
 _SMALLEST_DELTA = 1e-9  # replaces δ = 0 in comparisons on a logarithmic scale
 
 
@@ -65,11 +65,11 @@ def available_tables(K: int | None = None) -> tuple[Setting, ...]:
     K = 3, m = 1, each = (0.05, 0), shape = 'free'
     """
     sizes = available_sizes()
-    chosen = sizes if K is None else tuple(size for size in sizes if size == K)
+    requested_sizes = sizes if K is None else tuple(size for size in sizes if size == K)
     return tuple(
         Setting(size, entry["m"], PrivacyParams(entry["epsilon"], entry["delta"]), entry["shape"])
-        for size in chosen
-        for entry in _read(f"K{size}.json.gz")["tables"]
+        for size in requested_sizes
+        for entry in _read_library(f"K{size}.json.gz")["tables"]
     )
 
 
@@ -84,13 +84,13 @@ class PaperSetting:
 
 def paper_settings() -> tuple[PaperSetting, ...]:
     """List the settings of [D] outside the grid: the budgets of Tables 1 to 10, Figure 6, and Figure 9's T_P."""
-    return tuple(setting for setting, _ in _paper_entries())
+    return tuple(setting for setting, _ in _read_paper_entries())
 
 
-def _paper_entries() -> list[tuple[PaperSetting, dict[str, Json]]]:
+def _read_paper_entries() -> list[tuple[PaperSetting, dict[str, Json]]]:
     return [
         (PaperSetting(Problem.from_json(entry["problem"]), from_json(optimality["prior"]), optimality["shape"]), entry)
-        for entry in _read(PAPER_FILE)["tables"]
+        for entry in _read_library(PAPER_FILE)["tables"]
         for optimality in (entry["optimality"],)
     ]
 
@@ -108,24 +108,24 @@ def load_table(problem: Problem, *, shape: str = "free", prior: Prior | str = PR
     array([0.091, 0.273, 0.455, 0.636, 0.818, 1.   ])
     """
     checks.one_of(SHAPES, shape=shape)
-    belief = checked(prior)
+    checked_prior = checked(prior)
     if not isinstance(problem, Problem):
         checks.fail("problem", problem, "a Problem", "Table.load reads a table from a file")
     # a stored proof speaks of votes alone: it is the same for voters that are models
-    stored = replace(problem, voters=replace(problem.voters, models=False))
-    data = _stored_json(stored, shape, belief)
+    stored_problem = replace(problem, voters=replace(problem.voters, models=False))
+    data = _find_stored(stored_problem, shape, checked_prior)
     if data is None:
-        raise TableError("library", _miss(problem, shape, belief))
+        raise TableError("library", _explain_miss(problem, shape, checked_prior))
     table = Table.from_json(data)
-    if stored == problem:
+    if stored_problem == problem:
         return table
     return certify(problem, table.gamma).with_optimality(table.optimality, table.provenance)
 
 
-def _stored_json(problem: Problem, shape: str, prior: Prior) -> Document | None:
+def _find_stored(problem: Problem, shape: str, prior: Prior) -> Document | None:
     voters = problem.voters
     if _is_on_the_grid(problem) and prior == PRIOR and voters.K in available_sizes():
-        data = _read(f"K{voters.K}.json.gz")
+        data = _read_library(f"K{voters.K}.json.gz")
         key = (problem.exact_m, voters.each.epsilon_text, voters.each.delta_text, shape)
         for entry in data["tables"]:
             if (entry["m"], entry["epsilon"], entry["delta"], entry["shape"]) == key:
@@ -138,18 +138,20 @@ def _stored_json(problem: Problem, shape: str, prior: Prior) -> Document | None:
                     "optimality": {
                         "prior": data["prior"],
                         "objective": "linear",
-                        **{name: entry[name] for name in ("shape", *_OPTIMALITY)},
+                        **{name: entry[name] for name in ("shape", *_OPTIMALITY_FIELDS)},
                     },
                     "provenance": data["provenance"],
                 }
-    wanted = PaperSetting(problem, prior, shape)
-    return next((entry for setting, entry in _paper_entries() if setting == wanted), None)
+    setting = PaperSetting(problem, prior, shape)
+    return next((entry for paper_setting, entry in _read_paper_entries() if paper_setting == setting), None)
 
 
 def _is_on_the_grid(problem: Problem) -> bool:
     voters = problem.voters
-    alike = voters.each.is_private and voters.overlap is None and voters.per_voter is None and voters.sampled is None
-    return alike and problem == Problem.from_allowance(voters, problem.exact_m)
+    is_uniform = (
+        voters.each.is_private and voters.overlap is None and voters.per_voter is None and voters.sampled is None
+    )
+    return is_uniform and problem == Problem.from_allowance(voters, problem.exact_m)
 
 
 def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[tuple[Setting, Table]]) -> bytes:
@@ -160,23 +162,23 @@ def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[
         "K": K,
         "prior": to_json(prior, K),
         "provenance": provenance,
-        "tables": [_entry(setting, table) for setting, table in tables],
+        "tables": [_build_entry(setting, table) for setting, table in tables],
     }
-    return _packed(content)
+    return _pack(content)
 
 
 def compress_whole(tables: Sequence[Table]) -> bytes:
     """Write the file of `paper_settings`."""
     content = {"format": _LIBRARY_FORMAT, "version": VERSION, "tables": [table.to_json() for table in tables]}
-    return _packed(content)
+    return _pack(content)
 
 
-def _packed(content: Document) -> bytes:
+def _pack(content: Document) -> bytes:
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return gzip.compress(text.encode(), compresslevel=9, mtime=0)
 
 
-def _entry(setting: Setting, table: Table) -> Document:
+def _build_entry(setting: Setting, table: Table) -> Document:
     data = table.to_json()
     if data["optimality"] is None:
         raise TableError("optimality", "a library table needs it")
@@ -188,14 +190,14 @@ def _entry(setting: Setting, table: Table) -> Document:
         "gamma": data["gamma"],
         "checksum": data["checksum"],
         "scale": data["certificate"]["scale"],
-        **{name: data["optimality"][name] for name in _OPTIMALITY},
+        **{name: data["optimality"][name] for name in _OPTIMALITY_FIELDS},
     }
 
 
-def _read(name: str) -> dict[str, Json]:
+def _read_library(name: str) -> dict[str, Json]:
     try:
-        packed = resources.files("darrm").joinpath("tables", name).read_bytes()
-        data: dict[str, Json] = json.loads(gzip.decompress(packed))
+        compressed = resources.files("darrm").joinpath("tables", name).read_bytes()
+        data: dict[str, Json] = json.loads(gzip.decompress(compressed))
     except (OSError, EOFError, ValueError) as error:
         reason = f"the file {name!r} of the package is damaged ({error}): install it again"
         raise TableError("library", reason) from error
@@ -204,30 +206,34 @@ def _read(name: str) -> dict[str, Json]:
     return data
 
 
-def _miss(problem: Problem, shape: str, prior: Prior) -> str:
-    computes = f"optimize_table(problem, shape={shape!r}, prior={prior.text!r}) computes it"
+def _explain_miss(problem: Problem, shape: str, prior: Prior) -> str:
+    advice = f"optimize_table(problem, shape={shape!r}, prior={prior.text!r}) computes it"
     if prior != PRIOR:
-        return f"there is no stored table for the prior {prior.text} and this problem; {computes}"
+        return f"there is no stored table for the prior {prior.text} and this problem; {advice}"
     if not _is_on_the_grid(problem):
-        what = "private voters, all alike, and all within reach, with the default delta 1 - (1 - Δ)^m"
-        return f"the stored tables are for {what}, and for paper_settings(); {computes}"
+        scope = "private voters, all alike, and all within reach, with the default delta 1 - (1 - Δ)^m"
+        return f"the stored tables are for {scope}, and for paper_settings(); {advice}"
     K, m, each = problem.voters.K, float(problem.exact_m), problem.voters.each
     _, nearest_first = zip(*sorted((abs(math.log(size / K)), size) for size in available_sizes()), strict=True)
-    of_shape = ([each for each in available_tables(size) if each.shape == shape] for size in nearest_first)
-    settings = next(filter(None, of_shape))
+    settings_by_size = ([each for each in available_tables(size) if each.shape == shape] for size in nearest_first)
+    settings = next(filter(None, settings_by_size))
 
-    def distance(setting: Setting) -> float:
+    def compute_distance(setting: Setting) -> float:
         deltas = math.log(max(setting.each.delta, _SMALLEST_DELTA) / max(each.delta, _SMALLEST_DELTA))
         epsilons = math.log(setting.each.epsilon / each.epsilon)
         # a step of K or m would change the problem more than a step of ε or Δ: prefer equal m
         return 10.0 * abs(math.log(setting.m / m)) + abs(epsilons) + 0.2 * abs(deltas)
 
-    nearest = sorted(settings, key=distance)[:_MOST_NEAR]
-    asked = f"K = {K}, m = {m:g}, each = {each}, shape = {shape!r}"
-    near = "; ".join(
-        ", ".join([f"K = {one.K}"] * (one.K != K) + [f"m = {one.m}"] * (one.m != m) + [f"each = {one.each}"])
-        for one in nearest
+    nearest = sorted(settings, key=compute_distance)[:_MAX_NEAR_SETTINGS]
+    request = f"K = {K}, m = {m:g}, each = {each}, shape = {shape!r}"
+    neighbors = "; ".join(
+        ", ".join(
+            [f"K = {setting.K}"] * (setting.K != K)
+            + [f"m = {setting.m}"] * (setting.m != m)
+            + [f"each = {setting.each}"]
+        )
+        for setting in nearest
     )
     command = f"darrm optimize --K {K} --m {m:g} --epsilon {each.epsilon_text} --each-delta {each.delta_text}"
-    computes = f"optimize_table computes it, or {command} --shape {shape} --output FILE"
-    return f"there is no stored table for {asked}; near are {near}; {computes}"
+    advice = f"optimize_table computes it, or {command} --shape {shape} --output FILE"
+    return f"there is no stored table for {request}; near are {neighbors}; {advice}"

@@ -33,15 +33,15 @@ _TOLERANCES = 1e-12, 1e-10
 Multipliers = Sequence[Any]  # `certify.Multiplier` of rows, or `accuracy_bound.Multiplier` of pairs of neighbors
 
 
-def _name(objective: str) -> str:
+def _name_objective(objective: str) -> str:
     return "share of right labels" if objective == SHARE_RIGHT else "expected error"
 
 
-def _figure(objective: str, law: Law, prior: priors.Prior) -> float | None:
+def _compute_value(objective: str, law: Law, prior: priors.Prior) -> float | None:
     return law.accuracy(prior) if objective == SHARE_RIGHT else law.expected_error(prior)
 
 
-def _bound(claim: Solution | Optimality, problem: Problem, value: float) -> float:
+def _compute_bound(claim: Solution | Optimality, problem: Problem, value: float) -> float:
     if claim.objective == SHARE_RIGHT:
         return max(value, accuracy_bound.upper_bound(problem, claim.prior, claim.multipliers or ()))
     weights = priors.weights_of(claim.prior, problem.voters.K)
@@ -56,11 +56,11 @@ class Solution:
     shape: str = SHAPES[0]
     objective: str = SHARE_RIGHT
 
-    def proved(self, problem: Problem, law: Law) -> Optimality:
-        value = _figure(self.objective, law, self.prior)
+    def prove(self, problem: Problem, law: Law) -> Optimality:
+        value = _compute_value(self.objective, law, self.prior)
         if value is None:
-            checks.fail("the prior", self.prior.text, f"one with a linear {_name(self.objective)}")
-        bound, claim = _bound(self, problem, value), (self.prior, self.shape, self.objective)
+            checks.fail("the prior", self.prior.text, f"one with a linear {_name_objective(self.objective)}")
+        bound, claim = _compute_bound(self, problem, value), (self.prior, self.shape, self.objective)
         return Optimality(*claim, value, bound, self.status, multipliers=self.multipliers, claimed=False)
 
 
@@ -95,36 +95,36 @@ class Optimality:
     @property
     def gap(self) -> float:
         """At least 0: ``bound`` allows a private law that is better by it."""
-        return max(0.0, self._lead)
+        return max(0.0, self._signed_gap)
 
     @property
-    def _lead(self) -> float:
+    def _signed_gap(self) -> float:
         return self.bound - self.value if self.is_accuracy else self.value - self.bound
 
     def __str__(self) -> str:
-        proved = "claimed by the maker" if self.claimed else "proved"
+        origin = "claimed by the maker" if self.claimed else "proved"
         if self.is_accuracy:
-            return f"{self.value:.10g} of the labels right, no private mechanism above {self.bound_text} ({proved})"
-        return f"expected error {self.value:.10g}, no private γ of this shape below {self.bound_text} ({proved})"
+            return f"{self.value:.10g} of the labels right, no private mechanism above {self.bound_text} ({origin})"
+        return f"expected error {self.value:.10g}, no private γ of this shape below {self.bound_text} ({origin})"
 
     def checked(self, problem: Problem, law: Law) -> Optimality:
         """Compute value and bound again, as far as prior and multipliers allow; `TableError` if one is false."""
-        name, tolerance = _name(self.objective), _TOLERANCES[self.is_accuracy]
+        name, tolerance = _name_objective(self.objective), _TOLERANCES[self.is_accuracy]
         try:
             self._check_fields(law)
-            known = self.prior.has_closed_form and self.held_out is None
-            computed = _figure(self.objective, law, self.prior) if known else None
-            value = self.value if computed is None else computed
+            is_linear = self.prior.has_closed_form and self.held_out is None
+            computed_value = _compute_value(self.objective, law, self.prior) if is_linear else None
+            value = self.value if computed_value is None else computed_value
             if not abs(self.value - value) <= tolerance:
                 checks.fail(f"the {name}", self.value, f"that of the law, {value!r}")
-            if computed is None or self.multipliers is None:
-                if not self._lead >= -tolerance:
+            if computed_value is None or self.multipliers is None:
+                if not self._signed_gap >= -tolerance:
                     side = "least" if self.is_accuracy else "most"
                     checks.fail("the bound", self.bound, f"at {side} the {name} {self.value!r}")
-                better = max if self.is_accuracy else min
-                return replace(self, value=value, bound=better(self.bound, value), claimed=True)
+                choose = max if self.is_accuracy else min
+                return replace(self, value=value, bound=choose(self.bound, value), claimed=True)
             # the figure is rounded: it may lie beyond a bound that meets it
-            bound = _bound(self, problem, value)
+            bound = _compute_bound(self, problem, value)
             if not abs(self.bound - bound) <= tolerance:
                 checks.fail("the bound", self.bound, f"what its multipliers prove, {bound!r}")
             return replace(self, value=value, bound=bound, claimed=False)
@@ -145,9 +145,9 @@ class Optimality:
             checks.integer_at_least(2, draws=self.held_out.draws)
             checks.probability(mean=self.held_out.mean, standard_error=self.held_out.standard_error)
         if priors.is_built_in(self.prior):
-            sampled = not self.prior.has_closed_form
-            if sampled != (self.held_out is not None) or (sampled and self.objective == "linear"):
-                allowed = "there with the objective expected-error" if sampled else "absent"
+            is_sampled = not self.prior.has_closed_form
+            if is_sampled != (self.held_out is not None) or (is_sampled and self.objective == "linear"):
+                allowed = "there with the objective expected-error" if is_sampled else "absent"
                 checks.fail("held_out", self.held_out, allowed, f"the prior is {self.prior.text}")
 
     def to_json(self, problem: Problem) -> dict[str, Json]:
@@ -171,7 +171,7 @@ class Optimality:
         """`KeyError`, `TypeError` or `ValueError` if the claim is malformed."""
         if not about_gamma:
             data = {**data, "shape": SHAPES[0], "objective": SHARE_RIGHT, "held_out": None}
-        held_out, stored = data.get("held_out"), data.get("multipliers")
+        held_out, stored_multipliers = data.get("held_out"), data.get("multipliers")
         checks.finite(value=data["value"], bound=data["bound"])
         claim = cls(
             prior=priors.from_json(data["prior"]),
@@ -182,8 +182,8 @@ class Optimality:
             status=data["status"],
             held_out=None if held_out is None else Estimate(**held_out),
         )
-        if stored is None:
+        if stored_multipliers is None:
             return claim
         if claim.is_accuracy:
-            return replace(claim, multipliers=tuple(accuracy_bound.multipliers_from_json(stored, problem)))
-        return replace(claim, multipliers=tuple(certify.multipliers_from_json(stored, problem.voters)))
+            return replace(claim, multipliers=tuple(accuracy_bound.multipliers_from_json(stored_multipliers, problem)))
+        return replace(claim, multipliers=tuple(certify.multipliers_from_json(stored_multipliers, problem.voters)))

@@ -48,7 +48,7 @@ from darrm.util import checks
 from darrm.util.files import Json
 from darrm.votes import Labels, Votes
 
-_BLOCK = 2**16  # queries answered at a time
+_MAX_QUERIES_AT_ONCE = 2**16  # queries answered at a time
 
 
 class Release:
@@ -116,94 +116,97 @@ class Release:
 
         Votes may be a (Q, K) array of labels 0 … C − 1 or booleans. Missing votes are drawn uniformly in each release.
         """
-        if isinstance(self._sampler, _Coins):
-            counted = votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)
+        if isinstance(self._sampler, _CoinSampler):
+            counts = votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)
         else:
-            counted = of_classes(votes, self.classes)
-        counted = counted.of_voters(self.voters.K)
-        return counted.labeled(self._sampler.draw(counted, rng))
+            counts = of_classes(votes, self.classes)
+        counts = counts.of_voters(self.voters.K)
+        return counts.labeled(self._sampler.draw(counts, rng))
 
 
-def _sampler_of(law: Law) -> _Coins | _Groups | _Leads:
+def _sampler_of(law: Law) -> _CoinSampler | _GroupSampler | _OpenSampler:
     if isinstance(law, NoiseFunction):
-        return _Coins(law)
+        return _CoinSampler(law)
     if isinstance(law, OpenLaw):
-        return _Leads(law)
-    return _Strings(law) if is_open(law.classes) else _Groups(law)
+        return _OpenSampler(law)
+    return _StringSampler(law) if is_open(law.classes) else _GroupSampler(law)
 
 
-class _Coins:
+class _CoinSampler:
     """Of a γ: Pr[the answer is not the majority | l] = (1 − γ(l))/2, which is 1/2 at a tie."""
 
     def __init__(self, gamma: NoiseFunction) -> None:
         self.K = gamma.K
-        self.lies = ExactCoins([(1 - Fraction(float(value))) / 2 for value in gamma.full])
+        self.error_coins = ExactCoins([(1 - Fraction(float(value))) / 2 for value in gamma.full])
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the number of a class, or of a string's column, or by `ABSTAIN`: (Q,)."""
         ones = votes.impute_missing(rng=rng).ones
-        answers = (2 * ones > self.K) ^ self.lies.flip(ones, source=os.urandom if rng is None else rng.bytes)
+        answers = (2 * ones > self.K) ^ self.error_coins.flip(ones, source=os.urandom if rng is None else rng.bytes)
         return answers.astype(np.int64)
 
 
-class _Groups:
+class _GroupSampler:
     def __init__(self, law: PluralityLaw) -> None:
         self.partitions = partitions = law.partitions
         # a row for each partition, a column for each of its groups; beyond the last 2^53, which no draw reaches
-        widest = int(np.max(np.bincount(partitions.blocks)))
+        group_count = int(np.max(np.bincount(partitions.blocks)))
         column = np.arange(partitions.blocks.size) - partitions.starts[partitions.blocks]
-        self.bounds = np.full((len(partitions.parts), widest), ONE, dtype=np.int64)
-        running = np.cumsum(law.weights.astype(object))  # beyond 64 bits
-        before = running[partitions.starts] - law.weights[partitions.starts]
-        self.bounds[partitions.blocks, column] = (running - before[partitions.blocks]).astype(np.int64)
+        self.bounds = np.full((len(partitions.parts), group_count), ONE, dtype=np.int64)
+        cumulative = np.cumsum(law.weights.astype(object))  # beyond 64 bits
+        offsets = cumulative[partitions.starts] - law.weights[partitions.starts]
+        self.bounds[partitions.blocks, column] = (cumulative - offsets[partitions.blocks]).astype(np.int64)
         self.votes = np.zeros_like(self.bounds)
         self.votes[partitions.blocks, column] = partitions.votes
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        below, votes = uniform_below(rng), votes.impute_missing(rng=rng)
-        blocks = (votes.counts[start : start + _BLOCK] for start in range(0, votes.queries, _BLOCK))
-        return np.concatenate([np.empty(0, dtype=np.int64), *(self._draw(counts, below) for counts in blocks)])
+        uniform, votes = uniform_below(rng), votes.impute_missing(rng=rng)
+        blocks = (
+            votes.counts[start : start + _MAX_QUERIES_AT_ONCE]
+            for start in range(0, votes.queries, _MAX_QUERIES_AT_ONCE)
+        )
+        return np.concatenate([np.empty(0, dtype=np.int64), *(self._draw_block(counts, uniform) for counts in blocks)])
 
-    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-        return _one_of(counts == self._votes_of_answer(counts, below)[:, None], below)
+    def _draw_block(self, counts: NDArray[np.int64], uniform: UniformBelow) -> NDArray[np.int64]:
+        return _draw_member(counts == self._draw_answer_votes(counts, uniform)[:, None], uniform)
 
-    def _votes_of_answer(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+    def _draw_answer_votes(self, counts: NDArray[np.int64], uniform: UniformBelow) -> NDArray[np.int64]:
         """Draw the group of the answer: how many votes its classes have, (n,)."""
-        places = self.partitions.places_of(counts)
-        numbers = below(np.full(len(counts), ONE, dtype=np.int64))
+        partition_index = self.partitions.places_of(counts)
+        numbers = uniform(np.full(len(counts), ONE, dtype=np.int64))
         # the first group whose weights, with those before it, exceed the number drawn
-        return np.asarray(self.votes[places, np.sum(numbers[:, None] >= self.bounds[places], axis=1)])
+        return np.asarray(self.votes[partition_index, np.sum(numbers[:, None] >= self.bounds[partition_index], axis=1)])
 
 
-class _Strings(_Groups):
+class _StringSampler(_GroupSampler):
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        return columns_of(votes, self._draw, uniform_below(rng))
+        return columns_of(votes, self._draw_block, uniform_below(rng))
 
-    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-        votes = self._votes_of_answer(counts, below)
+    def _draw_block(self, counts: NDArray[np.int64], uniform: UniformBelow) -> NDArray[np.int64]:
+        votes = self._draw_answer_votes(counts, uniform)
         members = (counts == votes[:, None]) & (votes > 0)[:, None]
         members[:, -1] = votes == 0
-        return _one_of(members, below)
+        return _draw_member(members, uniform)
 
 
-class _Leads:
+class _OpenSampler:
     """Of an open law: a string by its votes and the most votes of another."""
 
     def __init__(self, law: OpenLaw) -> None:
         self.law = law
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        return columns_of(votes, self._draw, uniform_below(rng))
+        return columns_of(votes, self._draw_block, uniform_below(rng))
 
-    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+    def _draw_block(self, counts: NDArray[np.int64], uniform: UniformBelow) -> NDArray[np.int64]:
         weights = self.law.weights[counts, largest_others(counts)]
-        numbers = below(np.full(len(counts), ONE, dtype=np.int64))
+        numbers = uniform(np.full(len(counts), ONE, dtype=np.int64))
         # the first string whose weights, with those before it, exceed the number drawn; else the last place
         return np.asarray(np.sum(numbers[:, None] >= np.cumsum(weights[:, :-1], axis=1), axis=1))
 
 
-def _one_of(members: NDArray[np.bool_], below: UniformBelow) -> NDArray[np.int64]:
-    rank = below(members.sum(axis=1, dtype=np.int64))
+def _draw_member(members: NDArray[np.bool_], uniform: UniformBelow) -> NDArray[np.int64]:
+    rank = uniform(members.sum(axis=1, dtype=np.int64))
     return np.asarray(np.argmax(np.cumsum(members, axis=1) == rank[:, None] + 1, axis=1), dtype=np.int64)
 
 
@@ -222,35 +225,35 @@ def charge_of(
     >>> charge_of(certify(problem, NoiseFunction(3, [0.2, 0.6])), 20)
     PrivacyCost(what='DaRRM over 3 voters', guarantee=PrivacyParams(epsilon=0.1, delta=0), renyi=…, profile=…, count=20)
     """
-    proved = table.problem.voters
-    voters = proved if voters is None else voters
-    if not proved.cover(voters):
-        checks.fail("voters", str(voters), f"as private as those of the table, with no larger overlap: {proved}")
-    reach = "" if voters.overlap is None else f", a person reaching at most {voters.overlap}"
-    wanted = is_cheap(table.problem, table.law) if exact is None else exact
+    proved_voters = table.problem.voters
+    voters = proved_voters if voters is None else voters
+    if not proved_voters.cover(voters):
+        checks.fail("voters", str(voters), f"as private as those of the table, with no larger overlap: {proved_voters}")
+    overlap_text = "" if voters.overlap is None else f", a person reaching at most {voters.overlap}"
+    with_curves = is_cheap(table.problem, table.law) if exact is None else exact
     overlaps = sorted({1, voters.reached}) if voters.are_private_models else []
-    plain = [_plain_charge(table, overlap) for overlap in overlaps]
+    non_private = [_charge_non_private(table, overlap) for overlap in overlaps]
     return PrivacyCost(
-        f"{_name(table, voters.K)}{reach}",
+        f"{_name_release(table, voters.K)}{overlap_text}",
         guarantee=table.problem.target,
-        renyi=table.renyi if wanted else None,
-        profile=table.profile if wanted else None,
+        renyi=table.renyi if with_curves else None,
+        profile=table.profile if with_curves else None,
         count=queries,
         voters=voters,
-        for_plain_voters=tuple(filter(None, plain)),
+        for_plain_voters=tuple(filter(None, non_private)),
         sample=sample_of(table) if voters.are_private_models else None,
         table=table.digest,
     )
 
 
-def _name(table: Table, voters: int | str) -> str:
+def _name_release(table: Table, voters: int | str) -> str:
     classes = table.problem.classes
     words = classes_in_words(classes) if is_open(classes) else f"{classes} classes"  # without a comma in thousands
     return kind_of(table.law).name.format(voters, words)
 
 
 @lru_cache(maxsize=64)  # of immutable tables: every cost of one needs it
-def _plain_charge(table: Table, overlap: int) -> PrivacyCost | None:
+def _charge_non_private(table: Table, overlap: int) -> PrivacyCost | None:
     K, (profile, renyi) = table.problem.voters.K, costs_of_non_private(table.law, overlap)
     if profile is None:
         return None
@@ -265,11 +268,11 @@ def _plain_charge(table: Table, overlap: int) -> PrivacyCost | None:
     if deltas[corner] < 1.0:
         params = PrivacyParams(float(np.nextafter(epsilons[corner], np.inf)), float(deltas[corner]))
     voters = Voters(K, PrivacyParams("inf"), overlap=overlap)
-    what = _name(table, f"{K} plain")
-    return PrivacyCost(what, params, renyi, profile, voters=voters, table=table.digest)
+    name = _name_release(table, f"{K} plain")
+    return PrivacyCost(name, params, renyi, profile, voters=voters, table=table.digest)
 
 
-_MOST_DISTANCE = 1e-12  # of two equal laws: far above the rounding of γ, far below the distance of any other γ
+_MAX_LAW_DISTANCE = 1e-12  # of two equal laws: far above the rounding of γ, far below the distance of any other γ
 
 
 @lru_cache(maxsize=64)  # of immutable tables: every cost of one needs it
@@ -281,12 +284,12 @@ def sample_of(table: Table) -> Sample | None:
     first, unanimous = table.problem.voters.first_majority, half[-1]
     for size in range(1, K):
         weights = hypergeometric_pmf(K, first, size)
-        near = math.fsum(math.copysign(w, 2 * ones - size) for ones, w in enumerate(weights) if 2 * ones != size)
-        if abs(float(half[0]) - float(unanimous) * near) > 4.0 * _MOST_DISTANCE:
+        lead = math.fsum(math.copysign(w, 2 * ones - size) for ones, w in enumerate(weights) if 2 * ones != size)
+        if abs(float(half[0]) - float(unanimous) * lead) > 4.0 * _MAX_LAW_DISTANCE:
             continue
         exact = (unanimous * _majority_of_sample(K, ones, size) for ones in range(first, K + 1))
-        distance = max(abs(value - other) for value, other in zip(half, exact, strict=True)) / 2
-        if distance <= _MOST_DISTANCE:
+        distance = max(abs(value - exact_value) for value, exact_value in zip(half, exact, strict=True)) / 2
+        if distance <= _MAX_LAW_DISTANCE:
             return Sample(size, math.nextafter(float(distance), math.inf) if distance else 0.0)
     return None
 

@@ -45,8 +45,8 @@ from darrm.util.files import (
     write_document,
 )
 
-_CHANGED = "it was changed after it was saved: its checksum does not match; optimize again"
-_PROVED = object()  # the constructor's proof that its caller proved the law
+_CHECKSUM_ADVICE = "it was changed after it was saved: its checksum does not match; optimize again"
+_PROOF_TOKEN = object()  # the constructor's proof that its caller proved the law
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Table:
     proof: InitVar[object] = None
 
     def __post_init__(self, proof: object) -> None:
-        if proof is not _PROVED:
+        if proof is not _PROOF_TOKEN:
             raise TypeError("a Table is made by certify, optimize_table or Table.load, which prove it")
 
     @property
@@ -91,13 +91,13 @@ class Table:
 
     def __call__(self, votes: ArrayLike) -> float | Array:
         """Return γ(l) for a number of ones; else the probability of each answer for a histogram of votes."""
-        return self.law(np.asarray(votes)) if isinstance(self.law, NoiseFunction) else self._answers(votes)
+        return self.law(np.asarray(votes)) if isinstance(self.law, NoiseFunction) else self._compute_answers(votes)
 
-    def _answers(self, votes: ArrayLike) -> Array:
+    def _compute_answers(self, votes: ArrayLike) -> Array:
         counts, K = np.asarray(votes), self.problem.voters.K
         rows = np.atleast_2d(counts)
-        wide = rows.ndim == 2 and (is_open(self.problem.classes) or rows.shape[1] == self.problem.classes)
-        if rows.dtype.kind not in "iu" or not wide or np.any(rows < 0) or np.any(rows.sum(axis=1) != K):
+        has_width = rows.ndim == 2 and (is_open(self.problem.classes) or rows.shape[1] == self.problem.classes)
+        if rows.dtype.kind not in "iu" or not has_width or np.any(rows < 0) or np.any(rows.sum(axis=1) != K):
             checks.fail("the histogram", votes, f"counts of K = {K} votes, one for each class")
         probabilities = self.law.probabilities(rows)
         return probabilities[0] if counts.ndim == 1 else probabilities
@@ -111,8 +111,8 @@ class Table:
         """The expected accuracy under the prior of the optimization; None without one."""
         if self.optimality is None:
             return None
-        known = self.optimality.objective == SHARE_RIGHT
-        return self.optimality.value if known else self.law.accuracy(self.optimality.prior)
+        is_known = self.optimality.objective == SHARE_RIGHT
+        return self.optimality.value if is_known else self.law.accuracy(self.optimality.prior)
 
     @cached_property
     def digest(self) -> str:
@@ -133,24 +133,26 @@ class Table:
 
     def with_optimality(self, optimality: Optimality | None, provenance: Mapping[str, str]) -> Table:
         """Add optimality, computed again if possible, and provenance; `TableError` if it is false."""
-        checked = None if optimality is None else optimality.checked(self.problem.conditional_on_inclusion, self.law)
-        return Table(self.problem, self.law, self.certificate, checked, dict(provenance), _PROVED)
+        checked_optimality = (
+            None if optimality is None else optimality.checked(self.problem.conditional_on_inclusion, self.law)
+        )
+        return Table(self.problem, self.law, self.certificate, checked_optimality, dict(provenance), _PROOF_TOKEN)
 
     def with_solution(self, solution: Solution, provenance: Mapping[str, str]) -> Table:
         """Add the optimality of a solver's result, and provenance."""
-        proved = solution.proved(self.problem.conditional_on_inclusion, self.law)
-        return Table(self.problem, self.law, self.certificate, proved, dict(provenance), _PROVED)
+        optimality = solution.prove(self.problem.conditional_on_inclusion, self.law)
+        return Table(self.problem, self.law, self.certificate, optimality, dict(provenance), _PROOF_TOKEN)
 
     def to_json(self) -> dict[str, Json]:
         """Write floats with their exact value, ε and δ with their decimals."""
-        proved, optimality = self.problem.conditional_on_inclusion, self.optimality
+        proved_problem, optimality = self.problem.conditional_on_inclusion, self.optimality
         return {
             "format": kind_of(self.law).format,
             "version": VERSION,
             **self._content(),
             "checksum": self.digest,
             "certificate": asdict(self.certificate),
-            "optimality": None if optimality is None else optimality.to_json(proved),
+            "optimality": None if optimality is None else optimality.to_json(proved_problem),
             "provenance": dict(self.provenance),
         }
 
@@ -164,11 +166,11 @@ class Table:
     def from_json(cls, data: Json) -> Table:
         """Prove privacy and optimality again; `TableError` whose ``field`` names what is missing or false."""
         format_ = check_head(data, BY_FORMAT, VERSION)
-        kind, stored = BY_FORMAT[format_], problem_of(data)
+        kind, stored_problem = BY_FORMAT[format_], problem_of(data)
         name = KINDS[kind].field
         with reading("problem"):
-            problem = Problem.from_json(stored)
-            proved = problem.conditional_on_inclusion
+            problem = Problem.from_json(stored_problem)
+            proved_problem = problem.conditional_on_inclusion
         with reading(name):
             numbers = field_of(data, name)
             law: Law
@@ -176,17 +178,17 @@ class Table:
                 law = PluralityLaw.from_json(problem.voters.K, problem.classes, numbers)
             else:
                 law = (NoiseFunction if kind is NoiseFunction else OpenLaw).from_json(problem.voters.K, numbers)
-            if field_of(data, "checksum") != checksum_of({"problem": stored, name: numbers}):
-                raise TableError(name, _CHANGED)
+            if field_of(data, "checksum") != checksum_of({"problem": stored_problem, name: numbers}):
+                raise TableError(name, _CHECKSUM_ADVICE)
         with reading("certificate"):
             scale = scale_of(field_of(data, "certificate"))
         with reading(name):
-            certificate = evidence.prove(proved, law, scale)
+            certificate = evidence.prove(proved_problem, law, scale)
         provenance = provenance_of(data)
         with reading("optimality"):
-            claim, of_gamma = data.get("optimality"), isinstance(law, NoiseFunction)
-            optimality = None if claim is None else Optimality.from_json(claim, proved, about_gamma=of_gamma)
-        return cls(problem, law, certificate, None, {}, _PROVED).with_optimality(optimality, provenance)
+            claim, is_gamma = data.get("optimality"), isinstance(law, NoiseFunction)
+            optimality = None if claim is None else Optimality.from_json(claim, proved_problem, about_gamma=is_gamma)
+        return cls(problem, law, certificate, None, {}, _PROOF_TOKEN).with_optimality(optimality, provenance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table to a file, atomically."""
@@ -211,5 +213,5 @@ def certify(problem: Problem, law: Law) -> Table:
     """
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
     kind_of(law)
-    repaired, certificate = evidence.repair(problem.conditional_on_inclusion, law)
-    return Table(problem, repaired, certificate, None, {}, _PROVED)
+    private_law, certificate = evidence.repair(problem.conditional_on_inclusion, law)
+    return Table(problem, private_law, certificate, None, {}, _PROOF_TOKEN)

@@ -21,25 +21,25 @@ from darrm.util.extras import require
 from darrm.util.figures import Figure, style
 from darrm.util.files import check_parent, replacing
 
-_MOST_GROUPS = 12
+_MAX_GROUPS = 12
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.0)  # of the votes for the largest class, in the histograms
-_MOST_COLUMNS = 6  # of classes
-_MOST_VALUES = 11  # of a γ
+_MAX_COLUMNS = 6  # of classes
+_MAX_VALUES = 11  # of a γ
 MEANING = "γ(l): the probability of returning the true majority at l ones, else a fair coin; γ(l) = γ(K − l)"
 
 
 def table_text(problem: Problem, law: Law, certificate: Certificate, optimality: Optimality | None) -> str:
-    blocks = [heading(problem, optimality)]
+    blocks = [write_heading(problem, optimality)]
     if isinstance(law, NoiseFunction):
-        blocks.append(_values(law, optimality))
+        blocks.append(_write_values(law, optimality))
     else:
-        blocks += [right_labels(problem, law, optimality), answers(problem, law)]
-    blocks.append(proof(problem, law, certificate, optimality))
+        blocks += [write_accuracy(problem, law, optimality), write_answers(problem, law)]
+    blocks.append(write_proof(problem, law, certificate, optimality))
     return "\n\n".join(filter(None, blocks))
 
 
-def _values(gamma: NoiseFunction, optimality: Optimality | None) -> str:
-    step = -(-gamma.half.size // _MOST_VALUES)
+def _write_values(gamma: NoiseFunction, optimality: Optimality | None) -> str:
+    step = -(-gamma.half.size // _MAX_VALUES)
     lines = [
         MEANING,
         f"{'l':>8}" + "".join(f"{ones:>8}" for ones in gamma.levels[::step].tolist()),
@@ -52,67 +52,69 @@ def _values(gamma: NoiseFunction, optimality: Optimality | None) -> str:
     return "\n".join(lines)
 
 
-def heading(problem: Problem, optimality: Optimality | None, remark: str = "") -> str:
-    voters, C, of_gamma = problem.voters, problem.classes, problem.has_noise_function
-    exponent = "mε" if of_gamma and voters.each.is_private else "ε"
+def write_heading(problem: Problem, optimality: Optimality | None, remark: str = "") -> str:
+    voters, C, is_gamma = problem.voters, problem.classes, problem.has_noise_function
+    exponent = "mε" if is_gamma and voters.each.is_private else "ε"
     lines = [
-        f"Private {'majority' if of_gamma else 'plurality'} of {voters.K} voters"
-        + ("" if of_gamma else f", {classes_in_words(C)}"),
-        *_who(voters, remark),
-        f"  the release is  ({exponent}, δ) = {problem.target}-differentially private" + allowance(problem),
+        f"Private {'majority' if is_gamma else 'plurality'} of {voters.K} voters"
+        + ("" if is_gamma else f", {classes_in_words(C)}"),
+        *_list_voters(voters, remark),
+        f"  the release is  ({exponent}, δ) = {problem.target}-differentially private" + describe_allowance(problem),
         f"  one person's data reach at most {voters.reached} of the voters",
     ]
     if voters.sampled is not None:
         lines.append(f"  {voters.sampled}")
-    if of_gamma and voters.K % 2 == 0:
+    if is_gamma and voters.K % 2 == 0:
         lines.append("  K is even: a tie is answered by a fair coin")
     if optimality is not None:
-        shape = f", {optimality.shape} shape" if of_gamma else ""
+        shape = f", {optimality.shape} shape" if is_gamma else ""
         lines.append(f"  optimized for   {in_words(optimality.prior)}{shape}")
         if not optimality.is_accuracy and optimality.objective != "linear":
             lines.append("  objective       the expected error of [D, Eq. 2], absolute value included, over draws")
     return "\n".join(lines)
 
 
-def _who(voters: Voters, remark: str = "") -> list[str]:
+def _list_voters(voters: Voters, remark: str = "") -> list[str]:
     if voters.are_non_private:
         return ["  each voter is   not private"]
     if voters.per_voter is None:
         return [f"  each voter is   (ε, Δ)  = {voters.each}-differentially private{remark}"]
     verbs = {True: "voter is   ", False: "voters are "}
-    shown = voters.groups[:_MOST_GROUPS]
-    satisfy = [f"(ε, Δ)  = {each}-differentially private" if each.is_private else "not private" for _, each in shown]
-    kinds = [f"{n:5d} {verbs[n == 1]} {what}" for (n, _), what in zip(shown, satisfy, strict=True)]
-    more = len(voters.groups) - _MOST_GROUPS
-    return [*kinds, f"  and so on, {more} more kinds"] if more > 0 else kinds
+    groups = voters.groups[:_MAX_GROUPS]
+    guarantees = [
+        f"(ε, Δ)  = {each}-differentially private" if each.is_private else "not private" for _, each in groups
+    ]
+    kinds = [f"{n:5d} {verbs[n == 1]} {guarantee}" for (n, _), guarantee in zip(groups, guarantees, strict=True)]
+    hidden = len(voters.groups) - _MAX_GROUPS
+    return [*kinds, f"  and so on, {hidden} more kinds"] if hidden > 0 else kinds
 
 
-def allowance(problem: Problem) -> str:
+def describe_allowance(problem: Problem) -> str:
     if not (problem.has_noise_function and problem.voters.each.is_private):
         return ""
     return f", m = {problem.m:g}" + ("" if problem.voters.per_voter is None else " of the largest ε")
 
 
-def proof(problem: Problem, law: Law, certificate: Certificate, optimality: Optimality | None) -> str:
+def write_proof(problem: Problem, law: Law, certificate: Certificate, optimality: Optimality | None) -> str:
     if isinstance(law, NoiseFunction):
-        covered = "every multiset of corners"
+        scope = "every multiset of corners"
         budget = f"e^{'(mε)' if problem.voters.each.is_private else 'ε'} − 1 + 2δ; no real cost is above it"
     else:
-        covered = "all neighboring histograms, up to the names of classes"
+        scope = "all neighboring histograms, up to the names of classes"
         if isinstance(law, OpenLaw):
-            covered = "all counts of the two strings that a vote moves between, and of the two largest others"
+            scope = "all counts of the two strings that a vote moves between, and of the two largest others"
         if not problem.voters.are_non_private:
-            covered = "all multisets of voters who change, and histograms of the others"
+            scope = "all multisets of voters who change, and histograms of the others"
         budget = "δ; no two histograms differ by more"
     lines = [
         "Certificate",
-        f"  rows covered   {certificate.rows:,} ({covered})",
+        f"  rows covered   {certificate.rows:,} ({scope})",
         f"  worst cost     {certificate.worst_cost!r}",
         f"  budget         {certificate.budget!r}  ({budget})",
         f"  proved by      {certificate.method}",
     ]
     if optimality is not None:
-        lines.append("  optimality     " + bound_text(optimality))
+        lines.append("  optimality     " + describe_bound(optimality))
         lines.append(
             "  claimed        by the maker: the table lacks the multipliers of the bound"
             if optimality.claimed
@@ -125,72 +127,72 @@ def proof(problem: Problem, law: Law, certificate: Certificate, optimality: Opti
     return "\n".join(lines)
 
 
-def bound_text(optimality: Optimality) -> str:
+def describe_bound(optimality: Optimality) -> str:
     gap, relative = at_most(optimality.gap, 2), optimality.gap / optimality.value if optimality.value > 0.0 else 0.0
     if optimality.is_accuracy:
         return f"no private mechanism has more right labels than {optimality.bound_text}: gap {gap}"
-    where = "" if optimality.held_out is None else " on the fitted draws"
-    what = f"no private γ of this shape has an expected error below {optimality.bound_text}{where}"
-    return f"{what}: gap {gap} (relative {at_most(relative, 2)})"
+    sample = "" if optimality.held_out is None else " on the fitted draws"
+    statement = f"no private γ of this shape has an expected error below {optimality.bound_text}{sample}"
+    return f"{statement}: gap {gap} (relative {at_most(relative, 2)})"
 
 
-def right_labels(problem: Problem, law: Law, optimality: Optimality | None) -> str:
+def write_accuracy(problem: Problem, law: Law, optimality: Optimality | None) -> str:
     if optimality is None:
         return ""
-    beside = f"of random answers {random_law(problem.voters.K, problem.classes).accuracy(optimality.prior):.4g}"
+    comparison = f"of random answers {random_law(problem.voters.K, problem.classes).accuracy(optimality.prior):.4g}"
     if is_open(problem.classes):
-        beside = f"{law.share_answered(optimality.prior):.4g} of the questions have an answer"
-    return f"Right labels      {optimality.value:.10g} of them are expected; {beside}"
+        comparison = f"{law.share_answered(optimality.prior):.4g} of the questions have an answer"
+    return f"Right labels      {optimality.value:.10g} of them are expected; {comparison}"
 
 
-def answers(problem: Problem, law: Law) -> str:
+def write_answers(problem: Problem, law: Law) -> str:
     width, C = len(str(problem.voters.K)) + 1, problem.classes
-    what = ("string", "; that there is none") if is_open(C) else ("class", "")
-    lines = [f"The votes for each {what[0]}, and the probability that it is the answer{what[1]}"]
-    for counts in shown_histograms(problem.voters.K, C):
+    nouns = ("string", "; that there is none") if is_open(C) else ("class", "")
+    lines = [f"The votes for each {nouns[0]}, and the probability that it is the answer{nouns[1]}"]
+    for counts in choose_histograms(problem.voters.K, C):
         (row,) = law.probabilities([counts]).tolist()
-        more = " …" if len(counts) > _MOST_COLUMNS else ""
-        votes = "".join(f"{count:{width}d}" for count in counts[:_MOST_COLUMNS])
-        shares = "".join(f"{share:8.4f}" for share in row[: min(len(counts), _MOST_COLUMNS)])
-        lines.append(f"  {votes}{more}  {shares}{more}" + (f"; {row[-1]:.4f}" if is_open(C) else ""))
+        ellipsis = " …" if len(counts) > _MAX_COLUMNS else ""
+        votes = "".join(f"{count:{width}d}" for count in counts[:_MAX_COLUMNS])
+        shares = "".join(f"{share:8.4f}" for share in row[: min(len(counts), _MAX_COLUMNS)])
+        lines.append(f"  {votes}{ellipsis}  {shares}{ellipsis}" + (f"; {row[-1]:.4f}" if is_open(C) else ""))
     return "\n".join(lines)
 
 
-def shown_histograms(K: int, classes: int) -> list[Histogram]:
+def choose_histograms(K: int, classes: int) -> list[Histogram]:
     """Choose a few histograms, from unanimity to a tie, with the votes on as few classes as possible.
 
-    >>> shown_histograms(4, 3)
+    >>> choose_histograms(4, 3)
     [(4, 0, 0), (3, 1, 0), (2, 2, 0), (2, 1, 1)]
     """
     if is_open(classes):  # two strings that share the votes, and one against many
         tops = dict.fromkeys(max(1, round(share * K)) for share in _SHARES)
-        shapes = [(top, K - top) for top in tops if 2 * top >= K] + [(top, *(1,) * (K - top)) for top in tops]
-        return list(dict.fromkeys(tuple(filter(None, shape)) for shape in shapes))
-    even, shapes = -(-K // classes), []
-    for top in dict.fromkeys(max(even, round(share * K)) for share in _SHARES):
-        counts, left = list[int](), K
+        histograms = [(top, K - top) for top in tops if 2 * top >= K] + [(top, *(1,) * (K - top)) for top in tops]
+        return list(dict.fromkeys(tuple(filter(None, shape)) for shape in histograms))
+    smallest_top, histograms = -(-K // classes), []
+    for top in dict.fromkeys(max(smallest_top, round(share * K)) for share in _SHARES):
+        counts, remaining = list[int](), K
         for _ in range(classes):
-            counts.append(min(top, left))
-            left -= counts[-1]
-        shapes.append(tuple(counts))
-    base, rest = divmod(K, classes)
-    shapes.append((base + 1,) * rest + (base,) * (classes - rest))
-    return list(dict.fromkeys(shapes))
+            counts.append(min(top, remaining))
+            remaining -= counts[-1]
+        histograms.append(tuple(counts))
+    quotient, remainder = divmod(K, classes)
+    histograms.append((quotient + 1,) * remainder + (quotient,) * (classes - remainder))
+    return list(dict.fromkeys(histograms))
 
 
 def plot_noise_functions(
-    problem: Problem, named: Iterable[tuple[str, int, NoiseFunction]], path: Path | None = None
+    problem: Problem, curves: Iterable[tuple[str, int, NoiseFunction]], path: Path | None = None
 ) -> Figure:
     """Draw noise functions, each with its label and the place of its style; save the figure if asked."""
     if path is not None:
         check_parent(path)
     figure = require("matplotlib.figure").Figure(figsize=(8.0, 5.0), layout="constrained")
     axes, levels = figure.add_subplot(), np.arange(problem.voters.K + 1)
-    for label, place, gamma in named:
+    for label, place, gamma in curves:
         axes.plot(levels, gamma.full, label=label, **style(place, width=1.6 if place else 2.6).line(levels.size))
     axes.set(xlabel="l, number of ones among the votes", ylabel="γ(l), probability of telling the true majority")
-    allowance = f", m = {problem.m:g}" if problem.voters.each.is_private else ""
-    axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{allowance}", fontsize=9)
+    describe_allowance = f", m = {problem.m:g}" if problem.voters.each.is_private else ""
+    axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{describe_allowance}", fontsize=9)
     axes.set_ylim(-0.03, 1.03)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", frameon=False)

@@ -113,7 +113,7 @@ def parts() -> dict[str, float]:
     generator = np.random.default_rng(1)
     actions: dict[str, Callable[[], object]] = {
         "a random byte of the operating system": partial(os.urandom, PART_QUERIES),
-        "an exact coin": partial(vars(aggregator)["_sampler"].lies.flip, votes.ones),
+        "an exact coin": partial(vars(aggregator)["_sampler"].error_coins.flip, votes.ones),
         "a floating-point coin, for comparison": lambda: generator.random(PART_QUERIES) < truth[votes.ones],
         "counting the votes, of one byte each": partial(Votes.of_labels, matrix, 2),
         "counting the votes, of eight bytes each": partial(Votes.of_labels, matrix.astype(np.int64), 2),

@@ -29,7 +29,7 @@ from darrm.majority.noise_function import NoiseFunction, signed_function
 from darrm.numerics import Array
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.optimize.optimizer import optimize_table
-from darrm.optimize.request import fitting, least_error
+from darrm.optimize.request import fit_voters, least_error
 from darrm.plan.mechanism import counted
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
@@ -295,7 +295,9 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
     assert (rounded.overlap, rounded.models) == (2, True)
     assert voters.rounded(5) == voters == voters.rounded(9)
     assert voters.rounded(1) == Voters(5, PrivacyParams("0.45", "1e-5"), 2, models=True)
-    sizes = [len(fitting(Voters.of([PrivacyParams(f"0.{100 + n}") for n in range(K)])).groups) for K in (11, 40, 300)]
+    sizes = [
+        len(fit_voters(Voters.of([PrivacyParams(f"0.{100 + n}") for n in range(K)])).groups) for K in (11, 40, 300)
+    ]
     assert sizes == [11, 3, 1]
 
 

@@ -238,7 +238,7 @@ def test_every_string_has_the_numbers_of_its_weight() -> None:
     assert min(a, others) > 0
     ends = [(0, 0), (0, a - 1), (1, a), (1, a + others - 1), (2, a + others), (2, a + 2 * others - 1)]
     for expected, number in [*ends, (3, a + 2 * others), (3, ONE - 1)]:
-        assert sampler._draw(line, lambda limits, n=number: np.minimum(limits - 1, n)).tolist() == [expected]
+        assert sampler._draw_block(line, lambda limits, n=number: np.minimum(limits - 1, n)).tolist() == [expected]
 
 
 def test_what_is_not_planned_is_refused_in_a_line() -> None:

@@ -131,7 +131,7 @@ def test_rows_of_fewer_voters_save_rounds(overlap: int | None, monkeypatch: pyte
     solve = partial(optimize_table, problem, prior=priors.Dirichlet(), shape="monotone", options=SolveOptions(gap=1e-6))
     with_them = solve()
     assert all(row.is_of(problem.voters) for _, row in optimality_of(with_them).multipliers or ())
-    monkeypatch.setattr(noise_functions, "_FEWEST", 10**6)
+    monkeypatch.setattr(noise_functions, "_MIN_START_VOTERS", 10**6)
     without = solve()
     ours, others = optimality_of(with_them), optimality_of(without)
     assert max(ours.bound, others.bound) <= min(ours.value, others.value)
@@ -142,7 +142,7 @@ def test_rows_of_other_voters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     """Three of 325 voters stretch to twelve of 1,301, and a person reaches ten."""
     problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), 10), 5)
     program = noise_functions.GammaProgram(PrivacyOracle(problem, Shape.MONOTONE), np.ones(651))
-    fewer = noise_functions._of_fewer(problem)
+    fewer = noise_functions._shrink_problem(problem)
     assert fewer is not None
     assert (fewer.voters.K, fewer.voters.reached) == (325, 3)
     known = [(0.5, CornerCounts(3, 0, 322, 0)), (0.25, CornerCounts(2, 0, 300, 23))]

@@ -15,7 +15,7 @@ import pytest
 from darrm import PrivacyParams, Problem, Table, Voters, certify, load_table, priors
 from darrm.majority import baselines
 from darrm.optimize.__main__ import main
-from darrm.optimize.report import GammaReport, with_missing
+from darrm.optimize.report import GammaReport, evaluate_missing
 from tests.doors import refused
 from tests.optimality import held_out_of, optimality_of
 
@@ -258,7 +258,7 @@ def test_a_report_on_many_rows_is_no_wider_than_a_screen() -> None:
 
 def test_many_missing_votes_are_shown_in_few_lines() -> None:
     table = load_table(Problem.from_allowance(Voters(101, PrivacyParams("0.1", "1e-5")), 10))
-    rows = with_missing(table, priors.Dirichlet(), range(101))
+    rows = evaluate_missing(table, priors.Dirichlet(), range(101))
     assert [row.missing for row in rows] == list(range(101))
     text = GammaReport(table, (), rows).text(None)
     shown = text[text.index(" missing    right") :].partition("\n\n")[0].splitlines()

@@ -17,7 +17,7 @@ from darrm import NoiseFunction, PrivacyParams, Problem, Table, certify, optimiz
 from darrm.errors import TableError
 from darrm.majority.certify import Multiplier, lower_bound
 from darrm.majority.corners import CornerCounts
-from darrm.optimize.noise_functions import counts_at
+from darrm.optimize.noise_functions import label_corner_counts
 from darrm.problem import Voters
 from darrm.table.optimality import SHAPES, STATUSES, Optimality
 from lp_models.program import Status
@@ -106,7 +106,7 @@ def test_rows_of_the_full_set_are_named(K: int, delta: str, overlap: int | None)
     voters = Voters(K, PrivacyParams("0.5", delta), overlap=overlap)
     whole = gamma_program(Problem(voters, voters.each))
     for counts, p, p_prime in zip(whole.counts.tolist(), *whole.probabilities(), strict=True):
-        row = counts_at(counts)
+        row = label_corner_counts(counts)
         assert row.is_of(voters)
         found = np.array([np.sort(each) for each in row.probabilities(voters)])
         np.testing.assert_allclose(found, [np.sort(p), np.sort(p_prime)], atol=1e-15)

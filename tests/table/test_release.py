@@ -51,7 +51,7 @@ def law_by_listing(aggregator: Release, K: int) -> list[Fraction]:
     high = aggregator.release(votes, rng=fed(255))
     laws = []
     for row, at_low, at_high in zip(votes, low, high, strict=True):
-        lie = vars(aggregator)["_sampler"].lies.probabilities[row.sum()]
+        lie = vars(aggregator)["_sampler"].error_coins.probabilities[row.sum()]
         majority = int(2 * row.sum() > K)
         # U just below 1 never lies (p ≤ 1/2), U = 0 always does if p > 0
         assert at_high == majority
@@ -212,7 +212,7 @@ def test_every_class_is_drawn_for_as_many_numbers_as_its_weight(table: Table, co
         if weight:  # the first and the last number of the group, for each of its classes
             for number in (total, total + weight - 1):
                 for rank, expected in enumerate(members):
-                    drawn = vars(aggregator)["_sampler"]._draw(np.array([counts]), scripted([number, rank]))
+                    drawn = vars(aggregator)["_sampler"]._draw_block(np.array([counts]), scripted([number, rank]))
                     assert drawn.tolist() == [expected]
         total += weight
     assert total == ONE
@@ -269,7 +269,7 @@ def test_open_answers_are_drawn_for_as_many_numbers_as_their_weight(answers: str
         members = ["abcd".index(string) for string in "abcd" if counts[string] == votes] if votes else [4]
         for rank, expected in enumerate(members if weight else []):
             for number in (total, total + weight - 1):
-                assert sampler._draw(line, scripted([number, rank])).tolist() == [expected]
+                assert sampler._draw_block(line, scripted([number, rank])).tolist() == [expected]
         total += weight
     assert total == ONE
 

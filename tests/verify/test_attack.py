@@ -285,7 +285,7 @@ def the_wrong_side(patch: Patch) -> None:
 def a_bare_minority_wins(patch: Patch) -> None:
     def release(self: Release, votes: Any, *, rng: Any = None) -> Any:
         told = 2 * votes.ones + 1 >= votes.voters  # one vote too few is enough
-        return (told ^ vars(self)["_sampler"].lies.flip(votes.ones, source=rng.bytes)).astype(np.int64)
+        return (told ^ vars(self)["_sampler"].error_coins.flip(votes.ones, source=rng.bytes)).astype(np.int64)
 
     patch.setattr(Release, "release", release)
 

@@ -8,7 +8,7 @@ import pytest
 from darrm.commands.command_line import run
 from darrm.commands.values import read_voters
 from darrm.optimize.__main__ import main
-from darrm.optimize.report import fitted
+from darrm.optimize.report import fit_and_report
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.table.table import Table
@@ -103,7 +103,7 @@ def test_too_many_kinds_are_rounded_up_with_a_note(capsys: pytest.CaptureFixture
 
 def test_voters_that_are_rounded_to_no_privacy_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     own = [PrivacyParams(f"0.{100 + n % 20}") for n in range(200)] + [PrivacyParams("inf")] * 200
-    rounded = fitted(Voters.of(own, 100), quiet=False)
+    rounded = fit_and_report(Voters.of(own, 100), quiet=False)
     assert rounded.are_non_private
     assert "ε and Δ were rounded up, 200 voters to no privacy: 400 voters (inf, 0)" in capsys.readouterr().err
 
