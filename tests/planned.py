@@ -113,4 +113,4 @@ def accuracy_of(
 ) -> Accuracy:
     """Compute the accuracy of a law on all sorted histograms, or on up to ``draws`` random ones."""
     sample = sample_of(prior, K - missing, classes, draws, missing)
-    return sample.mean(sample.right(law))
+    return sample.mean(sample.compute_accuracy(law))

@@ -34,7 +34,7 @@ MOST_DRAWN = 256  # rolls of dice for each of these, at most
 MOST_ROLLED = 2**18  # histograms with a roll each: of more, rolls are drawn
 MOST_PLANNED = 1000  # classes: laws are computed class by class
 MOST_OPEN_VOTERS = 5_000  # of open answers: who said something new is drawn voter by voter
-SEED, SEED_OF_DICE = 20_250_101, 20_250_102  # public: the same numbers for everybody
+SEED, DICE_SEED = 20_250_101, 20_250_102  # public: the same numbers for everybody
 
 
 @dataclass(frozen=True)
@@ -57,72 +57,78 @@ class Sample:
     answer is compared with the votes that are present. `Spread` has three samples, in turn.
     """
 
-    asked: NDArray[np.int64]  # (m, C) different histograms of K votes, the largest count first
-    place: NDArray[np.int64]  # (n·R,) which of these each histogram becomes with each roll
-    counts_as: NDArray[np.bool_]  # (n·R, C) correct answers, in the order of `asked`
-    chances: Array  # (R,) of the rolls
-    drawn: int = 0  # how many rolls were drawn for each histogram; 0 where all were listed
+    histograms: NDArray[np.int64]  # (m, C) different histograms of K votes, the largest count first
+    indices: NDArray[np.int64]  # (n·R,) which of these each histogram becomes with each roll
+    is_correct: NDArray[np.bool_]  # (n·R, C) correct answers, in the order of `histograms`
+    roll_chances: Array  # (R,) of the rolls
+    rolls_drawn: int = 0  # how many rolls were drawn for each histogram; 0 where all were listed
     weights: Array | None = None  # (n,) of the histograms; None for drawn ones
     samples: int = 1  # of histograms that are drawn
 
     @classmethod
-    def rolled(cls, counts: NDArray[np.int64], counts_as: NDArray[np.bool_], missing: int, drawn: int = 0) -> "Sample":
+    def roll_missing(
+        cls, counts: NDArray[np.int64], is_correct: NDArray[np.bool_], missing: int, rolls_drawn: int = 0
+    ) -> "Sample":
         """List all rolls with their chances, or draw some for each histogram.
 
-        >>> sample = Sample.rolled(np.array([[2, 0, 0]]), np.array([[True, False, False]]), 1)
-        >>> sample.asked.tolist(), sample.right(lambda counts: counts / 3.0).round(4)
+        >>> sample = Sample.roll_missing(np.array([[2, 0, 0]]), np.array([[True, False, False]]), 1)
+        >>> sample.histograms.tolist(), sample.compute_accuracy(lambda counts: counts / 3.0).round(4)
         ([[2, 1, 0], [3, 0, 0]], array([0.7778]))
         """
         n, C = counts.shape
-        if drawn:
-            rolls = np.random.default_rng(SEED_OF_DICE).multinomial(missing, np.full(C, 1.0 / C), size=(n, drawn))
-            chances = np.full(drawn, 1.0 / drawn)
+        if rolls_drawn:
+            rolls = np.random.default_rng(DICE_SEED).multinomial(missing, np.full(C, 1.0 / C), size=(n, rolls_drawn))
+            roll_chances = np.full(rolls_drawn, 1.0 / rolls_drawn)
         else:
             dice = combinations_with_replacement(range(C), missing)
             rolls = np.array([np.bincount(np.array(roll, dtype=np.int64), minlength=C) for roll in dice])[None]
-            ways = [math.factorial(missing) / math.prod(map(math.factorial, roll)) for roll in rolls[0].tolist()]
-            chances = np.array(ways) / float(C) ** missing
-        every = (counts[:, None, :] + rolls).reshape(-1, C)
-        order = np.argsort(-every, axis=1, kind="stable")
-        asked, place = np.unique(np.take_along_axis(every, order, axis=1), axis=0, return_inverse=True)
-        chosen = np.take_along_axis(np.repeat(counts_as, chances.size, axis=0), order, axis=1)
-        return cls(asked, place.reshape(-1), chosen, chances, drawn)
+            multiplicities = [
+                math.factorial(missing) / math.prod(map(math.factorial, roll)) for roll in rolls[0].tolist()
+            ]
+            roll_chances = np.array(multiplicities) / float(C) ** missing
+        all_counts = (counts[:, None, :] + rolls).reshape(-1, C)
+        order = np.argsort(-all_counts, axis=1, kind="stable")
+        histograms, indices = np.unique(np.take_along_axis(all_counts, order, axis=1), axis=0, return_inverse=True)
+        sorted_correct = np.take_along_axis(np.repeat(is_correct, roll_chances.size, axis=0), order, axis=1)
+        return cls(histograms, indices.reshape(-1), sorted_correct, roll_chances, rolls_drawn)
 
-    def right(self, law: Law) -> Array:
+    def compute_accuracy(self, law: Law) -> Array:
         """Compute how often the answer is right: (n,)."""
-        if isinstance(law, WinningLaw) and self.chances.size == 1 and not self.drawn:  # no dice
-            return np.asarray(law.compute_accuracy(self.asked)[self.place])
-        told = np.sum(law(self.asked)[self.place] * self.counts_as, axis=1)
-        return np.asarray(np.clip(told.reshape(-1, self.chances.size) @ self.chances, 0.0, 1.0))
+        if isinstance(law, WinningLaw) and self.roll_chances.size == 1 and not self.rolls_drawn:  # no dice
+            return np.asarray(law.compute_accuracy(self.histograms)[self.indices])
+        correct = np.sum(law(self.histograms)[self.indices] * self.is_correct, axis=1)
+        return np.asarray(np.clip(correct.reshape(-1, self.roll_chances.size) @ self.roll_chances, 0.0, 1.0))
 
-    def mean(self, right: Array) -> Accuracy:
+    def mean(self, accuracies: Array) -> Accuracy:
         if self.weights is not None:  # a share of rolls has a variance of at most 1/4
-            error = float(np.linalg.norm(self.weights)) / (2.0 * math.sqrt(self.drawn)) if self.drawn else 0.0
-            return Accuracy(min(1.0, float(self.weights @ right)), error)
-        variance = np.mean([right[first :: self.samples].var(ddof=1) for first in range(self.samples)])
-        return Accuracy(float(right.mean()), math.sqrt(variance / len(right)))
+            error = (
+                float(np.linalg.norm(self.weights)) / (2.0 * math.sqrt(self.rolls_drawn)) if self.rolls_drawn else 0.0
+            )
+            return Accuracy(min(1.0, float(self.weights @ accuracies)), error)
+        variance = np.mean([accuracies[first :: self.samples].var(ddof=1) for first in range(self.samples)])
+        return Accuracy(float(accuracies.mean()), math.sqrt(variance / len(accuracies)))
 
 
 @lru_cache(maxsize=8)
-def sample_of(prior: Prior, K: int, classes: int, most: int, missing: int = 0) -> Sample:
-    counts, weights = histograms(prior, K, classes, most)
+def sample_of(prior: Prior, K: int, classes: int, max_listed: int, missing: int = 0) -> Sample:
+    counts, weights = list_histograms(prior, K, classes, max_listed)
     winners, samples = counts == counts[:, :1], 3 if isinstance(prior, Spread) else 1
     if missing:
         is_listed = weights is not None and len(counts) * number_of_rolls(missing, classes) <= MOST_ROLLED
-        drawn = 0 if is_listed else 1 if weights is None else max(1, MOST_ROLLED // len(counts))
-        return replace(Sample.rolled(counts, winners, missing, drawn), weights=weights, samples=samples)
-    asked, place = counts, np.arange(len(counts))
+        rolls_drawn = 0 if is_listed else 1 if weights is None else max(1, MOST_ROLLED // len(counts))
+        return replace(Sample.roll_missing(counts, winners, missing, rolls_drawn), weights=weights, samples=samples)
+    histograms, indices = counts, np.arange(len(counts))
     if weights is None:  # voters that agree say the same again and again
-        asked, place = np.unique(counts, axis=0, return_inverse=True)
-        place = place.ravel()
-    return Sample(asked, place, winners, np.ones(1), weights=weights, samples=samples)
+        histograms, indices = np.unique(counts, axis=0, return_inverse=True)
+        indices = indices.ravel()
+    return Sample(histograms, indices, winners, np.ones(1), weights=weights, samples=samples)
 
 
 def number_of_rolls(missing: int, classes: int) -> int:
     return math.comb(missing + classes - 1, missing)
 
 
-def coin(counts: NDArray[np.int64]) -> Array:
+def guess_at_random(counts: NDArray[np.int64]) -> Array:
     """Guess at random."""
     return np.full(counts.shape, 1.0 / counts.shape[1])
 
@@ -143,16 +149,19 @@ _law_of_ones = lru_cache(maxsize=64)(priors.law_of_ones)  # a search asks for th
 
 
 @lru_cache(maxsize=16)
-def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[np.int64], Array | None]:
+def list_histograms(prior: Prior, K: int, classes: int, max_listed: int) -> tuple[NDArray[np.int64], Array | None]:
     """List sorted histograms with their probabilities, or draw some, which have none."""
     checks.integer_at_least(1, K=K)
     if isinstance(prior, Spread):
         first, *others = priors.reference_priors(classes).values()
-        rows, weights = histograms(first, K, classes, most)
+        rows, weights = list_histograms(first, K, classes, max_listed)
         if weights is not None:  # the rows of the others are the same
-            all_weights = [weights for _, weights in (histograms(one, K, classes, most) for one in (first, *others))]
+            all_weights = [
+                weights
+                for _, weights in (list_histograms(reference, K, classes, max_listed) for reference in (first, *others))
+            ]
             return rows, np.mean(np.array(all_weights, dtype=np.float64), axis=0)
-    if isinstance(prior, priors.Ewens) and number_of_partitions(K, K) <= most:
+    if isinstance(prior, priors.Ewens) and number_of_partitions(K, K) <= max_listed:
         rows = np.array(list(falling_counts(K, K, K)), dtype=np.int64)
         return rows, np.exp(prior.log_of_partitions([tuple(row[row > 0].tolist()) for row in rows]))
     if isinstance(prior, priors.RecordedVotes) and prior.votes.voters == K:
@@ -160,12 +169,14 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
         rows, times = np.unique(-np.sort(-prior.votes.counts, axis=1), axis=0, return_counts=True)
         return rows, times / times.sum()
     # a partition has at most C! histograms: the bound avoids counting the partitions
-    may_be_few = isinstance(prior, priors.Dirichlet) and math.comb(K + classes - 1, K) <= most * math.factorial(classes)
-    if may_be_few and number_of_partitions(K, min(K, classes)) <= most:
+    may_be_few = isinstance(prior, priors.Dirichlet) and math.comb(K + classes - 1, K) <= max_listed * math.factorial(
+        classes
+    )
+    if may_be_few and number_of_partitions(K, min(K, classes)) <= max_listed:
         rows = np.array(list(falling_counts(K, classes, K)), dtype=np.int64)
         return rows, np.exp(prior.log_probabilities(rows) + priors.log_arrangements(rows))
-    few = most if is_open(classes) else min(most, max(LEAST_DRAWN, MOST_COUNTS // classes))
-    rows = prior.sample(K, classes, few, rng=np.random.default_rng(SEED))
+    draws = max_listed if is_open(classes) else min(max_listed, max(LEAST_DRAWN, MOST_COUNTS // classes))
+    rows = prior.sample(K, classes, draws, rng=np.random.default_rng(SEED))
     return -np.sort(-rows, axis=1), None
 
 
@@ -203,18 +214,18 @@ class Measure:
         self.classes, self.is_binary = workload.classes, workload.has_noise_function
         if self.is_binary:
             self.is_error = objective == "error" or priors.law_of_ones(self.prior, self.K) is None
-            self.counts = _majorities(self.K)
+            self.counts = _list_majorities(self.K)
         else:
             checks.one_of(("accuracy",), objective=objective, advice="the expected error is defined for two classes")
             self.is_error = False
             if is_open(self.classes):
                 advice = "open questions of more voters are not planned"
                 checks.integer_at_least(1, most=MOST_OPEN_VOTERS, K=workload.voters.K, advice=advice)
-                self.counts = _alone(self.K)
+                self.counts = _list_lone_leaders(self.K)
             else:
                 advice = "longer lists are planned for non-private voters without missing votes"
                 checks.integer_at_least(2, most=MOST_PLANNED, classes=self.classes, advice=advice)
-                self.counts = _leading(self.K, self.classes)
+                self.counts = _list_leaders(self.K, self.classes)
         if self.is_error:
             priors.weights_of(self.prior, self.K)  # a prior without linear expected error is refused before the search
         self.levels = self.counts[:, 0]  # the numbers of votes for the winner at which `curve` is computed
@@ -222,7 +233,7 @@ class Measure:
         # the ranking is by minimax regret over these
         self.reference_priors = priors.reference_priors(self.classes)
         self.is_regret = isinstance(self.prior, Spread) and not self.is_error
-        self._right: dict[tuple[Law, Prior], Array] = {}
+        self._accuracies: dict[tuple[Law, Prior], Array] = {}
 
     @property
     def linear_prior(self) -> Prior:
@@ -231,20 +242,24 @@ class Measure:
     def curve(self, law: Law) -> Array:
         """Return Pr[the answer is the winner] at `levels`; the other classes share the rest of the votes."""
         if not self.missing:
-            right = law.compute_accuracy(self.counts) if isinstance(law, WinningLaw) else law(self.counts)[:, 0]
-            return np.clip(right, 0.0, 1.0)
+            probabilities = law.compute_accuracy(self.counts) if isinstance(law, WinningLaw) else law(self.counts)[:, 0]
+            return np.clip(probabilities, 0.0, 1.0)
         if self.is_binary:
             voters = self.K + self.missing
-            right = np.clip(law(_majorities(voters))[:, 0], 0.5, 1.0)
-            return np.asarray(0.5 + 0.5 * NoiseFunction(voters, 2.0 * right - 1.0).with_missing(self.missing).half)
+            probabilities = np.clip(law(_list_majorities(voters))[:, 0], 0.5, 1.0)
+            return np.asarray(
+                0.5 + 0.5 * NoiseFunction(voters, 2.0 * probabilities - 1.0).with_missing(self.missing).half
+            )
         are_few = self.counts.shape[0] * number_of_rolls(self.missing, self.classes) <= MOST_ROLLED
         winner = np.broadcast_to(np.arange(self.classes) == 0, self.counts.shape)
-        return Sample.rolled(self.counts, winner, self.missing, 0 if are_few else MOST_DRAWN).right(law)
+        return Sample.roll_missing(self.counts, winner, self.missing, 0 if are_few else MOST_DRAWN).compute_accuracy(
+            law
+        )
 
-    def wrong(self, law: Law) -> float:
+    def compute_loss(self, law: Law) -> float:
         """Return 1 − accuracy, or the expected error."""
         if self.is_error:
-            return self._error(law)
+            return self._compute_error(law)
         accuracy = self.accuracy(law)
         return math.inf if accuracy is None else 1.0 - accuracy.value
 
@@ -252,74 +267,74 @@ class Measure:
         """Return the accuracy under the prior; None without a law of the votes."""
         if self.is_binary:
             return accuracy_of_majorities(self.curve(law), self.K, self.prior)
-        return self._sample(self.prior).mean(self._right_of(law, self.prior))
+        return self._sample(self.prior).mean(self._compute_accuracies(law, self.prior))
 
     def expected_error(self, law: Law) -> float | None:
         """Return the expected error; None for more than two classes, and for a prior without weights."""
-        return self._error(law) if self.is_binary and self.prior.has_closed_form else None
+        return self._compute_error(law) if self.is_binary and self.prior.has_closed_form else None
 
     def consensus(self, law: Law) -> dict[str, Accuracy]:
-        three = self.reference_priors
+        references = self.reference_priors
         if self.is_binary:
             curve = self.curve(law)
-            by_name = {name: accuracy_of_majorities(curve, self.K, prior) for name, prior in three.items()}
+            by_name = {name: accuracy_of_majorities(curve, self.K, prior) for name, prior in references.items()}
             return {name: accuracy for name, accuracy in by_name.items() if accuracy is not None}
-        of_all = Spread()
-        right, is_listed = self._right_of(law, of_all), self._sample(of_all).weights is not None
+        mixture = Spread()
+        accuracies_of_all, is_listed = self._compute_accuracies(law, mixture), self._sample(mixture).weights is not None
         accuracies = {}
-        for place, (name, prior) in enumerate(three.items()):
+        for place, (name, prior) in enumerate(references.items()):
             if prior == self.prior:
-                accuracies[name] = self._sample(prior).mean(self._right_of(law, prior))
+                accuracies[name] = self._sample(prior).mean(self._compute_accuracies(law, prior))
             elif is_listed:
-                accuracies[name] = self._sample(prior).mean(right)
+                accuracies[name] = self._sample(prior).mean(accuracies_of_all)
             else:
-                sampled = right[place :: len(three)]
+                sampled = accuracies_of_all[place :: len(references)]
                 accuracies[name] = Accuracy(float(sampled.mean()), float(sampled.std(ddof=1) / math.sqrt(len(sampled))))
         return accuracies
 
     @property
     def guessing(self) -> Accuracy | None:
-        return Accuracy(0.0) if is_open(self.classes) else self.accuracy(coin)
+        return Accuracy(0.0) if is_open(self.classes) else self.accuracy(guess_at_random)
 
     def share_answered(self, law: Law) -> float | None:
         """Return how often an open question is answered; None where classes are listed."""
         if not is_open(self.classes):
             return None
-        counts, weights = histograms(self.prior, self.K, self.classes, MOST_LISTED)
-        answered = law(counts).sum(axis=1)
-        return min(1.0, float(answered.mean() if weights is None else weights @ answered))
+        counts, weights = list_histograms(self.prior, self.K, self.classes, MOST_LISTED)
+        shares = law(counts).sum(axis=1)
+        return min(1.0, float(shares.mean() if weights is None else weights @ shares))
 
-    def _error(self, law: Law) -> float:
+    def _compute_error(self, law: Law) -> float:
         # an answer worse than random guessing counts as a guess
         return NoiseFunction(self.K, np.clip(2.0 * self.curve(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
 
     def _sample(self, prior: Prior) -> Sample:
         return sample_of(prior, self.K, self.classes, MOST_LISTED, self.missing)
 
-    def _right_of(self, law: Law, prior: Prior) -> Array:
-        if (law, prior) not in self._right:  # a search and a report ask about the same law
-            self._right[law, prior] = self._sample(prior).right(law)
-        return self._right[law, prior]
+    def _compute_accuracies(self, law: Law, prior: Prior) -> Array:
+        if (law, prior) not in self._accuracies:  # a search and a report ask about the same law
+            self._accuracies[law, prior] = self._sample(prior).compute_accuracy(law)
+        return self._accuracies[law, prior]
 
 
-def _majorities(K: int) -> NDArray[np.int64]:
+def _list_majorities(K: int) -> NDArray[np.int64]:
     winning = np.arange(K // 2 + 1, K + 1)
     return np.column_stack([winning, K - winning])
 
 
-def _alone(K: int) -> NDArray[np.int64]:
+def _list_lone_leaders(K: int) -> NDArray[np.int64]:
     """List partitions in which each string but one was said once."""
     levels = 1 + np.arange(K)[spread(K, MOST_LEVELS)]
     others = np.arange(K) <= K - levels[:, None]
     return np.where(np.arange(K) == 0, levels[:, None], others.astype(np.int64))
 
 
-def _leading(K: int, classes: int) -> NDArray[np.int64]:
+def _list_leaders(K: int, classes: int) -> NDArray[np.int64]:
     """List histograms in which one class leads and the others share the rest evenly."""
     others = classes - 1
     levels = np.arange(K // classes + 1, K + 1)
     levels = levels[levels > -(-(K - levels) // others)]
     levels = levels[spread(levels.size, MOST_LEVELS)]
-    rest = K - levels
-    shared = (rest // others)[:, None] + (np.arange(others) < (rest % others)[:, None])
-    return np.column_stack([levels, shared])
+    remaining = K - levels
+    other_counts = (remaining // others)[:, None] + (np.arange(others) < (remaining % others)[:, None])
+    return np.column_stack([levels, other_counts])

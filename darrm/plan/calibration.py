@@ -21,12 +21,16 @@ from darrm.plan.mechanism import Mechanism, Proposal, Search, account_of, counte
 from darrm.problem import Workload
 from darrm.table.table import Table
 
-QUICK_UNUSED = 2e-5  # part of ε that a search with costs that take no time may leave
-SLOPE = 1.15  # of log ε over log rate, until it is known: 1 for pure privacy, up to 2 for Gaussian noise
-TRIALS, STRAIGHT = 60, 9  # trials, and how many before every third one bisects
-LONGEST = math.log(8.0)  # of the steps of log rate until the end lies between two rates
-JUMP, CLOSEST, NARROW = 2.0, 1e-9, 1e-6  # slopes of a jump, and parts of a rate at which a search ends
-LEAST_RATE = 1e-100  # below, an answer is a guess
+QUICK_TOLERANCE = 2e-5  # part of ε that a search with costs that take no time may leave
+FIRST_SLOPE = 1.15  # of log ε over log rate, until it is known: 1 for pure privacy, up to 2 for Gaussian noise
+MAX_TRIALS, SECANT_TRIALS = 60, 9  # trials, and how many before every third one bisects
+MAX_LOG_STEP = math.log(8.0)  # of the steps of log rate until the end lies between two rates
+JUMP_SLOPES, MIN_LOG_WIDTH, RATE_TOLERANCE = (
+    2.0,
+    1e-9,
+    1e-6,
+)  # slopes of a jump, and parts of a rate at which a search ends
+MIN_RATE = 1e-100  # below, an answer is a guess
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -74,7 +78,7 @@ class CalibratedMechanism:
         table = getattr(self.aggregator, "table", None)
         return table if isinstance(table, Table) else None
 
-    def refined(self) -> "CalibratedMechanism":
+    def refine(self) -> "CalibratedMechanism":
         """Finish a rough calibration: its trials are not made again."""
         return self if self.rough is None else self.rough.run(math.inf)
 
@@ -91,7 +95,7 @@ def calibrate(
     """Find the most accurate parameter of a mechanism within the budget of a workload.
 
     The default ``measure`` has no prior. The search may end early if the objective cannot be smaller than ``to_beat``.
-    Without ``is_fine`` it may leave a part of the budget, which `CalibratedMechanism.refined` uses. `PlanError` if no
+    Without ``is_fine`` it may leave a part of the budget, which `CalibratedMechanism.refine` uses. `PlanError` if no
     parameter is within the budget or beats ``to_beat``, or the mechanism does not apply.
 
     >>> from darrm import PrivacyParams, Voters
@@ -101,22 +105,22 @@ def calibrate(
     >>> gnmax.spent.epsilon <= 2, round(gnmax.settings["sigma"])
     (True, 55)
     """
-    least, most = mechanism.classes
+    min_classes, max_classes = mechanism.classes
     if not mechanism.answers(workload.classes):
-        raise PlanError(f"it is for {'two' if most == 2 else f'{least} to {most:,}'} classes only")
+        raise PlanError(f"it is for {'two' if max_classes == 2 else f'{min_classes} to {max_classes:,}'} classes only")
     search = Search(workload, measure or Measure(workload, None), to_beat, report)
     return _Calibration(search, mechanism).run(to_beat, is_fine=is_fine)
 
 
 def largest_rate(
-    workload: Workload, cost: Callable[[float], PrivacyCost], start: float, most: float = math.inf
+    workload: Workload, cost: Callable[[float], PrivacyCost], start: float, max_rate: float = math.inf
 ) -> float:
     """Find the largest rate whose Q queries the accountant admits; `PlanError` if there is none."""
 
-    def excess(rate: float) -> float:
-        return _excess(workload, cost(rate))
+    def compute_excess(rate: float) -> float:
+        return _compute_excess(workload, cost(rate))
 
-    rate = _last_below(excess, start, (0.0, most))
+    rate = _find_largest_rate(compute_excess, start, (0.0, max_rate))
     if rate == 0.0:
         raise PlanError(f"no parameter composes within {workload.total}")
     return rate
@@ -138,15 +142,15 @@ class _Calibration:
         self.trials = self._ranked([_Trial(instance) for instance in instances])
 
     def run(self, to_beat: float, *, is_fine: bool = True) -> CalibratedMechanism:
-        refined = self.trials[: self.trials[0].mechanism.max_refined]
-        for trial in refined:
-            trial.turn_up(to_beat, is_fine=is_fine)
-        if all(trial.is_refused for trial in refined):
-            raise PlanError(refined[0].reason)
+        finalists = self.trials[: self.trials[0].mechanism.max_refined]
+        for trial in finalists:
+            trial.raise_rate(to_beat, is_fine=is_fine)
+        if all(trial.is_refused for trial in finalists):
+            raise PlanError(finalists[0].reason)
         best = next((trial for trial in self._ranked(self.trials) if trial.is_admitted()), None)
         if best is None:
             raise PlanError("; ".join(dict.fromkeys(trial.reason for trial in self.trials)))
-        proposal, work, measure = best.proved(), self.search.workload, self.search.measure
+        proposal, work, measure = best.build_proposal(), self.search.workload, self.search.measure
         law, total, delta = proposal.proved_law(), proposal.total, work.total.delta
         aggregator = None if self.mechanism.only_compared else proposal.release()
         if total is not None:
@@ -170,11 +174,11 @@ class _Calibration:
             answered=measure.share_answered(law),
             levels=measure.levels,
             law=law,
-            rough=self if not is_fine and best.mechanism.rough > best.mechanism.unused else None,
+            rough=self if not is_fine and best.mechanism.rough_tolerance > best.mechanism.tolerance else None,
         )
 
     def _ranked(self, trials: list["_Trial"]) -> list["_Trial"]:
-        return sorted(trials, key=_Trial.wrong) if len(trials) > 1 else trials
+        return sorted(trials, key=_Trial.compute_loss) if len(trials) > 1 else trials
 
 
 class _Trial:
@@ -183,66 +187,66 @@ class _Trial:
         self.at = cache(mechanism.at)
         self.reason, self.is_refused = f"no parameter composes within {self.workload.total}", False
         self._excesses: dict[float, float] = {}
-        self._wrong: dict[float, float] = {}
-        self.start, self._slope = mechanism.start, SLOPE
+        self._losses: dict[float, float] = {}
+        self.start, self._slope = mechanism.start, FIRST_SLOPE
         self._has_estimate = mechanism.estimate(mechanism.value(self.start)) is not None
         if self._has_estimate:
-            least, most = mechanism.limits
-            rate = _last_below(self._estimated_excess, self.start, (0.0, most))
+            min_rate, max_rate = mechanism.limits
+            rate = _find_largest_rate(self._estimated_excess, self.start, (0.0, max_rate))
             if rate == 0.0:
                 raise PlanError(self.reason)
             rise = self._estimated_excess(rate) - self._estimated_excess(0.99 * rate)
-            self._slope = rise / -math.log(0.99) if math.isfinite(rise) else SLOPE
-            self.start = min(max(rate, least), most)
+            self._slope = rise / -math.log(0.99) if math.isfinite(rise) else FIRST_SLOPE
+            self.start = min(max(rate, min_rate), max_rate)
         self.rate = self.start
 
     def _estimated_excess(self, rate: float) -> float:
         cost = self.mechanism.estimate(self.mechanism.value(rate))
-        return math.inf if cost is None else _excess(self.workload, cost)
+        return math.inf if cost is None else _compute_excess(self.workload, cost)
 
-    def excess(self, rate: float) -> float:
+    def compute_excess(self, rate: float) -> float:
         """Return log(ε of all queries/total ε), at most 0 if they are admitted."""
         value = self.mechanism.value(rate)
         if value not in self._excesses:
             try:
                 proposal = self.at(value)
                 is_last = rate >= self.mechanism.limits[1] and self._admits(proposal)
-                self._excesses[value] = -math.inf if is_last else _excess(self.workload, proposal.cost)
+                self._excesses[value] = -math.inf if is_last else _compute_excess(self.workload, proposal.cost)
             except PlanError as error:  # the answer is too certain for any (ε, δ)
                 self.reason, self._excesses[value] = str(error), math.inf
         return self._excesses[value]
 
     def is_admitted(self) -> bool:
-        return not self.is_refused and self.excess(self.rate) <= 0.0
+        return not self.is_refused and self.compute_excess(self.rate) <= 0.0
 
     def _admits(self, proposal: Proposal) -> bool:
         if proposal.total is not None:
             return True
-        quick, total = proposal.quick_cost(), self.workload.total
-        is_cheap = quick is not None and account_of(self.workload, quick).admits(total)
+        quick_cost, total = proposal.quick_cost(), self.workload.total
+        is_cheap = quick_cost is not None and account_of(self.workload, quick_cost).admits(total)
         return is_cheap or account_of(self.workload, proposal.cost).admits(total)
 
-    def wrong(self, rate: float | None = None) -> float:
+    def compute_loss(self, rate: float | None = None) -> float:
         value = self.mechanism.value(self.rate if rate is None else rate)
-        if value not in self._wrong:
+        if value not in self._losses:
             try:
-                self._wrong[value] = self.search.measure.wrong(self.at(value).law)
+                self._losses[value] = self.search.measure.compute_loss(self.at(value).law)
             except PlanError as error:
-                self.reason, self._wrong[value] = str(error), math.inf
-        return self._wrong[value]
+                self.reason, self._losses[value] = str(error), math.inf
+        return self._losses[value]
 
-    def turn_up(self, to_beat: float = math.inf, *, is_fine: bool = True) -> None:
+    def raise_rate(self, to_beat: float = math.inf, *, is_fine: bool = True) -> None:
         mechanism, self.rate = self.mechanism, self.start
         if self.rate < mechanism.limits[1] and not self._may_beat(to_beat):
             return
-        unused = mechanism.unused if is_fine else max(mechanism.unused, mechanism.rough)
-        rate = _last_below(
-            self.excess,
+        tolerance = mechanism.tolerance if is_fine else max(mechanism.tolerance, mechanism.rough_tolerance)
+        rate = _find_largest_rate(
+            self.compute_excess,
             self.rate,
             mechanism.limits,
-            unused=unused,
-            aim=mechanism.unused,
-            narrow=mechanism.narrow,
+            tolerance=tolerance,
+            target=mechanism.tolerance,
+            rate_tolerance=mechanism.rate_tolerance,
             slope=self._slope,
         )
         self.rate = rate or self.rate
@@ -252,102 +256,106 @@ class _Trial:
         mechanism, goal = self.mechanism, self.mechanism.goal
         if to_beat == math.inf or not self._has_estimate or mechanism.is_refined:
             return True
-        most = min(mechanism.limits[1], mechanism.max_gain * self.rate)
+        max_rate = min(mechanism.limits[1], mechanism.max_gain * self.rate)
         if goal is None:
-            self.is_refused = self.wrong(most) >= to_beat
-            self.reason = f"not calibrated; an estimate of its {self._shown(most)}"
+            self.is_refused = self.compute_loss(max_rate) >= to_beat
+            self.reason = f"not calibrated; an estimate of its {self._describe_objective(max_rate)}"
             return not self.is_refused
-        if self.wrong() < to_beat:
+        if self.compute_loss() < to_beat:
             return True
-        self.reason = f"not calibrated to the end; at a first trial its {self._shown(self.rate)}"
+        self.reason = f"not calibrated to the end; at a first trial its {self._describe_objective(self.rate)}"
         self.is_refused = True
-        if self.wrong(most) < to_beat:
-            aim = to_beat * (1.0 - goal)
+        if self.compute_loss(max_rate) < to_beat:
+            target = to_beat * (1.0 - goal)
 
-            def gain(rate: float) -> float:
-                return _log_ratio(aim, self.wrong(rate))
+            def compute_gain(rate: float) -> float:
+                return _log_ratio(target, self.compute_loss(rate))
 
-            rate = _last_below(gain, self.rate, (self.rate, most), unused=goal / 2.0)
-            if rate == 0.0 or self.excess(rate) <= 0.0:
+            rate = _find_largest_rate(compute_gain, self.rate, (self.rate, max_rate), tolerance=goal / 2.0)
+            if rate == 0.0 or self.compute_excess(rate) <= 0.0:
                 self.rate, self.is_refused = rate or self.rate, False
         return not self.is_refused
 
-    def _shown(self, rate: float) -> str:
-        measure, wrong = self.search.measure, self.wrong(rate)
-        return f"{measure.name} is {wrong if measure.is_error else 1.0 - wrong:.4f}"
+    def _describe_objective(self, rate: float) -> str:
+        measure, loss = self.search.measure, self.compute_loss(rate)
+        return f"{measure.name} is {loss if measure.is_error else 1.0 - loss:.4f}"
 
-    def proved(self) -> Proposal:
+    def build_proposal(self) -> Proposal:
         search, value = self.search, self.mechanism.value(self.rate)
-        proposal, finished = self.at(value), self.mechanism.finish(value)
-        if finished is not None and _excess(self.workload, finished.cost) <= 0.0:
-            is_better = search.measure.wrong(finished.law) <= self.wrong()
-            proposal = finished if is_better else proposal
-        if counted(search.workload) != search.workload and (smaller := proposal.shrinking(search)) is not None:
-            shrunk = _Trial(smaller)
-            shrunk.turn_up()
-            if not shrunk.is_admitted():
-                raise PlanError(shrunk.reason)
-            return shrunk.at(smaller.value(shrunk.rate))
+        proposal, final = self.at(value), self.mechanism.finish(value)
+        if final is not None and _compute_excess(self.workload, final.cost) <= 0.0:
+            is_better = search.measure.compute_loss(final.law) <= self.compute_loss()
+            proposal = final if is_better else proposal
+        if counted(search.workload) != search.workload and (mixture := proposal.build_mixture(search)) is not None:
+            mixture_trial = _Trial(mixture)
+            mixture_trial.raise_rate()
+            if not mixture_trial.is_admitted():
+                raise PlanError(mixture_trial.reason)
+            return mixture_trial.at(mixture.value(mixture_trial.rate))
         return proposal
 
 
-def _excess(workload: Workload, cost: PrivacyCost) -> float:
+def _compute_excess(workload: Workload, cost: PrivacyCost) -> float:
     total, account = workload.total, account_of(workload, cost)
-    spent = account.smallest_epsilon(total.delta)
+    epsilon = account.smallest_epsilon(total.delta)
     # exact sums may meet the total where floats do not
-    is_admitted = spent <= total.epsilon or account.admits(total)
-    ratio = _log_ratio(spent, total.epsilon)
+    is_admitted = epsilon <= total.epsilon or account.admits(total)
+    ratio = _log_ratio(epsilon, total.epsilon)
     return min(ratio, 0.0) if is_admitted else max(ratio, 1e-300)
 
 
-def _log_ratio(value: float, other: float) -> float:
-    return math.log(value / other) if 0.0 < value < math.inf and 0.0 < other < math.inf else value - other
+def _log_ratio(value: float, reference: float) -> float:
+    return math.log(value / reference) if 0.0 < value < math.inf and 0.0 < reference < math.inf else value - reference
 
 
-def _last_below(
-    excess: Callable[[float], float],
+def _find_largest_rate(
+    compute_excess: Callable[[float], float],
     start: float,
     limits: tuple[float, float],
     *,
-    unused: float = QUICK_UNUSED,
-    aim: float | None = None,
-    narrow: float = NARROW,
-    slope: float = SLOPE,
+    tolerance: float = QUICK_TOLERANCE,
+    target: float | None = None,
+    rate_tolerance: float = RATE_TOLERANCE,
+    slope: float = FIRST_SLOPE,
 ) -> float:
     """Find the last rate at which a growing excess is at most 0, a rate that was tried; 0 if there is none.
 
-    The search aims at an excess of −``aim``/2, by default −``unused``/2.
+    The search aims at an excess of −``target``/2, by default −``tolerance``/2.
     """
-    least, most = max(limits[0], LEAST_RATE), limits[1]
-    inside, value_inside, outside, value_outside = 0.0, -math.inf, math.inf, math.inf
-    last: tuple[float, float] | None = None  # log rate and excess of the trial before
-    rate = min(max(start, least), most)
-    for trial in range(TRIALS):
-        value = excess(rate)
+    min_rate, max_rate = max(limits[0], MIN_RATE), limits[1]
+    lower, lower_value, upper, upper_value = 0.0, -math.inf, math.inf, math.inf
+    previous: tuple[float, float] | None = None  # log rate and excess of the trial before
+    rate = min(max(start, min_rate), max_rate)
+    for trial in range(MAX_TRIALS):
+        value = compute_excess(rate)
         is_below = value <= 0.0
         if is_below:
-            inside, value_inside = rate, value
+            lower, lower_value = rate, value
         else:
-            outside, value_outside = rate, value
-        if (is_below and (value >= -unused or rate >= most)) or outside <= least:
+            upper, upper_value = rate, value
+        if (is_below and (value >= -tolerance or rate >= max_rate)) or upper <= min_rate:
             break
-        if inside > 0.0 and outside - inside <= narrow * outside:
-            width, rise = math.log(outside / inside), value_outside - value_inside
-            if width <= CLOSEST or rise > JUMP * slope * width:
+        if lower > 0.0 and upper - lower <= rate_tolerance * upper:
+            width, rise = math.log(upper / lower), upper_value - lower_value
+            if width <= MIN_LOG_WIDTH or rise > JUMP_SLOPES * slope * width:
                 break
         step = math.log(2.0 if is_below else 0.5)
         if math.isfinite(value):
-            point = math.log(rate), value
-            secant = slope if last is None or last[0] == point[0] else (value - last[1]) / (point[0] - last[0])
-            step = -(value + (unused if aim is None else aim) / 2.0) / min(4.0, max(0.25, secant))
-            last = point
-        guess = rate * math.exp(max(-LONGEST, min(LONGEST, step)))
-        is_cut = (trial >= STRAIGHT and trial % 3 == 2) or not inside < guess < outside
-        if math.isinf(outside) and guess <= inside:
-            guess = 2.0 * inside
-        elif inside == 0.0 and guess >= outside:
-            guess = outside / 16.0
-        elif inside > 0.0 and math.isfinite(outside) and is_cut:
-            guess = math.sqrt(inside) * math.sqrt(outside)
-        rate = min(max(guess, least), most)
-    return inside
+            current = math.log(rate), value
+            secant = (
+                slope
+                if previous is None or previous[0] == current[0]
+                else (value - previous[1]) / (current[0] - previous[0])
+            )
+            step = -(value + (tolerance if target is None else target) / 2.0) / min(4.0, max(0.25, secant))
+            previous = current
+        guess = rate * math.exp(max(-MAX_LOG_STEP, min(MAX_LOG_STEP, step)))
+        is_cut = (trial >= SECANT_TRIALS and trial % 3 == 2) or not lower < guess < upper
+        if math.isinf(upper) and guess <= lower:
+            guess = 2.0 * lower
+        elif lower == 0.0 and guess >= upper:
+            guess = upper / 16.0
+        elif lower > 0.0 and math.isfinite(upper) and is_cut:
+            guess = math.sqrt(lower) * math.sqrt(upper)
+        rate = min(max(guess, min_rate), max_rate)
+    return lower

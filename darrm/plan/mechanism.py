@@ -41,11 +41,11 @@ def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
     voters = workload.voters
     if workload.queries == 1 or not voters.are_private_models:
         return workload
-    plain = Voters(voters.K, PrivacyParams("inf"), 1 if one_by_one else voters.overlap)
+    non_private = Voters(voters.K, PrivacyParams("inf"), 1 if one_by_one else voters.overlap)
     # a part of ε remains for the rounding of reports
-    whole = PrivacyParams(workload.total.exact_epsilon * (1 - Fraction(1, 250_000)), workload.total.exact_delta)
-    total = release_within(voters, whole, one_by_one=one_by_one) or workload.total
-    return replace(workload, voters=plain, total=total)
+    usable_total = PrivacyParams(workload.total.exact_epsilon * (1 - Fraction(1, 250_000)), workload.total.exact_delta)
+    total = release_within(voters, usable_total, one_by_one=one_by_one) or workload.total
+    return replace(workload, voters=non_private, total=total)
 
 
 def releases_of(workload: Workload) -> list[Workload]:
@@ -134,7 +134,7 @@ class Proposal:
         """Make the aggregator that releases."""
         return self._aggregator
 
-    def shrinking(self, search: Search) -> "Mechanism | None":
+    def build_mixture(self, search: Search) -> "Mechanism | None":
         """Return the mixtures of this law with random guessing, for the private models of a search."""
 
 
@@ -158,9 +158,9 @@ class Mechanism:
     is_exact: bool = False  # the parameter is the rate itself, and not rounded to six digits
     start: float = 1.0  # the first rate of a search
     limits: tuple[float, float] = (0.0, math.inf)  # the smallest and the largest rate
-    unused: float = 1e-7  # a search ends if this part of ε is left
-    rough: float = 1e-4  # replaces ``unused`` in a rough calibration
-    narrow: float = 1e-6  # a search ends at a jump of the cost if its rate is known to this part
+    tolerance: float = 1e-7  # a search ends if this part of ε is left
+    rough_tolerance: float = 1e-4  # replaces ``tolerance`` in a rough calibration
+    rate_tolerance: float = 1e-6  # a search ends at a jump of the cost if its rate is known to this part
     max_gain: float = math.inf  # the largest factor from the rate of an estimate to an admitted rate
     goal: float | None = None  # first the smallest rate is tried that beats the best so far by this relative difference
     max_refined: int = 3  # instances that are calibrated to the end, best start first
@@ -208,7 +208,7 @@ class FixedMechanism(Mechanism):
     """A mechanism without a free parameter: the budget admits its only proposal or refuses it."""
 
     limits = (1.0, 1.0)
-    rough = 0.0
+    rough_tolerance = 0.0
 
     def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
         return self.propose()

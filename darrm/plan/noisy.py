@@ -28,10 +28,10 @@ from darrm.loss.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max import mechanisms, noisy_law
-from darrm.noisy_max.cost_given_votes import WIDEST as WIDEST_TESTED
+from darrm.noisy_max.cost_given_votes import WIDEST as MAX_TESTED_DEVIATION
 from darrm.noisy_max.mechanisms import AsymmetricMax
 from darrm.noisy_max.noisy_law import WinningLaw
-from darrm.noisy_max.noisy_maximum import Mechanism as Drawn
+from darrm.noisy_max.noisy_maximum import Mechanism as MaximumMechanism
 from darrm.noisy_max.noisy_maximum import NoisyMaximum, least_threshold
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import (
@@ -44,7 +44,7 @@ from darrm.numerics.integer_noise import (
 )
 from darrm.pate.confident import NoisyCheck
 from darrm.pate.tested import LARGEST_ORDER, TestedRun
-from darrm.plan.accuracy import MOST_PLANNED, SEED, Law, histograms
+from darrm.plan.accuracy import MOST_PLANNED, SEED, Law, list_histograms
 from darrm.plan.calibration import calibrate, largest_rate
 from darrm.plan.mechanism import (
     FixedMechanism,
@@ -63,16 +63,16 @@ from darrm.util.figures import BLUE, ORANGE, SKY_BLUE, VERMILION
 # the Rényi divergence of a label, λ times the squared rate: about the certified one
 GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.1, 0.671
 # of open answers, with a threshold by the right tail: left scales over the right one, and the steepest power
-OPEN_SET_RATIOS, KNOWN_SCALE, STEEPEST, LEAST_DELTA = (1.0, 1.5, 2.0, 3.0), 64.0, 3.0, 1e-30
-LEAST_SIGMA, LARGEST_EPSILON = 0.5, 700.0  # beyond, the answer is next to certain
-LEAST_COUNT_GAMMA = 1e-11  # of noisy counts: more noise takes gigabytes
-LABEL = "charged for its label, for any number of classes, as `darrm.pate` charges it."
-WANTED = 0.99  # chance that a tested run passes
+OPEN_SET_RATIOS, REFERENCE_SCALE, MAX_POWER, MIN_DELTA = (1.0, 1.5, 2.0, 3.0), 64.0, 3.0, 1e-30
+MIN_SIGMA, LARGEST_EPSILON = 0.5, 700.0  # beyond, the answer is next to certain
+MIN_COUNT_GAMMA = 1e-11  # of noisy counts: more noise takes gigabytes
+LABEL_ACCOUNTING = "charged for its label, for any number of classes, as `darrm.pate` charges it."
+MIN_PASS_CHANCE = 0.99  # chance that a tested run passes
 
 
 class NoisyProposal(Proposal):
     def __init__(
-        self, workload: Workload, maximum: Drawn, settings: Mapping[str, float], law: Law | None = None
+        self, workload: Workload, maximum: MaximumMechanism, settings: Mapping[str, float], law: Law | None = None
     ) -> None:
         threshold = None
         if law is None:
@@ -84,16 +84,16 @@ class NoisyProposal(Proposal):
                 settings = {**settings, "threshold": threshold}
                 law = partial(noisy_law.answering_probabilities, noise, threshold=threshold)
         super().__init__(law, settings)
-        self._released = NoisyMaximum(maximum, workload.voters, workload.classes, threshold)
+        self._maximum = NoisyMaximum(maximum, workload.voters, workload.classes, threshold)
 
     @cached_property
     def cost(self) -> PrivacyCost:
-        released = self._released
-        is_label_alone = released.voters.sampled is None and released.threshold is None
-        return (released.mechanism if is_label_alone else released).privacy_cost()
+        maximum = self._maximum
+        is_label_alone = maximum.voters.sampled is None and maximum.threshold is None
+        return (maximum.mechanism if is_label_alone else maximum).privacy_cost()
 
     def release(self) -> Released:
-        return self._released
+        return self._maximum
 
 
 class NoisyMechanism(Mechanism):
@@ -102,7 +102,7 @@ class NoisyMechanism(Mechanism):
     is_slow = is_open_set = True
     is_scale: ClassVar[bool] = True  # the parameter is a scale of the noise
     # the cost of wide noise takes a quarter of a second
-    unused, rough, narrow = 1e-4, 3e-3, 2e-3
+    tolerance, rough_tolerance, rate_tolerance = 1e-4, 3e-3, 2e-3
 
     def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
@@ -110,52 +110,54 @@ class NoisyMechanism(Mechanism):
         # the privacy profile of more than two classes may admit more than the estimate
         self.max_gain = 1.0 if search.workload.has_noise_function else 1.1
         self.start = first_rate(search.workload)
-        self.lost = 0.0
+        self.vanishing = 0.0
         if is_open(workload.classes):
             if workload.voters.sampled is not None:
                 raise PlanError("open questions are for voters that are the same for every question")
-            self.lost = delta_of_threshold(search.workload)
+            self.vanishing = delta_of_threshold(search.workload)
 
     def value(self, rate: float) -> float:
         """Return the scale 1/rate, rounded up; or the rate, rounded down."""
-        least, most = self.limits
+        min_rate, max_rate = self.limits
         if not self.is_scale:
             return super().value(rate)
-        return min(max(float(rounded(1.0 / max(rate, 1e-300), ROUND_CEILING)), 1.0 / most), 1.0 / max(least, 1e-300))
+        return min(
+            max(float(rounded(1.0 / max(rate, 1e-300), ROUND_CEILING)), 1.0 / max_rate), 1.0 / max(min_rate, 1e-300)
+        )
 
     def estimate(self, parameter: float) -> PrivacyCost | None:
-        return None if self.search.workload.voters.sampled is not None else self.share(parameter)
+        return None if self.search.workload.voters.sampled is not None else self.estimate_label_cost(parameter)
 
-    def share(self, parameter: float) -> PrivacyCost:
+    def estimate_label_cost(self, parameter: float) -> PrivacyCost:
         """Estimate the cost of a label by its usual share of the cost of the counts."""
         raise NotImplementedError
 
 
 class GNMax(NoisyMechanism):
     slug, name, color = "gnmax", "GNMax", BLUE
-    about = "the least σ that the accountant admits; " + LABEL
-    limits = (0.0, 1.0 / LEAST_SIGMA)
+    about = "the least σ that the accountant admits; " + LABEL_ACCOUNTING
+    limits = (0.0, 1.0 / MIN_SIGMA)
 
     def at(self, parameter: float) -> Proposal:
         maximum = mechanisms.GNMax(parameter, reached=self.reached)
         return NoisyProposal(self.search.workload, maximum, {"sigma": parameter})
 
-    def share(self, parameter: float) -> PrivacyCost:
-        return PrivacyCost("GNMax", renyi=_gaussian_curve(self.reached / parameter), vanishing=self.lost)
+    def estimate_label_cost(self, parameter: float) -> PrivacyCost:
+        return PrivacyCost("GNMax", renyi=_estimate_gaussian_curve(self.reached / parameter), vanishing=self.vanishing)
 
 
 class LNMax(NoisyMechanism):
     slug, name, color = "lnmax", "LNMax", ORANGE
-    about = "the largest γ that it admits; " + LABEL
+    about = "the largest γ that it admits; " + LABEL_ACCOUNTING
     limits, is_scale = (1e-9, 50.0), False
 
     def at(self, parameter: float) -> Proposal:
         maximum = mechanisms.LNMax(parameter, reached=self.reached)
         return NoisyProposal(self.search.workload, maximum, {"gamma": parameter})
 
-    def share(self, parameter: float) -> PrivacyCost:
+    def estimate_label_cost(self, parameter: float) -> PrivacyCost:
         rate = parameter * self.reached
-        return PrivacyCost("LNMax", PrivacyParams(2.0 * rate), _laplace_curve(LAPLACE_SHARE, rate))
+        return PrivacyCost("LNMax", PrivacyParams(2.0 * rate), _estimate_laplace_curve(LAPLACE_SHARE, rate))
 
 
 class AsymmetricNoiseMax(NoisyMechanism):
@@ -165,22 +167,22 @@ class AsymmetricNoiseMax(NoisyMechanism):
     """
 
     slug, name, color = "asymmetric", "asymmetric noise", VERMILION
-    about = "the best shape at the cost of GNMax; " + LABEL
+    about = "the best shape at the cost of GNMax; " + LABEL_ACCOUNTING
     classes = (3, MOST_PLANNED)
 
     def __init__(self, search: Search, workload: Workload, noise: AsymmetricNoise) -> None:
         work = search.workload
         super().__init__(search, workload)
         self._noise, self._curve = noise, AsymmetricMax(noise, self.reached).guarantee
-        widest = WIDEST / noise.deviation
+        max_scale = WIDEST / noise.deviation
         if is_open(work.classes):
             self.start = self.start / 2.0
         else:
-            widest = min(LARGEST_SCALE / max(noise.left, noise.right), widest)
+            max_scale = min(LARGEST_SCALE / max(noise.left, noise.right), max_scale)
             self.start = 1.0 / noise.right
-            self.unused = 1e-3 if noise.deviation > noisy_law.DEAR else self.unused
-        least = 1.0 / ((1.0 - 1e-4) * (noise.right * widest))  # the scales are rounded
-        self.limits = (least, min(1.0, noise.left / noise.right) / SMALLEST_SCALE)
+            self.tolerance = 1e-3 if noise.deviation > noisy_law.DEAR else self.tolerance
+        min_rate = 1.0 / ((1.0 - 1e-4) * (noise.right * max_scale))  # the scales are rounded
+        self.limits = (min_rate, min(1.0, noise.left / noise.right) / SMALLEST_SCALE)
         self.max_gain = math.inf
 
     @classmethod
@@ -188,26 +190,28 @@ class AsymmetricNoiseMax(NoisyMechanism):
         if search.workload.voters.sampled is not None:
             raise PlanError("its shape is not known for voters that resample their examples, which need less noise")
         if not is_open(search.workload.classes):
-            return [cls(search, release, cls._best_noise(search, release))]
-        noises = [AsymmetricNoise(KNOWN_SCALE, KNOWN_SCALE * ratio, STEEPEST, STEEPEST) for ratio in OPEN_SET_RATIOS]
+            return [cls(search, release, cls._find_best_noise(search, release))]
+        noises = [
+            AsymmetricNoise(REFERENCE_SCALE, REFERENCE_SCALE * ratio, MAX_POWER, MAX_POWER) for ratio in OPEN_SET_RATIOS
+        ]
         return [cls(search, release, noise) for noise in noises]
 
     @staticmethod
-    def _best_noise(search: Search, release: Workload) -> AsymmetricNoise:
+    def _find_best_noise(search: Search, release: Workload) -> AsymmetricNoise:
         work, gaussian = search.workload, GNMax(search, release)
         if release.total.exact_delta == 0:
             raise PlanError("its Rényi curve gives no (epsilon, 0)")
 
-        def share(rate: float) -> PrivacyCost:
-            return gaussian.share(gaussian.value(rate))
+        def estimate_cost(rate: float) -> PrivacyCost:
+            return gaussian.estimate_label_cost(gaussian.value(rate))
 
-        rate = largest_rate(release, share, gaussian.start, gaussian.limits[1])
-        curve = _gaussian_curve(rate)
-        cost = PrivacyCost("GNMax", renyi=_gaussian_curve(rate * gaussian.reached))
-        of_all = account_of(release, cost).charges[0].renyi
-        if of_all is None:
+        rate = largest_rate(release, estimate_cost, gaussian.start, gaussian.limits[1])
+        curve = _estimate_gaussian_curve(rate)
+        cost = PrivacyCost("GNMax", renyi=_estimate_gaussian_curve(rate * gaussian.reached))
+        total_curve = account_of(release, cost).charges[0].renyi
+        if total_curve is None:
             raise PlanError("nothing is known of its divergence")
-        order = of_all.repeated(release.queries).best(release.total.delta).order
+        order = total_curve.repeated(release.queries).best(release.total.delta).order
         budget = float(curve.values[curve.orders == order][0])
         shape = noisy_law.best_shape(work.voters.K, work.classes, search.measure.prior, order=order, budget=budget)
         if shape.gain <= 2.0 * shape.gain_error:
@@ -216,13 +220,13 @@ class AsymmetricNoiseMax(NoisyMechanism):
 
     def at(self, parameter: float) -> Proposal:
         noise = self._noise
-        left = float(rounded(parameter * noise.left / noise.right, ROUND_CEILING))
-        scaled = AsymmetricNoise(parameter, left, noise.right_power, noise.left_power)
+        left_scale = float(rounded(parameter * noise.left / noise.right, ROUND_CEILING))
+        scaled = AsymmetricNoise(parameter, left_scale, noise.right_power, noise.left_power)
         return NoisyProposal(self.search.workload, AsymmetricMax(scaled, self.reached), asdict(scaled))
 
-    def share(self, parameter: float) -> PrivacyCost:
+    def estimate_label_cost(self, parameter: float) -> PrivacyCost:
         curve = RenyiCurve(self._curve.orders, self._curve.values * (self._noise.right / parameter) ** 2)
-        return PrivacyCost("AsymmetricMax", renyi=curve, vanishing=self.lost)
+        return PrivacyCost("AsymmetricMax", renyi=curve, vanishing=self.vanishing)
 
 
 class ByCounts(Mechanism):
@@ -243,9 +247,11 @@ class PaperGNMax(ByCounts, FixedMechanism):
         work, overlap = self.workload, self.workload.voters.reached
         _check_delta(work)
         with as_plan_error():
-            sigma = max(LEAST_SIGMA, renyi_sigma(work.total, work.queries).value * overlap)
+            sigma = max(MIN_SIGMA, renyi_sigma(work.total, work.queries).value * overlap)
         curve = RenyiCurve.of(partial(np.multiply, (overlap / sigma) ** 2))
-        return Proposal(_gaussian_law(sigma), {"sigma": sigma}, cost=PrivacyCost("GNMax", renyi=curve, reached=overlap))
+        return Proposal(
+            _build_gaussian_law(sigma), {"sigma": sigma}, cost=PrivacyCost("GNMax", renyi=curve, reached=overlap)
+        )
 
 
 class AnalyticGNMax(ByCounts, FixedMechanism):
@@ -259,19 +265,19 @@ class AnalyticGNMax(ByCounts, FixedMechanism):
     )
 
     def propose(self) -> Proposal:
-        work, whole = self.workload, self.search.workload
-        _check_delta(whole)
+        work, original = self.workload, self.search.workload
+        _check_delta(original)
         with as_plan_error():
-            sensitivity = SENSITIVITY * math.sqrt(work.queries) * whole.voters.reached
+            sensitivity = SENSITIVITY * math.sqrt(work.queries) * original.voters.reached
             sigma = analytic_sigma(work.total, sensitivity=sensitivity).value
-        total = Bound("analytic", whole.total.epsilon, "all answers are one Gaussian mechanism [BW18, Theorem 8]")
-        return Proposal(_gaussian_law(sigma), {"sigma": sigma}, total=total)
+        total = Bound("analytic", original.total.epsilon, "all answers are one Gaussian mechanism [BW18, Theorem 8]")
+        return Proposal(_build_gaussian_law(sigma), {"sigma": sigma}, total=total)
 
 
 class LNMaxByCounts(ByCounts):
     slug, name, color = "lnmax-counts", "LNMax by noisy counts", ORANGE
     about = "the largest γ that the accountant admits; counted by its noisy counts, which cost more than the label."
-    limits, is_exact = (LEAST_COUNT_GAMMA, 1e3), True
+    limits, is_exact = (MIN_COUNT_GAMMA, 1e3), True
 
     def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
@@ -281,15 +287,15 @@ class LNMaxByCounts(ByCounts):
         overlap = self.search.workload.voters.reached
         rate = parameter * overlap
         guarantee = PrivacyParams(2.0 * rate)
-        cost = PrivacyCost("LNMax", guarantee=guarantee, renyi=_laplace_curve(2.0, rate), reached=overlap)
-        noise = DiscreteLaplace(max(parameter, LEAST_COUNT_GAMMA))  # wider noise answers next to the same
+        cost = PrivacyCost("LNMax", guarantee=guarantee, renyi=_estimate_laplace_curve(2.0, rate), reached=overlap)
+        noise = DiscreteLaplace(max(parameter, MIN_COUNT_GAMMA))  # wider noise answers next to the same
         return Proposal(WinningLaw(noise), {"gamma": parameter}, cost=cost)
 
 
-def _gaussian_law(sigma: float) -> Law:
+def _build_gaussian_law(sigma: float) -> Law:
     if sigma > 3e5:  # more noise takes gigabytes
         raise PlanError(f"its noise would have sigma = {sigma:.3g} votes: nothing is left to be computed")
-    return WinningLaw(DiscreteGaussian(max(LEAST_SIGMA, sigma)))
+    return WinningLaw(DiscreteGaussian(max(MIN_SIGMA, sigma)))
 
 
 def _check_delta(workload: Workload) -> None:
@@ -300,37 +306,37 @@ def _check_delta(workload: Workload) -> None:
 def first_rate(workload: Workload) -> float:
     """Return a rate to start a search with."""
     release = counted(workload)
-    once = release.total.epsilon / (2.0 * math.sqrt(release.queries) * release.voters.reached)
+    rate = release.total.epsilon / (2.0 * math.sqrt(release.queries) * release.voters.reached)
     sampled = release.voters.sampled
-    return once if sampled is None else min(once / rate_of(sampled), 1.0)
+    return rate if sampled is None else min(rate / rate_of(sampled), 1.0)
 
 
 def delta_of_threshold(workload: Workload) -> float:
     """Return half of a query's share of δ, rounded down; `PlanError` if there is none."""
     share = float(workload.total.exact_delta / (2 * workload.queries)) * (1.0 - 2.0**-50)
-    if not share > LEAST_DELTA:
+    if not share > MIN_DELTA:
         raise PlanError("a threshold hides the answers of single voters only with a delta, and the total has none")
     return share
 
 
-def _gaussian_curve(rate: float) -> RenyiCurve:
+def _estimate_gaussian_curve(rate: float) -> RenyiCurve:
     def values(orders: Array) -> Array:
         return orders * rate**2 * np.minimum(1.0, GAUSSIAN_SHARE + GAUSSIAN_BEND * (orders * rate) ** GAUSSIAN_POWER)
 
     return RenyiCurve.of(values)
 
 
-def _laplace_curve(share: float, rate: float) -> RenyiCurve:
+def _estimate_laplace_curve(share: float, rate: float) -> RenyiCurve:
     def values(orders: Array) -> Array:
         return np.minimum(share * orders * rate**2, 2.0 * rate)
 
     return RenyiCurve.of(values)
 
 
-_ORDERS = (0.8, 1.3)  # times log(1/δ)/ε, above 1
-_CHECKS = tuple((share, ratio) for share in (0.6, 0.8) for ratio in (4.0, 12.0))  # T over K, and σ₁ over σ₂
-_RUNS, _HISTOGRAMS = 64, 1024  # runs that a chance is the mean of; different votes that runs are drawn from
-_STEPS, _MORE_STEPS = 4, 6  # of a bisection for every test, and for the best one
+_ORDER_FACTORS = (0.8, 1.3)  # times log(1/δ)/ε, above 1
+_CHECK_SETTINGS = tuple((share, ratio) for share in (0.6, 0.8) for ratio in (4.0, 12.0))  # T over K, and σ₁ over σ₂
+_RUN_COUNT, _MAX_HISTOGRAMS = 64, 1024  # runs that a chance is the mean of; different votes that runs are drawn from
+_TEST_STEPS, _FINAL_STEPS = 4, 6  # of a bisection for every test, and for the best one
 
 
 class TestedMechanism(FixedMechanism):
@@ -346,38 +352,42 @@ class TestedMechanism(FixedMechanism):
             raise PlanError("a check of the largest count needs at least two voters")
         if work.total.delta == 0.0 or work.missing:
             raise PlanError("a test needs a delta, and votes of which none is missing")
-        otherwise, public = self._answers_otherwise(), _PublicVotes(search)
+        fallback, public = self._plan_fallback(), _PublicVotes(search)
         scale = math.log(1.0 / work.total.delta) / work.total.epsilon
-        checks: list[tuple[int | None, float]] = [(None, 0.0)]
+        check_settings: list[tuple[int | None, float]] = [(None, 0.0)]
         if self.has_check:
-            checks = [(round(share * work.voters.K), ratio) for share, ratio in _CHECKS]
+            check_settings = [(round(share * work.voters.K), ratio) for share, ratio in _CHECK_SETTINGS]
         # with more voters a trial with a check takes seconds
-        parts = _ORDERS if work.voters.K <= 2000 else (1.0,)
-        tests = [(min(1.0 + part * scale, LARGEST_ORDER), *check) for part in parts for check in checks]
-        enough = 2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
-        widest = LEAST_SIGMA, min(max(enough, 1.0), WIDEST_TESTED)
+        factors = _ORDER_FACTORS if work.voters.K <= 2000 else (1.0,)
+        tests = [(min(1.0 + factor * scale, LARGEST_ORDER), *check) for factor in factors for check in check_settings]
+        sufficient_sigma = 2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
+        sigma_range = MIN_SIGMA, min(max(sufficient_sigma, 1.0), MAX_TESTED_DEVIATION)
         passing = []
-        for done, one in enumerate(tests, 1):
-            search.report(f"{done} of {len(tests)} tests")
-            run_of = partial(_tested_run, work, one, otherwise)
-            if (sigmas := public.narrowed(run_of, widest, _STEPS)) is not None:
-                wrong = search.measure.wrong(partial(_tested_law, run_of(sigmas[1]), public.chance(run_of(sigmas[1]))))
-                passing.append((wrong, sigmas, run_of))
+        for number, test in enumerate(tests, 1):
+            search.report(f"{number} of {len(tests)} tests")
+            build_run = partial(_build_run, work, test, fallback)
+            if (sigmas := public.bisect_noise(build_run, sigma_range, _TEST_STEPS)) is not None:
+                loss = search.measure.compute_loss(
+                    partial(_compute_tested_law, build_run(sigmas[1]), public.estimate_chance(build_run(sigmas[1])))
+                )
+                passing.append((loss, sigmas, build_run))
         if not passing:
-            raise PlanError(f"votes like these pass with a chance of {WANTED:g} at no noise that pays for a test")
-        _, sigmas, run_of = min(passing, key=itemgetter(0))
+            raise PlanError(
+                f"votes like these pass with a chance of {MIN_PASS_CHANCE:g} at no noise that pays for a test"
+            )
+        _, sigmas, build_run = min(passing, key=itemgetter(0))
         search.report("the best test, closer")
-        _, sigma = public.narrowed(run_of, sigmas, _MORE_STEPS) or sigmas
-        return _tested_proposal(run_of(sigma), public.chance(run_of(sigma)))
+        _, sigma = public.bisect_noise(build_run, sigmas, _FINAL_STEPS) or sigmas
+        return _propose_run(build_run(sigma), public.estimate_chance(build_run(sigma)))
 
-    def _answers_otherwise(self) -> NoisyMaximum | None:
+    def _plan_fallback(self) -> NoisyMaximum | None:
         if self.otherwise is None:
             return None
         work = self.search.workload
         # the rest is for the outcome of the test
-        part = PrivacyParams(work.total.epsilon * 0.8, work.total.exact_delta / 2)
-        rest = calibrate(replace(work, total=part), self.otherwise, measure=self.search.measure)
-        return cast("NoisyMaximum | None", rest.aggregator)
+        budget = PrivacyParams(work.total.epsilon * 0.8, work.total.exact_delta / 2)
+        plan = calibrate(replace(work, total=budget), self.otherwise, measure=self.search.measure)
+        return cast("NoisyMaximum | None", plan.aggregator)
 
 
 class TestedGNMax(TestedMechanism):
@@ -399,58 +409,59 @@ class _PublicVotes:
 
     def __init__(self, search: Search) -> None:
         work = search.workload
-        self.counts, weights = histograms(search.measure.prior, work.voters.K, work.classes, _HISTOGRAMS)
+        self.counts, weights = list_histograms(search.measure.prior, work.voters.K, work.classes, _MAX_HISTOGRAMS)
         shares = np.full(len(self.counts), 1.0 / len(self.counts)) if weights is None else weights
-        self.times = np.random.default_rng(SEED).multinomial(work.queries, shares / shares.sum(), size=_RUNS)
+        self.run_counts = np.random.default_rng(SEED).multinomial(work.queries, shares / shares.sum(), size=_RUN_COUNT)
 
-    def chance(self, run: TestedRun) -> float:
-        return float(run.chances[run.find_level(self.times @ run.bound_costs(self.counts))].mean())
+    def estimate_chance(self, run: TestedRun) -> float:
+        return float(run.chances[run.find_level(self.run_counts @ run.bound_costs(self.counts))].mean())
 
-    def narrowed(
-        self, run_of: Callable[[float], TestedRun], sigmas: tuple[float, float], steps: int
+    def bisect_noise(
+        self, build_run: Callable[[float], TestedRun], sigmas: tuple[float, float], steps: int
     ) -> tuple[float, float] | None:
         """Bisect between noise that is too little and noise that passes; None if that does not pass either."""
         low, high = sigmas
-        if self.chance(run_of(high)) < WANTED:
+        if self.estimate_chance(build_run(high)) < MIN_PASS_CHANCE:
             return None
         for _ in range(steps):
             sigma = math.sqrt(low * high)
-            low, high = (low, sigma) if self.chance(run_of(sigma)) >= WANTED else (sigma, high)
+            low, high = (low, sigma) if self.estimate_chance(build_run(sigma)) >= MIN_PASS_CHANCE else (sigma, high)
         return low, high
 
 
-def _tested_run(
-    work: Workload, test: tuple[float, int | None, float], otherwise: NoisyMaximum | None, sigma: float
+def _build_run(
+    work: Workload, test: tuple[float, int | None, float], fallback: NoisyMaximum | None, sigma: float
 ) -> TestedRun:
     # the order, the threshold, and the ratio of both noises
     order, threshold, ratio = test
     sigma = float(rounded(sigma, ROUND_CEILING))
     check = None if threshold is None else NoisyCheck(float(threshold), float(rounded(ratio * sigma)))
     answer = NoisyMaximum(mechanisms.GNMax(sigma), work.voters, work.classes)
-    return TestedRun(answer, work.queries, work.total, float(rounded(order)), check, otherwise)
+    return TestedRun(answer, work.queries, work.total, float(rounded(order)), check, fallback)
 
 
-def _tested_proposal(run: TestedRun, chance: float) -> Proposal:
+def _propose_run(run: TestedRun, chance: float) -> Proposal:
     settings = {"sigma": run.mechanism.law.deviation, "order": run.order, "chance": chance}
     if run.check is not None:
         settings |= {"threshold": run.check.threshold, "sigma_threshold": run.check.sigma}
-    rest = "else the budget is spent on nothing. A query without a label counts as a guess here."
+    consequence = "else the budget is spent on nothing. A query without a label counts as a guess here."
     if run.otherwise is not None:
-        rest = f"else {run.otherwise.mechanism.privacy_cost().what} answers all queries."
+        consequence = f"else {run.otherwise.mechanism.privacy_cost().what} answers all queries."
     remark = (
-        f"Labels leave only if a private test passes, for votes like the public ones with chance {chance:.3f}; {rest}"
+        f"Labels leave only if a private test passes, for votes like the public ones with chance {chance:.3f}; "
+        f"{consequence}"
     )
     total = Bound("simple", run.budget.epsilon, "a private test releases all labels, or none: it is one charge")
-    return Proposal(partial(_tested_law, run, chance), settings, run, total=total, remark=remark)
+    return Proposal(partial(_compute_tested_law, run, chance), settings, run, total=total, remark=remark)
 
 
-def _tested_law(run: TestedRun, chance: float, counts: NDArray[np.int64]) -> Array:
+def _compute_tested_law(run: TestedRun, chance: float, counts: NDArray[np.int64]) -> Array:
     guess = 1.0 / counts.shape[1]
     answers = noisy_law.winning_probabilities(run.mechanism.law, counts)
     if run.check is not None:
-        passes = np.exp(run.check.log_probabilities(counts.max(axis=1))[0])[:, None]
-        answers = passes * answers + (1.0 - passes) * guess
-    instead = np.full(answers.shape, guess)
+        pass_probabilities = np.exp(run.check.log_probabilities(counts.max(axis=1))[0])[:, None]
+        answers = pass_probabilities * answers + (1.0 - pass_probabilities) * guess
+    fallback = np.full(answers.shape, guess)
     if run.otherwise is not None:
-        instead = noisy_law.winning_probabilities(cast("mechanisms.GNMax", run.otherwise.mechanism).law, counts)
-    return np.asarray(chance * answers + (1.0 - chance) * instead)
+        fallback = noisy_law.winning_probabilities(cast("mechanisms.GNMax", run.otherwise.mechanism).law, counts)
+    return np.asarray(chance * answers + (1.0 - chance) * fallback)

@@ -36,7 +36,7 @@ from darrm.optimize.request import default_shape
 from darrm.plan import tables
 from darrm.plan.mechanism import Mechanism, Proposal, Search, as_plan_error, rounded
 from darrm.plan.noisy import ByCounts
-from darrm.plan.tables import Shrunk, TableProposal
+from darrm.plan.tables import MixedLaw, TableProposal
 from darrm.plurality.partitions import partitions_of
 from darrm.priors import Prior
 from darrm.privacy import PrivacyParams
@@ -50,7 +50,7 @@ SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fractio
 MAX_REFINED = 3  # shares that are tried with a larger ε and the exact profile
 MOST_REFINED = 101  # voters: beyond, a trial that does not beat the best ends the search, which saves half a minute
 MOST_VOTERS = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
-SAMPLED_STEP = 4  # orders between those whose budget is turned up
+ORDER_STEP = 4  # orders between those whose budget is turned up
 MOST_TERMS = 4000  # of a program of more than two classes: a solution takes a second
 LARGEST_EPSILON = Fraction(15)  # of one query of more than two classes; beyond, δ is rounding
 
@@ -76,21 +76,24 @@ class Optimal(Mechanism):
             for shape in shapes
         ]
         if not instances:
-            own = f"epsilon = {work.voters.each.epsilon:g}, the voters' own (m = 1)"
-            least = own if tables.are_equally_private(work) else "any epsilon"
-            raise PlanError(f"{work.queries} queries with {least} do not compose within {work.total}")
+            own_epsilon = f"epsilon = {work.voters.each.epsilon:g}, the voters' own (m = 1)"
+            smallest_epsilon = own_epsilon if tables.are_equally_private(work) else "any epsilon"
+            raise PlanError(f"{work.queries} queries with {smallest_epsilon} do not compose within {work.total}")
         return instances
 
 
-class _OptimalOfOne(Mechanism):
+class _OptimalQuery(Mechanism):
     max_gain = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
     goal = 1e-3  # smaller gains over the best so far are not looked for
-    unused, rough = 2e-6, 0.0  # a solution takes long
+    tolerance, rough_tolerance = 2e-6, 0.0  # a solution takes long
 
     def __init__(self, search: Search, workload: Workload, delta: Fraction) -> None:
         super().__init__(search, workload)
-        self._delta, self._is_once = delta, workload.queries == 1
-        self._least, self._most = tables.least_epsilon(workload, Fraction(0)), tables.largest_epsilon(workload)
+        self._delta, self._is_single_query = delta, workload.queries == 1
+        self._min_epsilon, self._max_epsilon = (
+            tables.least_epsilon(workload, Fraction(0)),
+            tables.largest_epsilon(workload),
+        )
 
     def _epsilon(self, parameter: float) -> Fraction:
         raise NotImplementedError
@@ -101,20 +104,25 @@ class _OptimalOfOne(Mechanism):
 
     def estimate(self, parameter: float) -> PrivacyCost | None:
         guarantee, sampling = self._guarantee(parameter), self.workload.voters.sampled
-        return None if self._is_once else PrivacyCost("query", guarantee=guarantee, sampling=sampling)
+        return None if self._is_single_query else PrivacyCost("query", guarantee=guarantee, sampling=sampling)
 
 
-class _OptimalLaw(_OptimalOfOne):
+class _OptimalLaw(_OptimalQuery):
     def __init__(self, search: Search, workload: Workload) -> None:
         _check_solvable(search, workload)
-        once = workload.queries == 1
-        super().__init__(search, workload, workload.total.exact_delta if once else tables.delta_of_one(workload))
-        least, most = float(self._least), float(min(LARGEST_EPSILON, self._most))
-        self.start = max(least, min(most, workload.total.epsilon / workload.queries))
-        self.limits = (self.start if once else least, self.start if once else max(most, least))
+        is_single_query = workload.queries == 1
+        super().__init__(
+            search, workload, workload.total.exact_delta if is_single_query else tables.delta_of_one(workload)
+        )
+        min_epsilon, max_epsilon = float(self._min_epsilon), float(min(LARGEST_EPSILON, self._max_epsilon))
+        self.start = max(min_epsilon, min(max_epsilon, workload.total.epsilon / workload.queries))
+        self.limits = (
+            self.start if is_single_query else min_epsilon,
+            self.start if is_single_query else max(max_epsilon, min_epsilon),
+        )
 
     def _epsilon(self, parameter: float) -> Fraction:
-        return self._most if self._is_once else max(self._least, rounded(parameter))
+        return self._max_epsilon if self._is_single_query else max(self._min_epsilon, rounded(parameter))
 
     def at(self, parameter: float) -> Proposal:
         self.search.report(f"optimal: epsilon {parameter:.4g} for each query")
@@ -122,32 +130,38 @@ class _OptimalLaw(_OptimalOfOne):
         return TableProposal(self.workload, {}, plurality.optimize_plurality(problem, prior=self.search.measure.prior))
 
 
-class _OptimalGamma(_OptimalOfOne):
+class _OptimalGamma(_OptimalQuery):
     """A free γ errs less, a monotone one has a Rényi curve."""
 
     is_exact = True
 
     def __init__(self, search: Search, workload: Workload, delta: Fraction, shape: str, *, max_refined: int) -> None:
         super().__init__(search, workload, delta)
-        self._shape, first = shape, workload.total.exact_epsilon / workload.queries
-        self._exact = {float(anchor): anchor for anchor in (self._least, first, self._most)}
-        self.start = float(self._most if self._is_once else max(first, self._most / (3 * math.isqrt(workload.queries))))
-        self.limits = (float(self._least), float(max(self._most, self._least)))
+        self._shape, equal_share = shape, workload.total.exact_epsilon / workload.queries
+        self._exact = {float(anchor): anchor for anchor in (self._min_epsilon, equal_share, self._max_epsilon)}
+        self.start = float(
+            self._max_epsilon
+            if self._is_single_query
+            else max(equal_share, self._max_epsilon / (3 * math.isqrt(workload.queries)))
+        )
+        self.limits = (float(self._min_epsilon), float(max(self._max_epsilon, self._min_epsilon)))
         voters = workload.voters
         self.max_refined = max_refined if voters.K <= MOST_VOTERS else 1
-        self._is_approximate = not (self._is_once or voters.K > MOST_VOTERS or has_closed_form(voters))
+        self._is_approximate = not (self._is_single_query or voters.K > MOST_VOTERS or has_closed_form(voters))
         self.is_refined = self._is_approximate and voters.K <= MOST_REFINED
 
     def _epsilon(self, parameter: float) -> Fraction:
         return self._exact.get(parameter) or rounded(parameter)
 
     def at(self, parameter: float) -> Proposal:
-        return self._solved(parameter, None if self._is_once else COARSE)  # compared before it is solved to the end
+        return self._solve(
+            parameter, None if self._is_single_query else COARSE
+        )  # compared before it is solved to the end
 
     def finish(self, parameter: float) -> Proposal | None:
-        return self._solved(parameter, FINE) if self._is_approximate else None
+        return self._solve(parameter, FINE) if self._is_approximate else None
 
-    def _solved(self, parameter: float, options: SolveOptions | None) -> Proposal:
+    def _solve(self, parameter: float, options: SolveOptions | None) -> Proposal:
         self.search.report(f"optimal: epsilon {parameter:.4g}, delta {float(self._delta):g}")
         problem = self.workload.problem(self._guarantee(parameter))
         if has_closed_form(self.workload.voters):
@@ -199,8 +213,8 @@ class RDPOptimal(Mechanism):
         return [(_best_gamma if release.has_noise_function else _best_law)(search, release)]
 
 
-class _UnderRenyi(Shrunk):
-    unused, rough = Mechanism.unused, 0.0
+class _UnderRenyi(MixedLaw):
+    tolerance, rough_tolerance = Mechanism.tolerance, 0.0
 
     _problem: Problem | None = None
 
@@ -213,23 +227,23 @@ class _UnderRenyi(Shrunk):
 
 def _best_gamma(search: Search, workload: Workload) -> Mechanism:
     voters, prior, budgets = workload.voters, search.measure.linear_prior, budgets_of(workload)
-    least, solved = search.to_beat, dict[float, RenyiOptimum]()
+    least, optima = search.to_beat, dict[float, RenyiOptimum]()
 
     @cache
-    def error(order: float) -> float:
+    def compute_error(order: float) -> float:
         nonlocal least
         search.report(f"rdp-optimal: order {order:.6g}, {search.measure.name} {least:.6g}")
         to_beat = least * (1.0 + COARSE.gap)
         optimum = optimize_under_renyi(voters, prior, order, budgets[order], options=COARSE, to_beat=to_beat)
-        solved[order] = optimum
+        optima[order] = optimum
         # one that stopped because it errs more has that as its bound
         value = max(optimum.value, optimum.bound)
         least = min(least, value)
         return value
 
-    order = best_order(budgets, error)
+    order = best_order(budgets, compute_error)
     search.report(f"rdp-optimal: the best of order {order:.6g}")
-    start, budget = solved[order], budgets[order]
+    start, budget = optima[order], budgets[order]
     gamma = optimize_under_renyi(voters, prior, order, budget, options=FINE, start=start).gamma
     return _UnderRenyi(search, workload, gamma, {"order": order, "renyi budget": budget})
 
@@ -242,24 +256,24 @@ def _best_law(search: Search, workload: Workload) -> Mechanism:
     budgets, prior = budgets_of(workload), search.measure.prior
     _check_known(prior, workload)
 
-    def best(order: float, options: SolveOptions) -> plurality.PluralityOptimum:
+    def find_law(order: float, options: SolveOptions) -> plurality.PluralityOptimum:
         search.report(f"rdp-optimal: order {order:.6g}")
         return plurality.optimize_plurality_under_renyi(
             workload.voters, workload.classes, prior, order, budgets[order], options=options
         )
 
     @cache
-    def error(order: float) -> float:
-        return -best(order, COARSE).value
+    def compute_error(order: float) -> float:
+        return -find_law(order, COARSE).value
 
-    order = best_order(budgets, error)
-    return _UnderRenyi(search, workload, best(order, FINE).law, {"order": order})
+    order = best_order(budgets, compute_error)
+    return _UnderRenyi(search, workload, find_law(order, FINE).law, {"order": order})
 
 
 class _ResampledOrder(Mechanism):
     """For voters that resample, whose queries cost less together."""
 
-    unused, rough = 1e-3, 0.0
+    tolerance, rough_tolerance = 1e-3, 0.0
     limits = (0.0, 1e3)
 
     def __init__(self, search: Search, sampling: Subsampling, order: float, budget: float) -> None:
@@ -281,14 +295,14 @@ def _resampled_orders(search: Search) -> Sequence[Mechanism]:
     if not work.has_noise_function:
         raise PlanError("for more than two classes it is not known for voters that resample their examples")
     budgets = budgets_of(work)
-    every = {order: _ResampledOrder(search, sampling, order, budget) for order, budget in budgets.items()}
+    mechanisms = {order: _ResampledOrder(search, sampling, order, budget) for order, budget in budgets.items()}
 
     @cache
-    def error(order: float) -> float:
-        return search.measure.wrong(every[order].at(1.0).law)
+    def compute_error(order: float) -> float:
+        return search.measure.compute_loss(mechanisms[order].at(1.0).law)
 
-    place = list(every).index(best_order(budgets, error))
-    return list(every.values())[max(0, place - SAMPLED_STEP) : place + SAMPLED_STEP + 1 : SAMPLED_STEP]
+    place = list(mechanisms).index(best_order(budgets, compute_error))
+    return list(mechanisms.values())[max(0, place - ORDER_STEP) : place + ORDER_STEP + 1 : ORDER_STEP]
 
 
 def budgets_of(workload: Workload) -> dict[float, float]:
@@ -298,21 +312,21 @@ def budgets_of(workload: Workload) -> dict[float, float]:
         raise PlanError("a Rényi budget needs delta > 0")
     conversion = np.log1p(-1.0 / orders) - (math.log(total.delta) + np.log(orders)) / (orders - 1.0)
     budgets = (1.0 - 1e-9) * (total.epsilon - conversion) / workload.queries  # bounds are rounded
-    left = {float(a): float(budget) for a, budget in zip(orders, budgets, strict=True) if budget > 1e-11}
-    if not left:
+    positive_budgets = {float(a): float(budget) for a, budget in zip(orders, budgets, strict=True) if budget > 1e-11}
+    if not positive_budgets:
         raise PlanError(f"no Rényi order leaves a budget for the total {total}")
-    return left
+    return positive_budgets
 
 
-def best_order(budgets: dict[float, float], error: Callable[[float], float]) -> float:
+def best_order(budgets: dict[float, float], compute_error: Callable[[float], float]) -> float:
     """Find the order with the smallest error, from the best order for Gaussian noise, the largest ρ(α)/α, on."""
     orders = list(budgets)
     place, step = int(np.argmax([budgets[order] / order for order in orders])), 2
     while step:
-        near = [index for index in (place, place - step, place + step) if 0 <= index < len(orders)]
-        errors = [error(orders[index]) for index in near]
-        better = near[errors.index(min(errors))]
-        place, step = better, step // 2 if better == place else 2 * step
+        neighbors = [index for index in (place, place - step, place + step) if 0 <= index < len(orders)]
+        errors = [compute_error(orders[index]) for index in neighbors]
+        best = neighbors[errors.index(min(errors))]
+        place, step = best, step // 2 if best == place else 2 * step
     return orders[place]
 
 

@@ -65,11 +65,13 @@ QUANTITIES = {"queries": (float(MOST_QUERIES), 1.0), "voters": (1.0, float(MOST_
 
 def named(slug: str) -> type[Mechanism]:
     """Return the mechanism of a slug; `ValueError` if there is none."""
-    every = {mechanism.slug: mechanism for mechanism in (*MECHANISMS, *TESTED)}
-    if slug not in every:
-        close = get_close_matches(str(slug), every, n=1)
-        checks.fail("the mechanism", slug, "one of " + ", ".join(every), f"did you mean {close[0]}?" if close else "")
-    return every[slug]
+    mechanisms = {mechanism.slug: mechanism for mechanism in (*MECHANISMS, *TESTED)}
+    if slug not in mechanisms:
+        matches = get_close_matches(str(slug), mechanisms, n=1)
+        checks.fail(
+            "the mechanism", slug, "one of " + ", ".join(mechanisms), f"did you mean {matches[0]}?" if matches else ""
+        )
+    return mechanisms[slug]
 
 
 def plan(
@@ -111,12 +113,12 @@ def plan(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    prior, listed = None if prior is None else priors.checked(prior, workload.classes), 0
+    prior, listed_classes = None if prior is None else priors.checked(prior, workload.classes), 0
     if workload.classes > MOST_PLANNED and workload.voters.are_non_private and not workload.missing:
         # a long list is planned like open answers, so that classes without votes cost nothing; Ewens' law with θ = αC
         # is the limit of Dirichlet's for C → ∞
-        listed = workload.classes
-        prior = Ewens(prior.concentration * listed) if isinstance(prior, Dirichlet) else prior
+        listed_classes = workload.classes
+        prior = Ewens(prior.concentration * listed_classes) if isinstance(prior, Dirichlet) else prior
         workload = replace(workload, classes=OPEN)
     measure = Measure(workload, prior, objective)
     _check_size(workload)
@@ -129,13 +131,13 @@ def plan(
         if mechanism.slug not in {*left_out, *(row.slug for row in rows)}:
             left_out[mechanism.slug] = "not calibrated; the search was stopped"
     if not rows:
-        of_these_classes = [left_out[one.slug] for one in applicable if one.answers(workload.classes)]
-        reasons = Counter(of_these_classes or left_out.values()).most_common()
+        class_reasons = [left_out[kind.slug] for kind in applicable if kind.answers(workload.classes)]
+        reasons = Counter(class_reasons or left_out.values()).most_common()
         reasons = reasons or [("those that were named do not apply here", 1)]
-        others = numbered(len(reasons) - 1, "other reason", "other reasons")
-        more = f" (and {others})" if len(reasons) > 1 else ""
-        raise PlanError(f"no mechanism stays within this budget: {reasons[0][0]}{more}")
-    return Plan(workload, measure, tuple(ranking.ranked()), tuple(left_out.items()), listed)
+        other_reasons = numbered(len(reasons) - 1, "other reason", "other reasons")
+        note = f" (and {other_reasons})" if len(reasons) > 1 else ""
+        raise PlanError(f"no mechanism stays within this budget: {reasons[0][0]}{note}")
+    return Plan(workload, measure, tuple(ranking.ranked()), tuple(left_out.items()), listed_classes)
 
 
 @dataclass
@@ -151,14 +153,14 @@ class _Ranking:
 
     def calibrate_all(self, mechanisms: Sequence[type[Mechanism]]) -> None:
         """Calibrate in turn, slow mechanisms roughly; then the best to the end."""
-        work, measure, skipped = self.workload, self.measure, ""  # why slow mechanisms are skipped
+        work, measure, skip_reason = self.workload, self.measure, ""  # why slow mechanisms are skipped
         for mechanism in mechanisms:
-            if skipped and mechanism.is_slow and not self.complete:
-                self.left_out[mechanism.slug] = skipped
+            if skip_reason and mechanism.is_slow and not self.complete:
+                self.left_out[mechanism.slug] = skip_reason
                 continue
             self.report(mechanism.slug)
-            best = min((wrong_of(row, measure) for row in self.rows), default=math.inf)
-            to_beat = best if mechanism.is_slow and not self.complete else math.inf
+            smallest_loss = min((wrong_of(row, measure) for row in self.rows), default=math.inf)
+            to_beat = smallest_loss if mechanism.is_slow and not self.complete else math.inf
             try:
                 row = self._same_problem(mechanism) or calibrate(
                     work, mechanism, measure=measure, to_beat=to_beat, report=self.report, is_fine=False
@@ -168,12 +170,12 @@ class _Ranking:
                 continue
             self.rows.append(row)
             if wrong_of(row, measure) == 0.0:
-                skipped = f"not calibrated; {row.slug} is always right"
+                skip_reason = f"not calibrated; {row.slug} is always right"
             elif mechanism is optimum.Optimal and work.queries == 1 and not work.missing:
-                skipped = f"not calibrated; {row.slug} is the optimum for one query"
+                skip_reason = f"not calibrated; {row.slug} is the optimum for one query"
         if self.rows:
-            first = self.ranked()[0]
-            self.rows[[row.slug for row in self.rows].index(first.slug)] = first.refined()
+            best_row = self.ranked()[0]
+            self.rows[[row.slug for row in self.rows].index(best_row.slug)] = best_row.refine()
 
     def _same_problem(self, mechanism: type[Mechanism]) -> CalibratedMechanism | None:
         """Return the optimum per query as DaRRM of the paper, where one person influences all voters."""
@@ -267,7 +269,7 @@ def affordable(
         checks.fail("what", what, "queries or epsilon", "these voters differ from each other")
     hardest, easiest = QUANTITIES[what]
     results: dict[Workload, bool] = {}
-    enough: dict[Workload, float] = {}
+    distances: dict[Workload, float] = {}
 
     def is_enough(value: float) -> bool:
         trial = _changed(workload, what, value)
@@ -278,11 +280,11 @@ def affordable(
             except PlanError:  # no release at all
                 results[trial] = False
             if results[trial]:
-                enough[trial] = abs(_value(trial, what) - hardest)
+                distances[trial] = abs(_value(trial, what) - hardest)
         return results[trial]
 
-    before = f"any {what} with an accuracy of {accuracy:.4g} were found"
-    with _until_stopped(enough, before, "the plan is the best until then", enabled=stoppable):
+    missing_result = f"any {what} with an accuracy of {accuracy:.4g} were found"
+    with _until_stopped(distances, missing_result, "the plan is the best until then", enabled=stoppable):
         value = _value(workload, what)
         ends = {is_enough(value): value}
         end = hardest if True in ends else easiest
@@ -294,7 +296,7 @@ def affordable(
             raise PlanError(f"no {what} up to {end:,.5g} have an accuracy of {accuracy:.4g} under this prior")
         if False in ends:
             bisect_safe(is_enough, ends[True], ends[False], tolerance=0.02)
-    return min(enough, key=enough.__getitem__)
+    return min(distances, key=distances.__getitem__)
 
 
 def _value(workload: Workload, what: str) -> float:
@@ -310,7 +312,7 @@ def _changed(workload: Workload, what: str, value: float) -> Workload:
 
 
 @contextmanager
-def _until_stopped(results: Sized, before: str, result: str, *, enabled: bool) -> Iterator[None]:
+def _until_stopped(results: Sized, missing_result: str, result: str, *, enabled: bool) -> Iterator[None]:
     """Turn Ctrl-C into a warning if there are results, into a `PlanError` if there are none."""
     try:
         with stoppable_search(enabled=enabled):
@@ -319,7 +321,7 @@ def _until_stopped(results: Sized, before: str, result: str, *, enabled: bool) -
         if not enabled:
             raise
         if not results:
-            raise PlanError(f"stopped before {before}: take more time") from None
+            raise PlanError(f"stopped before {missing_result}: take more time") from None
         warnings.warn(f"stopped early: {result.format(len(results))}", stacklevel=4)
 
 

@@ -90,18 +90,18 @@ def release(  # noqa: PLR0913 (options of voters, plan and ledger)
     >>> len(answers.labels), answers.spent.queries, answers.spent.epsilon <= 2
     (3, 3, True)
     """
-    number = OPEN if is_open(classes) else len(class_names(classes))
+    class_count = OPEN if is_open(classes) else len(class_names(classes))
     votes = predictions
     if not isinstance(votes, Votes):
-        votes = of_classes(votes, number) if isinstance(classes, int | str) else Votes.of_labels(votes, classes)
+        votes = of_classes(votes, class_count) if isinstance(classes, int | str) else Votes.of_labels(votes, classes)
     voters = _voters(votes.voters, epsilon, each_delta, overlap, non_private=non_private, models=models)
     total = PrivacyParams.of(budget, "budget")
-    pays = _ledger(ledger, total)
+    paying_ledger = _ledger(ledger, total)
     all_queries = votes.queries if queries is None else queries
     checks.integer_at_least(max(1, votes.queries), queries=all_queries, advice="at least the predictions")
-    ranking = plan(Workload(voters, all_queries, total, number), prior=prior)
-    labels = release_debited(ranking.aggregator, votes, ledger=pays, note="darrm.release")
-    return ReleasedLabels(labels, pays.spent, ranking, pays)
+    ranking = plan(Workload(voters, all_queries, total, class_count), prior=prior)
+    labels = release_debited(ranking.aggregator, votes, ledger=paying_ledger, note="darrm.release")
+    return ReleasedLabels(labels, paying_ledger.spent, ranking, paying_ledger)
 
 
 def _voters(

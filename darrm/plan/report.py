@@ -12,7 +12,7 @@ from darrm.account.accountant import Spent
 from darrm.aggregator import Released, save_release
 from darrm.commands.command_line import numbered, spread
 from darrm.errors import PlanError
-from darrm.plan.accuracy import MOST_LISTED, Measure, histograms
+from darrm.plan.accuracy import MOST_LISTED, Measure, list_histograms
 from darrm.plan.calibration import CalibratedMechanism
 from darrm.plan.mechanism import counted, needs_no_noise
 from darrm.plurality.accuracy_bound import accuracy_at_most
@@ -24,8 +24,8 @@ from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
 from darrm.util.files import Document
 
 DECIMALS = 4  # of an accuracy, a regret and an expected error in a report
-SHOWN, VOTE_COUNTS = 6, 5  # mechanisms without --all; numbers of votes whose accuracy is shown
-WIDTH, LABEL = 80, 10  # columns of the terminal, and of the label of a line
+MAX_ROWS_SHOWN, VOTE_COUNTS = 6, 5  # mechanisms without --all; numbers of votes whose accuracy is shown
+WIDTH, LABEL_WIDTH = 80, 10  # columns of the terminal, and of the label of a line
 _COLUMNS = ("divided", "mixed", "agreeing")  # low, medium and high consensus in a plan's file
 
 
@@ -90,26 +90,27 @@ class Plan:
             why = f"it has the smallest expected error under the prior {self.prior.text}"
         else:
             why = f"it has the highest accuracy under the prior {self.prior.text}"
-        before = self.rows[: self.rows.index(best)]
-        others = [row for row in self.rows if row is not best and row not in before]
+        better_rows = self.rows[: self.rows.index(best)]
+        other_rows = [row for row in self.rows if row is not best and row not in better_rows]
         rank = rank_of(measure, best)
-        ranks = {row.slug: rank_of(measure, row) for row in others}
-        dearer = [
+        ranks = {row.slug: rank_of(measure, row) for row in other_rows}
+        costlier = [
             slug
-            for slug, other in ranks.items()
-            if (rank[:2] == other[:2] and rank[2] < other[2]) or (rank[:5] == other[:5] and rank < other)
+            for slug, other_rank in ranks.items()
+            if (rank[:2] == other_rank[:2] and rank[2] < other_rank[2])
+            or (rank[:5] == other_rank[:5] and rank < other_rank)
         ]
-        tie = f", and it spends less than {dearer[0]}" if dearer else ""
-        more = [row for row in others if round(row.accuracy, DECIMALS) > round(best.accuracy, DECIMALS)]
-        if measure.is_regret and more:
+        tie = f", and it spends less than {costlier[0]}" if costlier else ""
+        rivals = [row for row in other_rows if round(row.accuracy, DECIMALS) > round(best.accuracy, DECIMALS)]
+        if measure.is_regret and rivals:
             tie += "; the mean of " + ", of ".join(
-                f"{row.slug} is higher, but it loses up to {100.0 * (row.regret or 0.0):.2f} points" for row in more
+                f"{row.slug} is higher, but it loses up to {100.0 * (row.regret or 0.0):.2f} points" for row in rivals
             )
             tie += f", and {best.slug} at most {100.0 * (best.regret or 0.0):.2f}"
-        elif more:
-            tie += f"; the accuracy of {', '.join(row.slug for row in more)} is higher, and its expected error larger"
-        if before:
-            tie += f"; {', '.join(row.slug for row in before)} would be better, but is only compared"
+        elif rivals:
+            tie += f"; the accuracy of {', '.join(row.slug for row in rivals)} is higher, and its expected error larger"
+        if better_rows:
+            tie += f"; {', '.join(row.slug for row in better_rows)} would be better, but is only compared"
         return f"{best.slug} is first: {why}{tie}."
 
     def largest_accuracy(self) -> float | None:
@@ -120,8 +121,8 @@ class Plan:
         # with dice for missing votes a release is one of the votes that are there
         present, overlap = work.voters.K - work.missing, work.voters.overlap
         voters = replace(work.voters, K=present, overlap=None if overlap is None else min(overlap, present))
-        there = replace(work, voters=voters, missing=0)
-        return accuracy_at_most(there, *histograms(self.prior, present, work.classes, MOST_LISTED))
+        present_workload = replace(work, voters=voters, missing=0)
+        return accuracy_at_most(present_workload, *list_histograms(self.prior, present, work.classes, MOST_LISTED))
 
     @property
     def claims(self) -> Document:
@@ -130,7 +131,7 @@ class Plan:
         claims: Document = {
             "family": best.slug,
             "workload": {**work.to_json(), "classes": classes_to_json(work.classes)},
-            "spent": _spent_json(best),
+            "spent": _describe_spent(best),
             "prior": priors.to_json(self.prior, work.voters.K, work.classes),
         }
         if best.estimate is not None:
@@ -155,10 +156,12 @@ class Plan:
                 f'plan(workload, prior=prior, mechanisms=[named("{slug}")]).save("{output}")',
                 release_command(output, work),
             )
-        belief = "" if prior.text == "spread" else f" --prior {shlex.quote(prior.text)}"
+        prior_option = "" if prior.text == "spread" else f" --prior {shlex.quote(prior.text)}"
         objective = " --objective error" if self.measure.is_error else ""
-        make = f"darrm plan {workload_words(work)}{belief}{objective} --mechanism {slug} --output {output}"
-        return make, release_command(output, work)
+        plan_command = (
+            f"darrm plan {workload_words(work)}{prior_option}{objective} --mechanism {slug} --output {output}"
+        )
+        return plan_command, release_command(output, work)
 
     def document(self, output: Path | None = None) -> Document:
         """Write the plan as plain data; the schema is ``darrm/schemas/plan_report.json``."""
@@ -176,7 +179,7 @@ class Plan:
             "guessing": None if guess is None else guess.to_json(),
             "largest_accuracy": self.largest_accuracy(),
             "levels": measure.levels.tolist(),
-            "mechanisms": [_row_json(row) for row in self.rows],
+            "mechanisms": [_describe_row(row) for row in self.rows],
             "left_out": [{"mechanism": slug, "reason": reason} for slug, reason in self.left_out],
             "commands": list(self.commands()),
             "output": None if output is None else str(output),
@@ -192,7 +195,7 @@ class Plan:
                 axes.plot(levels, row.curve, label=f"{row.name}   {row.accuracy:.4f}", **style(place).line(len(levels)))
             axes.set(xlabel=f"votes for the {kind}", ylabel=f"probability of the {kind}")
             axes.set_ylim(0.0 if is_open(work.classes) else 0.96 / work.classes, 1.02)
-            axes.set_title(f"{work.voters}\n{subject(work)} within {work.total}", fontsize=9)
+            axes.set_title(f"{work.voters}\n{describe_queries(work)} within {work.total}", fontsize=9)
             axes.grid(alpha=0.3)
             figure.legend(loc="outside lower center", frameon=False)
 
@@ -233,7 +236,7 @@ class Sweep:
         with saved_figure(path, width=9.0) as figure:
             axes = figure.add_subplot()
             draw_accuracies(axes, {**self.accuracies, "best": self.best}, looks)
-            axes.set_title(f"{subject(work)}, δ = {work.total.delta:g}\n{work.voters}", fontsize=9)
+            axes.set_title(f"{describe_queries(work)}, δ = {work.total.delta:g}\n{work.voters}", fontsize=9)
             axes.set_ylabel("accuracy")
             name_lines(axes)
 
@@ -250,16 +253,16 @@ def rank_of(measure: Measure, row: CalibratedMechanism) -> tuple[float, ...]:
     Of rows that look equal the one with the smaller ε is first, unless the difference is what a search leaves.
     """
     regret = row.regret if measure.is_regret and row.regret is not None else 0.0
-    wrong, epsilon = wrong_of(row, measure), row.spent.epsilon
-    shown = round(regret, DECIMALS), round(wrong, DECIMALS), float(f"{epsilon:.2g}")
-    return *shown, round(regret, 6), round(wrong, 6), float(f"{epsilon:.5g}")
+    loss, epsilon = wrong_of(row, measure), row.spent.epsilon
+    rounded = round(regret, DECIMALS), round(loss, DECIMALS), float(f"{epsilon:.2g}")
+    return *rounded, round(regret, 6), round(loss, 6), float(f"{epsilon:.5g}")
 
 
-def _spent_json(row: CalibratedMechanism) -> Document:
+def _describe_spent(row: CalibratedMechanism) -> Document:
     return {"epsilon": row.spent.epsilon, "delta": row.spent.delta, "bound": row.spent.bound}
 
 
-def _row_json(row: CalibratedMechanism) -> Document:
+def _describe_row(row: CalibratedMechanism) -> Document:
     return {
         "mechanism": row.slug,
         "name": row.name,
@@ -270,14 +273,14 @@ def _row_json(row: CalibratedMechanism) -> Document:
         **({} if row.answered is None else {"answered": row.answered}),
         **({} if row.table is None else {"query": row.table.problem.target.to_json()}),
         "settings": dict(row.settings),
-        "spent": _spent_json(row),
+        "spent": _describe_spent(row),
         "only_compared": row.only_compared or None,
         "curve": row.curve.tolist(),
     }
 
 
 def plan_text(
-    plan: Plan, output: Path | None = None, remark: str = "", before: str = "", *, everything: bool = False
+    plan: Plan, output: Path | None = None, remark: str = "", introduction: str = "", *, everything: bool = False
 ) -> str:
     """Write a plan; ``remark`` is about the voters."""
     best, work = plan.best, plan.workload
@@ -285,47 +288,53 @@ def plan_text(
     spent = f"ε = {at_most(best.spent.epsilon, 5)} of {work.total}, by the bound {best.spent.bound}"
     parts = [
         [
-            line("Plan", f"{best.name}{settings}"),
-            line("Budget", f"{subject(work)}: {spent}"),
-            line("Voters", f"{work.voters}{remark}"),
-            *(line("Assumes" * (not place), text) for place, text in enumerate(_assumptions(plan))),
+            format_line("Plan", f"{best.name}{settings}"),
+            format_line("Budget", f"{describe_queries(work)}: {spent}"),
+            format_line("Voters", f"{work.voters}{remark}"),
+            *(format_line("Assumes" * (not place), text) for place, text in enumerate(_list_assumptions(plan))),
         ],
-        list(_table(plan, everything=everything)),
-        list(_conclusion(plan, everything=everything)),
+        list(_write_table(plan, everything=everything)),
+        list(_write_conclusion(plan, everything=everything)),
     ]
     if output is not None:
-        parts[-1] += [line("Written", str(output)), command(release_command(output, work))]
+        parts[-1] += [format_line("Written", str(output)), format_command(release_command(output, work))]
     elif best.instructions:
-        parts[-1].append(line("Next", "; ".join(best.instructions)))
+        parts[-1].append(format_line("Next", "; ".join(best.instructions)))
     else:
-        parts[-1] += [command(words) for words in (plan.commands() if everything else plan.commands()[:-1])]
-    return before + "\n\n".join("\n".join(part) for part in parts) + "\n"
+        parts[-1] += [format_command(words) for words in (plan.commands() if everything else plan.commands()[:-1])]
+    return introduction + "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def sweep_text(sweep: Sweep, remark: str = "") -> str:
-    last, best = sweep.plans[-1], sweep.best
-    work = last.workload
+    last_plan, best = sweep.plans[-1], sweep.best
+    work = last_plan.workload
     lines = [
-        line("Sweep", f"accuracy in % over the total ε, δ = {work.total.delta:g}, for {subject(work)}"),
-        line("Voters", f"{work.voters}{remark}"),
-        line("Assumes", "the mean of the reference priors" if last.measure.is_regret else in_words(last.prior)),
+        format_line("Sweep", f"accuracy in % over the total ε, δ = {work.total.delta:g}, for {describe_queries(work)}"),
+        format_line("Voters", f"{work.voters}{remark}"),
+        format_line(
+            "Assumes", "the mean of the reference priors" if last_plan.measure.is_regret else in_words(last_plan.prior)
+        ),
         "",
         f"{'total ε':<22}" + "".join(f"{epsilon:>9.4g}" for epsilon in best),
     ]
-    for slug, values in {"best": best, **sweep.accuracies}.items():
-        texts = [percent(values.get(epsilon, math.nan)) for epsilon in best]
-        lines.append(f"{slug:<22}" + "".join(f"{text:>9}" for text in texts))
-    absent: dict[str, list[str]] = {}
+    for slug, accuracies in {"best": best, **sweep.accuracies}.items():
+        cells = [format_percent(accuracies.get(epsilon, math.nan)) for epsilon in best]
+        lines.append(f"{slug:<22}" + "".join(f"{text:>9}" for text in cells))
+    missing_plans: dict[str, list[str]] = {}
     for plan in sweep.plans:
         for slug, reason in plan.left_out:
             if slug in sweep.accuracies:
-                absent.setdefault(reason, []).append(f"{slug} at {plan.workload.total.epsilon:g}")
-    lines += ["", *(line("–", f"{', '.join(places)}: {reason}") for reason, places in absent.items())] if absent else []
+                missing_plans.setdefault(reason, []).append(f"{slug} at {plan.workload.total.epsilon:g}")
+    lines += (
+        ["", *(format_line("–", f"{', '.join(places)}: {reason}") for reason, places in missing_plans.items())]
+        if missing_plans
+        else []
+    )
     winners = ", ".join(f"{plan.best.slug} at {plan.workload.total.epsilon:g}" for plan in sweep.plans)
-    return "\n".join([*lines, "", line("Best", winners)]) + "\n"
+    return "\n".join([*lines, "", format_line("Best", winners)]) + "\n"
 
 
-def _assumptions(plan: Plan) -> Iterator[str]:
+def _list_assumptions(plan: Plan) -> Iterator[str]:
     work, measure, best = plan.workload, plan.measure, plan.best
     release = counted(work)
     if measure.is_regret:
@@ -351,54 +360,54 @@ def _assumptions(plan: Plan) -> Iterator[str]:
         yield best.remark
 
 
-def _table(plan: Plan, *, everything: bool) -> Iterator[str]:
+def _write_table(plan: Plan, *, everything: bool) -> Iterator[str]:
     best, measure = plan.best, plan.measure
-    heads = [f"{name} %" for name in (*measure.reference_priors, "mean" if measure.is_regret else "prior")]
-    heads += ["error"] * (best.expected_error is not None) + ["answered %"] * is_open(measure.classes)
-    widths = [max(7, 2 + len(head)) for head in heads]
-    shown = [row for place, row in enumerate(plan.rows) if everything or place < SHOWN or row is best]
-    slug = max(15, *(len(row.slug) for row in shown))
-    heading = "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))
+    headings = [f"{name} %" for name in (*measure.reference_priors, "mean" if measure.is_regret else "prior")]
+    headings += ["error"] * (best.expected_error is not None) + ["answered %"] * is_open(measure.classes)
+    widths = [max(7, 2 + len(head)) for head in headings]
+    shown_rows = [row for place, row in enumerate(plan.rows) if everything or place < MAX_ROWS_SHOWN or row is best]
+    slug = max(15, *(len(row.slug) for row in shown_rows))
+    heading = "".join(f"{head:>{width}}" for head, width in zip(headings, widths, strict=True))
     yield f"  {'accuracy':<{slug}}{heading}{'ε':>11}  bound"
-    for row in shown:
+    for row in shown_rows:
         mark = "*" if row is best else "-" if row.only_compared else " "
-        texts = [percent(accuracy.value) for accuracy in row.consensus.values()]
-        texts.append(percent(row.accuracy))
+        texts = [format_percent(accuracy.value) for accuracy in row.consensus.values()]
+        texts.append(format_percent(row.accuracy))
         texts += [] if row.expected_error is None else [f"{row.expected_error:.4f}"]
-        texts += [] if row.answered is None else [percent(row.answered)]
+        texts += [] if row.answered is None else [format_percent(row.answered)]
         numbers = "".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
         yield f"{mark} {row.slug:<{slug}}{numbers}{at_most(row.spent.epsilon, 5):>11}  {row.spent.bound}"
     place, limit, guess = sum(widths[: 1 + len(measure.reference_priors)]), plan.largest_accuracy(), measure.guessing
     if guess is not None and not is_open(measure.classes):
         error = f"   (means over drawn votes, ± {100.0 * guess.standard_error:.2g})" * bool(guess.standard_error)
-        yield f"  {'random guessing':<{slug}}{percent(guess.value):>{place}}{error}"
+        yield f"  {'random guessing':<{slug}}{format_percent(guess.value):>{place}}{error}"
     if limit is not None:
         yield f"  {'any release':<{slug}}{'≤ ' + at_most(100.0 * limit, 4):>{place}}   (a theorem)"
-    notes = ["- only compared, darrm does not release it"] * any(row.only_compared for row in shown)
-    if (hidden := len(plan.rows) - len(shown)) > 0:
-        notes.append(f"{hidden} more with --all")
+    notes = ["- only compared, darrm does not release it"] * any(row.only_compared for row in shown_rows)
+    if (hidden_count := len(plan.rows) - len(shown_rows)) > 0:
+        notes.append(f"{hidden_count} more with --all")
     if notes:
         yield f"  {'; '.join(notes)}"
 
 
-def _conclusion(plan: Plan, *, everything: bool) -> Iterator[str]:
+def _write_conclusion(plan: Plan, *, everything: bool) -> Iterator[str]:
     best, left_out = plan.best, plan.left_out
-    yield line("Why", plan.reason)
+    yield format_line("Why", plan.reason)
     if everything:
         for row in plan.rows:
             if row.only_compared:
-                yield line("Compared", f"{row.slug}: {row.only_compared}")
+                yield format_line("Compared", f"{row.slug}: {row.only_compared}")
     places = spread(best.levels.size, VOTE_COUNTS)
-    first, *others = (f"{100.0 * best.curve[place]:.1f} %" for place in places)
-    answers = "".join(f", {best.levels[place]}: {text}" for place, text in zip(places[1:], others, strict=True))
-    yield line("Accuracy", f"{best.levels[0]} of {plan.measure.K} votes: {first}{answers}")
+    first_value, *other_values = (f"{100.0 * best.curve[place]:.1f} %" for place in places)
+    answers = "".join(f", {best.levels[place]}: {text}" for place, text in zip(places[1:], other_values, strict=True))
+    yield format_line("Accuracy", f"{best.levels[0]} of {plan.measure.K} votes: {first_value}{answers}")
     if everything and best.table is not None:
         target, certificate = best.table.problem.target, best.table.certificate
-        yield line("Proof", f"one answer is {target}-private: {certificate.rows:,} rows, {certificate.method}")
+        yield format_line("Proof", f"one answer is {target}-private: {certificate.rows:,} rows, {certificate.method}")
     if left_out and not everything:
-        yield line("Not shown", f"{', '.join(slug for slug, _ in left_out)} (ranked, or with a reason: --all)")
+        yield format_line("Not shown", f"{', '.join(slug for slug, _ in left_out)} (ranked, or with a reason: --all)")
     elif left_out:
-        yield from (line("Left out", f"{slug}: {reason}") for slug, reason in left_out)
+        yield from (format_line("Left out", f"{slug}: {reason}") for slug, reason in left_out)
 
 
 def csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
@@ -432,16 +441,16 @@ def draw_accuracies(
     axes.grid(alpha=0.3)
 
 
-def affordable_text(workload: Workload, accuracy: float, what: str) -> str:
+def affordable_text(workload: Workload, accuracy: float, quantity: str) -> str:
     answer = {
         "queries": f"at most {numbered(workload.queries, 'query', 'queries')}",
         "voters": f"at least {numbered(workload.voters.K, 'voter', 'voters')}",
         "epsilon": f"a total epsilon of at least {at_most(workload.total.exact_epsilon, 4)}",
-    }[what]
+    }[quantity]
     return f"An accuracy of {accuracy:g} takes {answer} (to within 2 %):\n\n"
 
 
-def subject(work: Workload) -> str:
+def describe_queries(work: Workload) -> str:
     kind = kind_of_votes(work)
     votes = numbered(work.queries, f"{kind} vote", f"{kind} votes")
     return votes if work.has_noise_function else f"{votes} on {classes_in_words(work.classes)}"
@@ -458,24 +467,24 @@ def settings_in_words(settings: Mapping[str, float]) -> str:
 def workload_words(work: Workload) -> str:
     """Write a workload as options of a command."""
     voters, sampled = work.voters, work.voters.sampled
-    words = [f"--K {voters.K}"]
+    options = [f"--K {voters.K}"]
     if sampled is not None:
-        fixed = "" if sampled.scheme == "poisson" else f"{sampled.scheme}:"
-        words.append(f"--sampled {fixed}{decimal_text(sampled.record_rate)}")
-        words += [f"--records-each {sampled.records}"] * (sampled.records > 1)
+        scheme = "" if sampled.scheme == "poisson" else f"{sampled.scheme}:"
+        options.append(f"--sampled {scheme}{decimal_text(sampled.record_rate)}")
+        options += [f"--records-each {sampled.records}"] * (sampled.records > 1)
     elif voters.are_non_private:
-        words.append("--non-private")
+        options.append("--non-private")
     else:
         each = voters.per_voter or [voters.each]
-        deltas = [one.delta_text for one in each]
+        deltas = [params.delta_text for params in each]
         deltas = deltas if len(set(deltas)) > 1 else deltas[:1]
-        words.append(f"--epsilon {','.join(one.epsilon_text for one in each)} --each-delta {','.join(deltas)}")
-    words += [f"--overlap {voters.overlap}"] * (voters.overlap is not None and sampled is None)
-    words += ["--models"] * voters.models
-    words += [f"--classes {classes_to_json(work.classes)}"] * (not work.has_noise_function)
-    words += [f"--queries {work.queries}"]
-    words += [f"--missing {work.missing}"] * bool(work.missing)
-    return " ".join([*words, f"--total {work.total.epsilon_text},{work.total.delta_text}"])
+        options.append(f"--epsilon {','.join(params.epsilon_text for params in each)} --each-delta {','.join(deltas)}")
+    options += [f"--overlap {voters.overlap}"] * (voters.overlap is not None and sampled is None)
+    options += ["--models"] * voters.models
+    options += [f"--classes {classes_to_json(work.classes)}"] * (not work.has_noise_function)
+    options += [f"--queries {work.queries}"]
+    options += [f"--missing {work.missing}"] * bool(work.missing)
+    return " ".join([*options, f"--total {work.total.epsilon_text},{work.total.delta_text}"])
 
 
 def release_command(table: str | Path, workload: Workload) -> str:
@@ -485,24 +494,24 @@ def release_command(table: str | Path, workload: Workload) -> str:
     return f"darrm release VOTES.csv --table {shlex.quote(str(table))} {missing}{ledger} --output LABELS.csv"
 
 
-def line(label: str, text: str) -> str:
-    indent, first = " " * LABEL, f"{label:<{LABEL}}"
+def format_line(label: str, text: str) -> str:
+    indent, heading = " " * LABEL_WIDTH, f"{label:<{LABEL_WIDTH}}"
     return textwrap.fill(
-        text, WIDTH, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text, WIDTH, initial_indent=heading, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 
-def command(words: str) -> str:
+def format_command(text: str) -> str:
     """Write a command, broken before options."""
-    first, *options = words.split(" --")
-    lines = [f"{'Next':<{LABEL}}{first}"]
+    first_part, *options = text.split(" --")
+    lines = [f"{'Next':<{LABEL_WIDTH}}{first_part}"]
     for option in options:
         if len(lines[-1]) + len(option) > WIDTH - len(" -- \\"):
             lines[-1] += " \\"
-            lines.append(" " * (LABEL + 1))
+            lines.append(" " * (LABEL_WIDTH + 1))
         lines[-1] += f" --{option}"
     return "\n".join(lines)
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     return "–" if math.isnan(share) else f"{100.0 * share:.2f}"

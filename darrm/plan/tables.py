@@ -51,7 +51,7 @@ from darrm.table.table import Table, certify
 from darrm.util.figures import GRAY, GREEN, PURPLE, VERMILION
 
 LARGEST_TARGET = Fraction(15)  # of one query; beyond, δ is rounding
-LEAST_EPSILON = Fraction(1, 10**6)
+MIN_EPSILON = Fraction(1, 10**6)
 MOST_ROWS = 3_000_000  # of private voters of more than two classes: a proof takes a second
 
 Gammas = Callable[[float], NoiseFunction]  # the larger the number, the higher the accuracy
@@ -61,7 +61,7 @@ class TableProposal(Proposal):
     """A certified table; a noise function without one is certified when its cost is asked for."""
 
     def __init__(self, workload: Workload, settings: Mapping[str, float], law: NoiseFunction | Table) -> None:
-        self._workload, self._proposed, self._own_settings = workload, law, settings
+        self._workload, self._proposed, self._base_settings = workload, law, settings
         if isinstance(law, Table) and not law.problem.has_noise_function:
             target = law.problem.target
             settings = {**settings, "epsilon": target.epsilon, "delta": target.delta}
@@ -86,17 +86,17 @@ class TableProposal(Proposal):
     def release(self) -> Released:
         return Release(self.table)
 
-    def shrinking(self, search: Search) -> Mechanism | None:
+    def build_mixture(self, search: Search) -> Mechanism | None:
         law = self.table.law
         if is_open(self.table.problem.classes) or not isinstance(law, NoiseFunction | PluralityLaw):
             return None
-        return Shrunk(search, search.workload, law, self._own_settings)
+        return MixedLaw(search, search.workload, law, self._base_settings)
 
 
-class Shrunk(Mechanism):
+class MixedLaw(Mechanism):
     """Mix a law with random guessing."""
 
-    limits, unused, is_exact = (0.0, 1.0), 2e-6, True
+    limits, tolerance, is_exact = (0.0, 1.0), 2e-6, True
 
     def __init__(
         self, search: Search, workload: Workload, law: NoiseFunction | PluralityLaw, settings: Mapping[str, float]
@@ -109,12 +109,12 @@ class Shrunk(Mechanism):
             return TableProposal(self.workload, self.settings, self.law.scaled(parameter))
         law = self.law.mixed(1.0 - parameter) if parameter < 1.0 else self.law
         work, each, delta = self.workload, self.workload.voters.each, delta_of_one(self.workload)
-        most = min(LARGEST_TARGET, work.voters.K * each.exact_epsilon) if each.is_private else LARGEST_TARGET
-        profile = certify(work.problem(PrivacyParams(most, delta)), law).profile
+        max_epsilon = min(LARGEST_TARGET, work.voters.K * each.exact_epsilon) if each.is_private else LARGEST_TARGET
+        profile = certify(work.problem(PrivacyParams(max_epsilon, delta)), law).profile
         if profile is None:
             raise PlanError("nothing bounds one query")
         epsilon = max(rounded(profile.epsilon_at(float(delta)), ROUND_CEILING), least_epsilon(work))
-        table = certify(work.problem(PrivacyParams(min(most, epsilon), delta)), law)
+        table = certify(work.problem(PrivacyParams(min(max_epsilon, epsilon), delta)), law)
         return TableProposal(work, self.settings, table)
 
 
@@ -139,7 +139,7 @@ class NoNoise(FixedMechanism):
             gamma = NoiseFunction(work.voters.K, np.ones(work.voters.num_upper_levels))
             release, winner = Release(certify(smallest_target(work, gamma), gamma)), "majority"
         return Proposal(
-            _leading,
+            _share_among_leaders,
             {},
             release,
             total=total,
@@ -153,7 +153,7 @@ class Selection(Mechanism):
         "charged for its label, as `darrm.pate` charges it; of two classes as a certified table, the largest that the "
         "accountant admits."
     )
-    drawn: ClassVar[type[selection.ExponentialMechanism | selection.PermuteAndFlip]]
+    mechanism_type: ClassVar[type[selection.ExponentialMechanism | selection.PermuteAndFlip]]
     limits = (1e-12, LARGEST_EPSILON)
 
     def __init__(self, search: Search, workload: Workload) -> None:
@@ -172,7 +172,9 @@ class Selection(Mechanism):
         work, settings, voters = self.search.workload, {"epsilon": parameter}, self.workload.voters
         if not work.has_noise_function:
             t = work.voters.reached
-            return NoisyProposal(work, self.drawn(parameter, t), settings, partial(self.law, parameter / (2.0 * t)))
+            return NoisyProposal(
+                work, self.mechanism_type(parameter, t), settings, partial(self.law, parameter / (2.0 * t))
+            )
         leads = np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
         gamma = NoiseFunction(voters.K, self.gamma(parameter / (2.0 * voters.reached) * leads))
         return TableProposal(self.workload, settings, gamma)
@@ -190,7 +192,7 @@ class Selection(Mechanism):
 
 class Exponential(Selection):
     slug, name, color = "exponential", "exponential mechanism", VERMILION
-    drawn = selection.ExponentialMechanism
+    mechanism_type = selection.ExponentialMechanism
 
     @staticmethod
     def law(rate: float, counts: NDArray[np.int64]) -> Array:
@@ -203,7 +205,7 @@ class Exponential(Selection):
 
 class PermuteAndFlip(Selection):
     slug, name, color = "permute-and-flip", "permute-and-flip", PURPLE
-    drawn = selection.PermuteAndFlip
+    mechanism_type = selection.PermuteAndFlip
 
     @staticmethod
     def law(rate: float, counts: NDArray[np.int64]) -> Array:
@@ -233,28 +235,28 @@ class RandomizedResponse(Mechanism):
     def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
         each, total = workload.voters.each, workload.total
-        is_once = are_equally_private(workload) and workload.queries == 1
-        if is_once and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
+        is_single_query = are_equally_private(workload) and workload.queries == 1
+        if is_single_query and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
             raise PlanError("the budget is smaller than one voter's own")
         if workload.has_noise_function:
-            self.limits, self.rough, self.is_exact = (0.0, 1.0), 0.0, True
+            self.limits, self.rough_tolerance, self.is_exact = (0.0, 1.0), 0.0, True
             self.start = min(1.0, first_rate(workload))
             if workload.queries == 1:  # the cost takes no time
-                self.unused = self.narrow = 1e-12
+                self.tolerance = self.rate_tolerance = 1e-12
             return
         check_rows(workload)
         with as_plan_error():
             self._law = true_plurality(workload.voters.K, workload.classes)
-        self._least = least_epsilon(workload)
-        self.start = float(self._least)
-        self.limits = (self.start, float(min(LARGEST_TARGET, max(self._least, largest_epsilon(workload)))))
+        self._min_epsilon = least_epsilon(workload)
+        self.start = float(self._min_epsilon)
+        self.limits = (self.start, float(min(LARGEST_TARGET, max(self._min_epsilon, largest_epsilon(workload)))))
 
     def at(self, parameter: float) -> Proposal:
         work, voters = self.workload, self.workload.voters
         if work.has_noise_function:
             gamma = NoiseFunction(voters.K, np.full(voters.num_upper_levels, parameter))
             return TableProposal(work, {"gamma": parameter}, gamma)
-        problem = work.problem(PrivacyParams(max(self._least, rounded(parameter)), delta_of_one(work)))
+        problem = work.problem(PrivacyParams(max(self._min_epsilon, rounded(parameter)), delta_of_one(work)))
         table = certify(problem, self._law)
         return TableProposal(work, {"gamma": table.certificate.scale}, table)
 
@@ -331,9 +333,9 @@ def are_equally_private(workload: Workload) -> bool:
     return workload.voters.each.is_private and workload.voters.per_voter is None
 
 
-def least_epsilon(workload: Workload, otherwise: Fraction = LEAST_EPSILON) -> Fraction:
+def least_epsilon(workload: Workload, default: Fraction = MIN_EPSILON) -> Fraction:
     """Return the smallest ε to certify a query for."""
-    return workload.voters.each.exact_epsilon if are_equally_private(workload) else otherwise
+    return workload.voters.each.exact_epsilon if are_equally_private(workload) else default
 
 
 def largest_epsilon(workload: Workload) -> Fraction:
@@ -352,27 +354,27 @@ def delta_of_one(workload: Workload) -> Fraction:
 def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
     """Find the smallest ε of one query, for half of its share of δ if possible."""
     voters, each = workload.voters, workload.voters.each
-    least = each.exact_epsilon if each.is_private else LEAST_EPSILON
-    most = each.exact_epsilon * voters.reached if each.is_private else LARGEST_TARGET
-    most = max(least, min(most, LARGEST_TARGET))
+    min_epsilon = each.exact_epsilon if each.is_private else MIN_EPSILON
+    max_epsilon = each.exact_epsilon * voters.reached if each.is_private else LARGEST_TARGET
+    max_epsilon = max(min_epsilon, min(max_epsilon, LARGEST_TARGET))
     delta = delta_of_one(workload)
-    if (at_most := divergence(voters, gamma, most)) > delta:
-        delta = rounded(at_most, ROUND_CEILING)
+    if (needed_delta := divergence(voters, gamma, max_epsilon)) > delta:
+        delta = rounded(needed_delta, ROUND_CEILING)
     if delta >= 1:
-        raise PlanError(f"one query has no epsilon of at most {float(most):g}")
+        raise PlanError(f"one query has no epsilon of at most {float(max_epsilon):g}")
 
     def is_private(epsilon: Fraction) -> bool:
         return divergence(voters, gamma, epsilon) <= delta
 
-    if is_private(least):
-        return workload.problem(PrivacyParams(least, delta))
-    smallest = bisect_safe(is_private, most, least, steps=40, tolerance=1e-6)
-    return workload.problem(PrivacyParams(min(most, rounded(smallest, ROUND_CEILING)), delta))
+    if is_private(min_epsilon):
+        return workload.problem(PrivacyParams(min_epsilon, delta))
+    smallest = bisect_safe(is_private, max_epsilon, min_epsilon, steps=40, tolerance=1e-6)
+    return workload.problem(PrivacyParams(min(max_epsilon, rounded(smallest, ROUND_CEILING)), delta))
 
 
-def _leading(counts: NDArray[np.int64]) -> Array:
-    leading = counts == counts.max(axis=1, keepdims=True)
-    return np.asarray(leading / leading.sum(axis=1, keepdims=True))
+def _share_among_leaders(counts: NDArray[np.int64]) -> Array:
+    is_leader = counts == counts.max(axis=1, keepdims=True)
+    return np.asarray(is_leader / is_leader.sum(axis=1, keepdims=True))
 
 
 def _law_of(proposed: NoiseFunction | Table) -> Law:
@@ -382,10 +384,10 @@ def _law_of(proposed: NoiseFunction | Table) -> Law:
         return partial(np.take, 0.5 * (1.0 + law.signed))
     if isinstance(proposed, Table) and is_open(proposed.problem.classes):
 
-        def answers(counts: NDArray[np.int64]) -> Array:  # the last column is no answer
+        def compute_answers(counts: NDArray[np.int64]) -> Array:  # the last column is no answer
             return np.where(counts > 0, law.probabilities(counts)[:, :-1], 0.0)
 
-        return answers
+        return compute_answers
     return law.probabilities
 
 
@@ -402,15 +404,20 @@ def mechanism_of(
     The cost of ``gammas`` grows with the number; the search begins at ``start`` and stays within ``limits``.
     """
 
-    class Own(Mechanism):
+    class CustomMechanism(Mechanism):
         about = "the largest number that the accountant admits."
         classes, is_table = (2, 2), True
 
         def at(self, parameter: float) -> Proposal:
             return TableProposal(self.workload, {"number": parameter}, gammas(parameter))
 
-    Own.name, Own.slug, Own.start, Own.limits = name, slug, start, limits
-    return Own
+    CustomMechanism.name, CustomMechanism.slug, CustomMechanism.start, CustomMechanism.limits = (
+        name,
+        slug,
+        start,
+        limits,
+    )
+    return CustomMechanism
 
 
 def largest(

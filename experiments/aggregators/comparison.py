@@ -12,7 +12,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.numerics.bisection import bisect_safe
 from darrm.plan import MECHANISMS, CalibratedMechanism, Mechanism, Plan, plan
-from darrm.plan.accuracy import MOST_LISTED, histograms
+from darrm.plan.accuracy import MOST_LISTED, list_histograms
 from darrm.plan.mechanism import account_of
 from darrm.plan.planner import named
 from darrm.plurality.accuracy_bound import accuracy_at_most
@@ -183,7 +183,7 @@ def _add_curves(rows: Sequence[CalibratedMechanism], entries: Sequence[Row]) -> 
 def _compute_limits(result: Plan) -> Row:
     """Bound the accuracy of every private release, and find σ by noisy counts."""
     work = result.workload
-    prior_histograms = histograms(result.prior, work.voters.K, work.classes, MOST_LISTED)
+    prior_histograms = list_histograms(result.prior, work.voters.K, work.classes, MOST_LISTED)
     return {"at_most": accuracy_at_most(work, *prior_histograms), "sigma_by_counts": _find_sigma_by_counts(work)}
 
 

@@ -12,7 +12,7 @@ import pytest
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.plan import Plan, plan
-from darrm.plan.accuracy import Law, Measure, accuracy_of_majorities, coin
+from darrm.plan.accuracy import Law, Measure, accuracy_of_majorities, guess_at_random
 from darrm.plan.planner import named
 from darrm.plan.tables import Exponential, PermuteAndFlip
 from darrm.priors import Dirichlet, Independent, Led, Point, Prior, RecordedVotes, Spread, TwoSided, reference_priors
@@ -80,8 +80,8 @@ def test_drawn_histograms_agree_with_all_of_them_within_their_error() -> None:
 
 def test_a_coin_has_more_than_its_share_where_classes_tie() -> None:
     # 10 histograms of 3 votes on 3 classes: one has a tie of three, none a tie of two
-    assert accuracy_of(coin, 3, 3, Dirichlet()).value == pytest.approx((9 / 3 + 1) / 10)
-    assert accuracy_of(coin, 5000, 150, Dirichlet()).value == pytest.approx(1 / 150, rel=0.1)
+    assert accuracy_of(guess_at_random, 3, 3, Dirichlet()).value == pytest.approx((9 / 3 + 1) / 10)
+    assert accuracy_of(guess_at_random, 5000, 150, Dirichlet()).value == pytest.approx(1 / 150, rel=0.1)
 
 
 def test_two_classes_agree_with_the_general_sum() -> None:

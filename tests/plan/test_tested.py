@@ -32,7 +32,7 @@ def agreeing(K: int = 100, queries: int = 1000, seed: int = 1) -> Votes:
 
 @pytest.mark.slow
 def test_where_votes_agree_a_run_has_far_less_noise_and_passes_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy, "_HISTOGRAMS", 128)
+    monkeypatch.setattr(noisy, "_MAX_HISTOGRAMS", 128)
     measure = Measure(WORK, RecordedVotes("public", agreeing()))
     option = calibrate(WORK, GNMAX, measure=measure)
     usual = calibrate(WORK, named("gnmax"), measure=measure)
@@ -75,10 +75,10 @@ def test_a_check_has_its_own_threshold_and_noise(monkeypatch: pytest.MonkeyPatch
 
 
 def one_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy, "_ORDERS", (1.0,))
-    monkeypatch.setattr(noisy, "_CHECKS", noisy._CHECKS[:1])
-    monkeypatch.setattr(noisy, "_HISTOGRAMS", 128)
-    monkeypatch.setattr(noisy, "_MORE_STEPS", 2)
+    monkeypatch.setattr(noisy, "_ORDER_FACTORS", (1.0,))
+    monkeypatch.setattr(noisy, "_CHECK_SETTINGS", noisy._CHECK_SETTINGS[:1])
+    monkeypatch.setattr(noisy, "_MAX_HISTOGRAMS", 128)
+    monkeypatch.setattr(noisy, "_FINAL_STEPS", 2)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def one_test(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_cannot_be_tested_is_said(work: Workload, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one_test(monkeypatch)
-    monkeypatch.setattr(noisy, "WIDEST_TESTED", 30.0)
+    monkeypatch.setattr(noisy, "MAX_TESTED_DEVIATION", 30.0)
     with pytest.raises(PlanError, match=words):
         calibrate(work, GNMAX, measure=Measure(work, Dirichlet(0.1)))
 
