@@ -42,24 +42,23 @@ from lp_models.row_generation import Result, Separation, minimize_with_rows
 # of ε + Δ: below it, floating-point rounding costs more than the distance to the limit ε → 0
 MIN_SIZE = Fraction(1, 2**25)
 _MIN_RETRY_GAP = 1e-6  # relative: above it, simple rules are tried too
-# weights below this fraction of the largest are negligible; there a tie-break of the next size decides
+# weights below this fraction of the largest are negligible; there a tie-break of the size below decides
 _NEGLIGIBLE_WEIGHT = 1e-8
 _TIE_BREAK = 1e-8
-# with more levels than this the tie-break would weaken the bound. The first solve then adds a common prior of the size
-# below (the largest from which few rounds lead to the prior alone); the second uses the prior alone and a smaller
-# tie-break
+# with more levels than this, that tie-break would weaken the bound: a first solve adds a common prior with the weight
+# below, the largest from which a second solve needs few rounds; the second has the prior alone and a smaller tie-break
 _MAX_TIE_BREAK_LEVELS, _SMALL_TIE_BREAK = 400, 1e-10
 _COMMON_PRIOR_WEIGHT: dict[Shape, float] = {Shape.FREE: 1e-6, Shape.MONOTONE: 1e-5}
 # with more variables than this, a solve refines a coarse grid that starts with this number of intervals
 _MAX_UNREFINED_SIZE, _FIRST_INTERVALS = 100, 128
-_START_GAP = 1e-4  # relative, of a starting solve: the monotone γ for a free γ, or the γ for fewer voters
+_START_GAP = 1e-4  # relative, of a solve that starts another: the monotone γ for a free γ, or the γ for fewer voters
 # a monotone solve starts from the active rows for K / 4 voters, unless these are too few to be similar
 _START_VOTER_RATIO, _MIN_START_VOTERS = 4, 300
 _STOPPED = {Status.TIME_LIMIT, Status.INTERRUPTED}
 
 
 def generate_rows(request: Request) -> Table:
-    """Try simple rules, too, where the solver left a gap."""
+    """Solve by row generation, and try simple rules, too, if the solver leaves a gap."""
     problem, prior = request.problem, request.prior
     scaled_problem, factor = scale_to_float_range(problem.conditional_on_inclusion, MIN_SIZE)
     program = GammaProgram(
@@ -167,7 +166,7 @@ class GammaProgram:
         )
 
     def solve_linear(self, options: SolveOptions, tie_break: Array | None, known_rows: Sequence[Row]) -> Result:
-        """With many levels a free γ starts from a monotone one, and that from the rows for fewer voters."""
+        """Solve; with many levels a free γ starts from a monotone γ, and that γ from the rows for fewer voters."""
         start, is_free = self.oracle.start_from(known_rows), self.shape is Shape.FREE
         if self.weights.size <= _MAX_UNREFINED_SIZE:
             return self._minimize(options, tie_break, start)

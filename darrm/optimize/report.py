@@ -79,7 +79,7 @@ class Entry:
 
 
 def second_prior(prior: Prior) -> Prior | None:
-    """Return the prior of which this one is the paper's surrogate, or else the surrogate of this one, if any."""
+    """Return the two-sided prior behind a surrogate, or else the paper's surrogate of a prior, if any."""
     partner = two_sided_of(prior) or surrogate_of(prior)
     return None if partner == prior else partner
 

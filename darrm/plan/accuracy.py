@@ -2,7 +2,7 @@
 
 A law that treats all classes alike is known by its values on sorted histograms, the partitions of K into at most C
 parts. The accuracy is a sum over all of them or, if they are too many, a mean over histograms drawn from the prior with
-a fixed public seed, the same for all releases: differences are known better than the standard error says.
+a fixed public seed. All releases share these histograms, so differences are more precise than the standard error.
 """
 
 import math
@@ -27,14 +27,14 @@ from darrm.util import checks
 # a release's law: (n, C) histograms, the largest count first → (n, C) probabilities of the answers, ties shared
 Law = Callable[[NDArray[np.int64]], Array]
 
-MOST_LISTED = 4096  # histograms: of more partitions, as many are drawn
-MOST_COUNTS, LEAST_DRAWN = 2**19, 512  # counts of all drawn histograms; at least these histograms
-MOST_LEVELS = 128  # numbers of votes for the plurality of more than two classes in a curve
-MOST_DRAWN = 256  # rolls of dice for each of these, at most
-MOST_ROLLED = 2**18  # histograms with a roll each: of more, rolls are drawn
+MOST_LISTED = 4096  # partitions that are listed; of more, this number of histograms is drawn
+MOST_COUNTS, LEAST_DRAWN = 2**19, 512  # counts in all drawn histograms; and histograms, at least
+MOST_LEVELS = 128  # points of a curve over the votes for the plurality, for more than two classes
+MOST_DRAWN = 256  # rolls of dice for each point, at most
+MOST_ROLLED = 2**18  # pairs of a histogram and a roll; of more, rolls are drawn
 MOST_PLANNED = 1000  # classes: laws are computed class by class
-MOST_OPEN_VOTERS = 5_000  # of open answers: who said something new is drawn voter by voter
-SEED, DICE_SEED = 20_250_101, 20_250_102  # public: the same numbers for everybody
+MOST_OPEN_VOTERS = 5_000  # for open-set answers, whose votes are drawn voter by voter
+SEED, DICE_SEED = 20_250_101, 20_250_102  # public: results are reproducible
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ class Accuracy:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The histograms that an accuracy is a mean over, each with all rolls of the dice for missing votes.
+    """Histograms whose mean is an accuracy, each with all rolls of dice for its missing votes.
 
     A fair die, independent of the data, gives each missing vote to a class, so the guarantee is that for K votes. The
     answer is compared with the votes that are present. `Spread` has three samples, in turn.
     """
 
     histograms: NDArray[np.int64]  # (m, C) different histograms of K votes, the largest count first
-    indices: NDArray[np.int64]  # (n·R,) which of these each histogram becomes with each roll
+    indices: NDArray[np.int64]  # (n·R,) the row of `histograms` that each of n becomes by each roll
     is_correct: NDArray[np.bool_]  # (n·R, C) correct answers, in the order of `histograms`
     roll_chances: Array  # (R,) of the rolls
-    rolls_drawn: int = 0  # how many rolls were drawn for each histogram; 0 where all were listed
+    rolls_drawn: int = 0  # rolls drawn for each histogram; 0 if all are listed
     weights: Array | None = None  # (n,) of the histograms; None for drawn ones
-    samples: int = 1  # of histograms that are drawn
+    samples: int = 1  # independent samples of drawn histograms
 
     @classmethod
     def roll_missing(
@@ -118,7 +118,7 @@ def sample_of(prior: Prior, K: int, classes: int, max_listed: int, missing: int 
         rolls_drawn = 0 if is_listed else 1 if weights is None else max(1, MOST_ROLLED // len(counts))
         return replace(Sample.roll_missing(counts, winners, missing, rolls_drawn), weights=weights, samples=samples)
     histograms, indices = counts, np.arange(len(counts))
-    if weights is None:  # voters that agree say the same again and again
+    if weights is None:  # voters that agree repeat few histograms
         histograms, indices = np.unique(counts, axis=0, return_inverse=True)
         indices = indices.ravel()
     return Sample(histograms, indices, winners, np.ones(1), weights=weights, samples=samples)
@@ -150,7 +150,7 @@ _law_of_ones = lru_cache(maxsize=64)(priors.law_of_ones)  # a search asks for th
 
 @lru_cache(maxsize=16)
 def list_histograms(prior: Prior, K: int, classes: int, max_listed: int) -> tuple[NDArray[np.int64], Array | None]:
-    """List sorted histograms with their probabilities, or draw some, which have none."""
+    """List sorted histograms with their probabilities, or draw some without probabilities."""
     checks.integer_at_least(1, K=K)
     if isinstance(prior, Spread):
         first, *others = priors.reference_priors(classes).values()
@@ -182,7 +182,7 @@ def list_histograms(prior: Prior, K: int, classes: int, max_listed: int) -> tupl
 
 @dataclass(frozen=True)
 class CertainVotes(Prior):
-    """The law of the votes of a prior: its expected error is 1 − accuracy, which the optima of two classes minimize."""
+    """A prior's law of the votes as certain votes: the expected error, which optima minimize, is 1 − accuracy."""
 
     prior: Prior
 
@@ -203,7 +203,7 @@ class CertainVotes(Prior):
 class Measure:
     """Compares the releases of a workload under a prior, by default `Spread`, the mean of three reference priors.
 
-    For two classes the objective may be the expected error [D, Definition 2.4]; it is where a prior has no law of the
+    For two classes the objective may be the expected error [D, Definition 2.4], and is if a prior has no law of the
     votes. `ValueError` for a prior of other classes, or voters that cannot be planned for.
     """
 
@@ -240,7 +240,7 @@ class Measure:
         return self.prior if self.is_error else CertainVotes(self.prior)
 
     def curve(self, law: Law) -> Array:
-        """Return Pr[the answer is the winner] at `levels`; the other classes share the rest of the votes."""
+        """Return Pr[the answer is the winner] at `levels`; the other classes share the remaining votes."""
         if not self.missing:
             probabilities = law.compute_accuracy(self.counts) if isinstance(law, WinningLaw) else law(self.counts)[:, 0]
             return np.clip(probabilities, 0.0, 1.0)
@@ -323,14 +323,14 @@ def _list_majorities(K: int) -> NDArray[np.int64]:
 
 
 def _list_lone_leaders(K: int) -> NDArray[np.int64]:
-    """List partitions in which each string but one was said once."""
+    """List partitions with one vote for each string but one."""
     levels = 1 + np.arange(K)[spread(K, MOST_LEVELS)]
     others = np.arange(K) <= K - levels[:, None]
     return np.where(np.arange(K) == 0, levels[:, None], others.astype(np.int64))
 
 
 def _list_leaders(K: int, classes: int) -> NDArray[np.int64]:
-    """List histograms in which one class leads and the others share the rest evenly."""
+    """List histograms in which one class leads and the others share the remaining votes evenly."""
     others = classes - 1
     levels = np.arange(K // classes + 1, K + 1)
     levels = levels[levels > -(-(K - levels) // others)]

@@ -21,15 +21,15 @@ from darrm.plan.mechanism import Mechanism, Proposal, Search, account_of, counte
 from darrm.problem import Workload
 from darrm.table.table import Table
 
-QUICK_TOLERANCE = 2e-5  # part of ε that a search with costs that take no time may leave
-FIRST_SLOPE = 1.15  # of log ε over log rate, until it is known: 1 for pure privacy, up to 2 for Gaussian noise
-MAX_TRIALS, SECANT_TRIALS = 60, 9  # trials, and how many before every third one bisects
-MAX_LOG_STEP = math.log(8.0)  # of the steps of log rate until the end lies between two rates
+QUICK_TOLERANCE = 2e-5  # part of ε that a search may leave if costs take no time
+FIRST_SLOPE = 1.15  # slope of log ε over log rate at first: 1 for pure privacy, up to 2 for Gaussian noise
+MAX_TRIALS, SECANT_TRIALS = 60, 9  # trials; after nine of them every third bisects
+MAX_LOG_STEP = math.log(8.0)  # step of log rate until two rates bracket the result
 JUMP_SLOPES, MIN_LOG_WIDTH, RATE_TOLERANCE = (
     2.0,
     1e-9,
     1e-6,
-)  # slopes of a jump, and parts of a rate at which a search ends
+)  # slopes of a jump; relative widths at which a search ends
 MIN_RATE = 1e-100  # below, an answer is a guess
 
 
@@ -318,13 +318,13 @@ def _find_largest_rate(
     rate_tolerance: float = RATE_TOLERANCE,
     slope: float = FIRST_SLOPE,
 ) -> float:
-    """Find the last rate at which a growing excess is at most 0, a rate that was tried; 0 if there is none.
+    """Find the largest rate, of those tried, at which a growing excess is at most 0; 0 if there is none.
 
     The search aims at an excess of −``target``/2, by default −``tolerance``/2.
     """
     min_rate, max_rate = max(limits[0], MIN_RATE), limits[1]
     lower, lower_value, upper, upper_value = 0.0, -math.inf, math.inf, math.inf
-    previous: tuple[float, float] | None = None  # log rate and excess of the trial before
+    previous: tuple[float, float] | None = None  # log rate and excess of the previous trial
     rate = min(max(start, min_rate), max_rate)
     for trial in range(MAX_TRIALS):
         value = compute_excess(rate)

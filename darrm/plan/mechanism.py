@@ -30,7 +30,7 @@ def account_of(workload: Workload, query: PrivacyCost) -> PrivacyAccountant:
 
 
 def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
-    """Replace private models by non-private voters; a person reaches as many of them, or one with ``one_by_one``.
+    """Replace private models by non-private voters; the overlap stays, or is 1 with ``one_by_one``.
 
     >>> from darrm import PrivacyParams, Voters
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
@@ -152,17 +152,17 @@ class Mechanism:
     classes: ClassVar[tuple[int, int]] = (2, MOST_PLANNED)  # the smallest and the largest number
     is_open_set: ClassVar[bool] = False  # whether it answers open questions
     only_compared: ClassVar[str] = ""  # the reason why this library does not release it
-    is_slow: ClassVar[bool] = False  # a plan ends a calibration of seconds early if it does not beat the best so far
-    is_table: ClassVar[bool] = False  # makes tables, which overlapping private models may get from either `releases_of`
+    is_slow: ClassVar[bool] = False  # a plan ends its calibration early if it does not beat the best so far
+    is_table: ClassVar[bool] = False  # makes tables: overlapping private models try both of `releases_of`
 
     is_exact: bool = False  # the parameter is the rate itself, and not rounded to six digits
     start: float = 1.0  # the first rate of a search
     limits: tuple[float, float] = (0.0, math.inf)  # the smallest and the largest rate
     tolerance: float = 1e-7  # a search ends if this part of ε is left
     rough_tolerance: float = 1e-4  # replaces ``tolerance`` in a rough calibration
-    rate_tolerance: float = 1e-6  # a search ends at a jump of the cost if its rate is known to this part
+    rate_tolerance: float = 1e-6  # relative width of the bracket at which a search ends at a jump
     max_gain: float = math.inf  # the largest factor from the rate of an estimate to an admitted rate
-    goal: float | None = None  # first the smallest rate is tried that beats the best so far by this relative difference
+    goal: float | None = None  # relative gain over the best so far that is tried first
     max_refined: int = 3  # instances that are calibrated to the end, best start first
     is_refined: bool = False  # `finish` makes a proposal more accurate, so a trial does not show the final accuracy
 

@@ -1,4 +1,4 @@
-"""Noisy maxima, charged for the label that they release; only compared, for their noisy counts; or tested first.
+"""Noisy maxima: charged for their label, charged for their noisy counts (only compared), or with propose-test-release.
 
 A person who may change t voters moves t votes, whether the voters are private or not. The mechanisms that are only
 compared charge for the noisy counts, which are never published: t moved votes change two counts by t, in opposite
@@ -60,14 +60,14 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Workload, is_open
 from darrm.util.figures import BLUE, ORANGE, SKY_BLUE, VERMILION
 
-# the Rényi divergence of a label, λ times the squared rate: about the certified one
+# estimates of the Rényi divergence of a label, in units of λ times the squared rate
 GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.1, 0.671
-# of open answers, with a threshold by the right tail: left scales over the right one, and the steepest power
+# for open-set answers, whose threshold depends on the right tail: left scales over the right one, power of both tails
 OPEN_SET_RATIOS, REFERENCE_SCALE, MAX_POWER, MIN_DELTA = (1.0, 1.5, 2.0, 3.0), 64.0, 3.0, 1e-30
-MIN_SIGMA, LARGEST_EPSILON = 0.5, 700.0  # beyond, the answer is next to certain
+MIN_SIGMA, LARGEST_EPSILON = 0.5, 700.0  # beyond, the answer is nearly certain
 MIN_COUNT_GAMMA = 1e-11  # of noisy counts: more noise takes gigabytes
 LABEL_ACCOUNTING = "charged for its label, for any number of classes, as `darrm.pate` charges it."
-MIN_PASS_CHANCE = 0.99  # chance that a tested run passes
+MIN_PASS_CHANCE = 0.99  # of a tested run
 
 
 class NoisyProposal(Proposal):
@@ -230,7 +230,7 @@ class AsymmetricNoiseMax(NoisyMechanism):
 
 
 class ByCounts(Mechanism):
-    """It is only compared."""
+    """A mechanism that is charged for its noisy counts, and only compared."""
 
     only_compared = "its labels cost less than its noisy counts"
 
@@ -288,7 +288,7 @@ class LNMaxByCounts(ByCounts):
         rate = parameter * overlap
         guarantee = PrivacyParams(2.0 * rate)
         cost = PrivacyCost("LNMax", guarantee=guarantee, renyi=_estimate_laplace_curve(2.0, rate), reached=overlap)
-        noise = DiscreteLaplace(max(parameter, MIN_COUNT_GAMMA))  # wider noise answers next to the same
+        noise = DiscreteLaplace(max(parameter, MIN_COUNT_GAMMA))  # wider noise gives nearly the same answers
         return Proposal(WinningLaw(noise), {"gamma": parameter}, cost=cost)
 
 
@@ -335,7 +335,7 @@ def _estimate_laplace_curve(share: float, rate: float) -> RenyiCurve:
 
 _ORDER_FACTORS = (0.8, 1.3)  # times log(1/δ)/ε, above 1
 _CHECK_SETTINGS = tuple((share, ratio) for share in (0.6, 0.8) for ratio in (4.0, 12.0))  # T over K, and σ₁ over σ₂
-_RUN_COUNT, _MAX_HISTOGRAMS = 64, 1024  # runs that a chance is the mean of; different votes that runs are drawn from
+_RUN_COUNT, _MAX_HISTOGRAMS = 64, 1024  # simulated runs; different votes to draw them from
 _TEST_STEPS, _FINAL_STEPS = 4, 6  # of a bisection for every test, and for the best one
 
 
@@ -384,7 +384,7 @@ class TestedMechanism(FixedMechanism):
         if self.otherwise is None:
             return None
         work = self.search.workload
-        # the rest is for the outcome of the test
+        # the remaining budget is for the outcome of the test
         budget = PrivacyParams(work.total.epsilon * 0.8, work.total.exact_delta / 2)
         plan = calibrate(replace(work, total=budget), self.otherwise, measure=self.search.measure)
         return cast("NoisyMaximum | None", plan.aggregator)
@@ -405,7 +405,7 @@ class TestedConfident(TestedMechanism):
 
 
 class _PublicVotes:
-    """Runs that are drawn from public votes."""
+    """Simulated runs on votes that are drawn from the public ones."""
 
     def __init__(self, search: Search) -> None:
         work = search.workload
@@ -419,7 +419,7 @@ class _PublicVotes:
     def bisect_noise(
         self, build_run: Callable[[float], TestedRun], sigmas: tuple[float, float], steps: int
     ) -> tuple[float, float] | None:
-        """Bisect between noise that is too little and noise that passes; None if that does not pass either."""
+        """Bisect between too little noise and noise that passes; None if the most noise does not pass."""
         low, high = sigmas
         if self.estimate_chance(build_run(high)) < MIN_PASS_CHANCE:
             return None

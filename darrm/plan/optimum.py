@@ -1,8 +1,8 @@
-"""Optima: the best release of one query, and the best under a Rényi budget, each turned up to a budget of many.
+"""Optima of one query under (ε, δ) or a Rényi budget, calibrated to the total budget of many queries.
 
-* **optimal**: the (ε, δ)-optimal law of one query. The queries' own failures get several shares of δ, composition the
-  rest; ε is the largest that the accountant admits, first by the optimal bound [KOV15, Theorem 3.3], then by the exact
-  privacy profile of the law, too;
+* **optimal**: the (ε, δ)-optimal law of one query, for several splits of δ between queries and composition. ε is the
+  largest that the accountant admits, first by the optimal bound [KOV15, Theorem 3.3], then also by the exact privacy
+  profile of the law;
 * **rdp-optimal**: the best law of a query whose divergence of an order α is at most ρ(α), with Q·ρ(α) +
   log(1 − 1/α) − (log δ + log α)/(α − 1) = ε [CKS20, Proposition 12], and the best of the accountant's orders.
 """
@@ -45,12 +45,12 @@ from darrm.subsampling import Subsampling
 from darrm.table.table import certify
 from darrm.util.figures import BLACK, SKY_BLUE, VERMILION
 
-# the share of δ for the queries' own failures; the rest is left for composition
+# the share of δ for the queries; the remainder is for composition
 SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
 MAX_REFINED = 3  # shares that are tried with a larger ε and the exact profile
 MOST_REFINED = 101  # voters: beyond, a trial that does not beat the best ends the search, which saves half a minute
 MOST_VOTERS = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
-ORDER_STEP = 4  # orders between those whose budget is turned up
+ORDER_STEP = 4  # distance of the neighbors in the list of orders
 MOST_TERMS = 4000  # of a program of more than two classes: a solution takes a second
 LARGEST_EPSILON = Fraction(15)  # of one query of more than two classes; beyond, δ is rounding
 
@@ -83,8 +83,8 @@ class Optimal(Mechanism):
 
 
 class _OptimalQuery(Mechanism):
-    max_gain = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
-    goal = 1e-3  # smaller gains over the best so far are not looked for
+    max_gain = 8.0  # in experiments the exact profile allows a few times the ε of the optimal bound
+    goal = 1e-3  # smaller gains over the best so far are ignored
     tolerance, rough_tolerance = 2e-6, 0.0  # a solution takes long
 
     def __init__(self, search: Search, workload: Workload, delta: Fraction) -> None:
@@ -131,7 +131,7 @@ class _OptimalLaw(_OptimalQuery):
 
 
 class _OptimalGamma(_OptimalQuery):
-    """A free γ errs less, a monotone one has a Rényi curve."""
+    """The optimal γ of one shape: a free γ has a smaller error, a monotone γ has a Rényi curve."""
 
     is_exact = True
 
@@ -236,7 +236,7 @@ def _best_gamma(search: Search, workload: Workload) -> Mechanism:
         to_beat = least * (1.0 + COARSE.gap)
         optimum = optimize_under_renyi(voters, prior, order, budgets[order], options=COARSE, to_beat=to_beat)
         optima[order] = optimum
-        # one that stopped because it errs more has that as its bound
+        # a search that stopped because it errs more returns the error as its bound
         value = max(optimum.value, optimum.bound)
         least = min(least, value)
         return value
@@ -271,7 +271,7 @@ def _best_law(search: Search, workload: Workload) -> Mechanism:
 
 
 class _ResampledOrder(Mechanism):
-    """For voters that resample, whose queries cost less together."""
+    """The RDP-optimal γ of one order for voters that resample; the parameter scales its Rényi budget."""
 
     tolerance, rough_tolerance = 1e-3, 0.0
     limits = (0.0, 1e3)
@@ -306,7 +306,7 @@ def _resampled_orders(search: Search) -> Sequence[Mechanism]:
 
 
 def budgets_of(workload: Workload) -> dict[float, float]:
-    """Compute the ρ(α) of the module that exceed rounding errors; `PlanError` if there is none."""
+    """Compute the ρ(α) of the module docstring above rounding errors; `PlanError` if there is none."""
     orders, total = DEFAULT_ORDERS, workload.total
     if total.exact_delta == 0:
         raise PlanError("a Rényi budget needs delta > 0")

@@ -55,7 +55,7 @@ MECHANISMS: tuple[type[Mechanism], ...] = (
     optimum.PaperDaRRM,
     tables.RandomizedResponse,
 )
-# their plan rests on public votes, which say whether a test passes
+# planned with public votes, which estimate the chance that a test passes
 TESTED: tuple[type[Mechanism], ...] = (noisy.TestedGNMax, noisy.TestedGNMaxElse, noisy.TestedConfident)
 RELEASED = tuple(mechanism for mechanism in MECHANISMS if not mechanism.only_compared)
 
@@ -165,7 +165,7 @@ class _Ranking:
                 row = self._same_problem(mechanism) or calibrate(
                     work, mechanism, measure=measure, to_beat=to_beat, report=self.report, is_fine=False
                 )
-            except (PlanError, CertificationError, TooManyKindsError) as error:  # meant: others may be calibrated
+            except (PlanError, CertificationError, TooManyKindsError) as error:  # others may be calibrated
                 self.left_out[mechanism.slug] = str(error)
                 continue
             self.rows.append(row)
@@ -326,7 +326,7 @@ def _until_stopped(results: Sized, missing_result: str, result: str, *, enabled:
 
 
 def _check_size(workload: Workload) -> None:
-    """Refuse what needs too much memory, and warn of what takes minutes."""
+    """Refuse plans that need too much memory, and warn of plans that take minutes."""
     if not workload.has_noise_function or needs_no_noise(workload):
         return
     for release in releases_of(workload):

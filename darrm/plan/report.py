@@ -118,7 +118,7 @@ class Plan:
         work = self.workload
         if work.has_noise_function or is_open(work.classes) or not work.voters.are_non_private:
             return None
-        # with dice for missing votes a release is one of the votes that are there
+        # with dice for missing votes, a release depends on the present votes only
         present, overlap = work.voters.K - work.missing, work.voters.overlap
         voters = replace(work.voters, K=present, overlap=None if overlap is None else min(overlap, present))
         present_workload = replace(work, voters=voters, missing=0)
@@ -250,7 +250,7 @@ def wrong_of(row: CalibratedMechanism, measure: Measure) -> float:
 def rank_of(measure: Measure, row: CalibratedMechanism) -> tuple[float, ...]:
     """Return regret, objective and ε, first rounded as in the report, then with more digits.
 
-    Of rows that look equal the one with the smaller ε is first, unless the difference is what a search leaves.
+    Among rows that look equal the smaller ε is first, unless the tolerance of a search explains the difference.
     """
     regret = row.regret if measure.is_regret and row.regret is not None else 0.0
     loss, epsilon = wrong_of(row, measure), row.spent.epsilon

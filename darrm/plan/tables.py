@@ -58,7 +58,7 @@ Gammas = Callable[[float], NoiseFunction]  # the larger the number, the higher t
 
 
 class TableProposal(Proposal):
-    """A certified table; a noise function without one is certified when its cost is asked for."""
+    """A certified table; a noise function without a table is certified when its cost is computed."""
 
     def __init__(self, workload: Workload, settings: Mapping[str, float], law: NoiseFunction | Table) -> None:
         self._workload, self._proposed, self._base_settings = workload, law, settings
@@ -94,7 +94,7 @@ class TableProposal(Proposal):
 
 
 class MixedLaw(Mechanism):
-    """Mix a law with random guessing."""
+    """Mixtures of a law with random guessing."""
 
     limits, tolerance, is_exact = (0.0, 1.0), 2e-6, True
 

@@ -29,8 +29,8 @@ from darrm.util import checks
 
 VERSION = 1  # of the file formats
 
-# profile and Rényi curve of a γ are computed for every cost up to 301 voters, or as many rows of neighbors; for a
-# monotone γ, which has fewer kinds of rows, up to the rows of 1,001 voters
+# profile and Rényi curve of a γ are part of every cost up to 301 voters, or as many rows as 301 voters have; for a
+# monotone γ, which has fewer kinds of rows, as many as 1,001 voters have
 _MAX_PROFILE_VOTERS = 301
 _MAX_PROFILE_ROWS, _MAX_MONOTONE_ROWS = math.comb(_MAX_PROFILE_VOTERS + 2, 2), math.comb(1001 + 2, 2)
 
@@ -61,7 +61,7 @@ def kind_of(law: object) -> Kind:
 
 
 def prove(problem: Problem, law: Law, scale: float) -> Certificate:
-    """`CertificationError` if the law is not private."""
+    """Prove a law; `CertificationError` if it is not private."""
     if isinstance(law, NoiseFunction):
         return certify.prove(problem, law, scale)
     return proof.prove(problem, law, scale) if isinstance(law, PluralityLaw) else open_rows.prove(problem, law, scale)
@@ -76,7 +76,7 @@ def repair(problem: Problem, law: Law) -> tuple[Law, Certificate]:
 
 
 def profile_of(problem: Problem, law: Law) -> PrivacyProfile | None:
-    """Of one query; None if it bounds nothing or is unknown."""
+    """Compute the privacy profile of one query; None if it bounds nothing or is unknown."""
     if isinstance(law, NoiseFunction):
         return privacy_profile(problem, law)
     return _compute_costs_of_plurality(problem, law)[0] if isinstance(law, PluralityLaw) else None

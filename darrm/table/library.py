@@ -25,8 +25,8 @@ from darrm.util.files import Document, Json
 _LIBRARY_FORMAT = "darrm table library"
 PRIOR = Independent(0.5, 1.0)
 PAPER_FILE = "papers.json.gz"
-_OPTIMALITY_FIELDS = ("value", "bound", "status", "multipliers")  # what an entry holds of it
-_MAX_NEAR_SETTINGS = 3  # how many settings a miss names
+_OPTIMALITY_FIELDS = ("value", "bound", "status", "multipliers")  # fields of `Optimality` in an entry
+_MAX_NEAR_SETTINGS = 3  # settings that the error message names
 _SMALLEST_DELTA = 1e-9  # replaces δ = 0 in comparisons on a logarithmic scale
 
 

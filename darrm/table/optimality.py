@@ -26,8 +26,8 @@ OBJECTIVES = ("linear", "expected-error")
 SHARE_RIGHT = "share-right"  # the objective of more than two classes
 STATUSES = ("optimal", "time limit", "interrupted", "stalled at the solver's precision", "failed")
 
-# of error and accuracy, what rounding may change: a few thousand additions of numbers of at most 1, and another
-# library's logarithms
+# rounding errors of error and accuracy: a few thousand additions of numbers of at most 1, and the logarithms of other
+# library versions
 _TOLERANCES = 1e-12, 1e-10
 
 Multipliers = Sequence[Any]  # `certify.Multiplier` of rows, or `accuracy_bound.Multiplier` of pairs of neighbors
@@ -79,22 +79,22 @@ class Optimality:
     bound: float  # no private γ of that shape has a smaller error; no private mechanism a larger share
     status: str  # of `STATUSES`: why the solver stopped; a comment, not a claim
     held_out: Estimate | None = None
-    multipliers: Multipliers | None = field(default=None, repr=False)  # what proves the bound
+    multipliers: Multipliers | None = field(default=None, repr=False)  # they prove the bound
     claimed: bool = True  # value or bound were not computed again
 
     @property
     def is_accuracy(self) -> bool:
-        """Else value and bound are expected errors."""
+        """Whether value and bound are accuracies; otherwise they are expected errors."""
         return self.objective == SHARE_RIGHT
 
     @property
     def bound_text(self) -> str:
-        """In ten digits, rounded to the valid side."""
+        """The bound in ten digits, rounded to the valid side."""
         return (at_most if self.is_accuracy else at_least)(self.bound, 10)
 
     @property
     def gap(self) -> float:
-        """At least 0: ``bound`` allows a private law that is better by it."""
+        """How much better another private law may be by ``bound``, at least 0."""
         return max(0.0, self._signed_gap)
 
     @property
@@ -123,7 +123,7 @@ class Optimality:
                     checks.fail("the bound", self.bound, f"at {side} the {name} {self.value!r}")
                 choose = max if self.is_accuracy else min
                 return replace(self, value=value, bound=choose(self.bound, value), claimed=True)
-            # the figure is rounded: it may lie beyond a bound that meets it
+            # the value is rounded: it may exceed a tight bound
             bound = _compute_bound(self, problem, value)
             if not abs(self.bound - bound) <= tolerance:
                 checks.fail("the bound", self.bound, f"what its multipliers prove, {bound!r}")

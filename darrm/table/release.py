@@ -133,7 +133,7 @@ def _sampler_of(law: Law) -> _CoinSampler | _GroupSampler | _OpenSampler:
 
 
 class _CoinSampler:
-    """Of a γ: Pr[the answer is not the majority | l] = (1 − γ(l))/2, which is 1/2 at a tie."""
+    """Draws from a γ: Pr[the answer is not the majority | l] = (1 − γ(l))/2, which is 1/2 at a tie."""
 
     def __init__(self, gamma: NoiseFunction) -> None:
         self.K = gamma.K
@@ -190,7 +190,7 @@ class _StringSampler(_GroupSampler):
 
 
 class _OpenSampler:
-    """Of an open law: a string by its votes and the most votes of another."""
+    """Draws from an open-set law: a string by its votes and the largest count of another."""
 
     def __init__(self, law: OpenLaw) -> None:
         self.law = law

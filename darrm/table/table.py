@@ -46,7 +46,7 @@ from darrm.util.files import (
 )
 
 _CHECKSUM_ADVICE = "it was changed after it was saved: its checksum does not match; optimize again"
-_PROOF_TOKEN = object()  # the constructor's proof that its caller proved the law
+_PROOF_TOKEN = object()  # only code that proved a law passes this to the constructor
 
 
 @dataclass(frozen=True, eq=False)
