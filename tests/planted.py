@@ -149,8 +149,8 @@ PLANTED_BUGS = (
     ),
     plant(
         "a budget test that looks at one direction",
-        "self.holds(chances, higher, cost) & self.holds(higher, chances, cost)",
-        "self.holds(chances, higher, cost)",
+        "self.holds(chances, upper, cost) & self.holds(upper, chances, cost)",
+        "self.holds(chances, upper, cost)",
         "tests/pate",
     ),
     plant(

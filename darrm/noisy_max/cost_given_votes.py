@@ -38,10 +38,7 @@ from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.util import checks
 
-_LOG_FAR_PROBABILITY, _LOG_CUT_PROBABILITY = (
-    -36.0,
-    -66.0,
-)  # of a class that counts as far behind; of the noise outside the tables
+_LOG_FAR, _LOG_CUT = -36.0, -66.0  # of a class that counts as far behind; of the noise outside the tables
 WIDEST = 1000.0  # votes of deviation: beyond, a label takes too long
 # relative, of each probability: sums of up to 2^16 products of some hundred factors, whose logs err by 2^-50
 _ROUNDING = 4e-12
@@ -62,7 +59,7 @@ class LabelCosts:
     missed: Array  # (U,) probability that the label is not the likeliest class, rounded up, at least about 1e-12
     histogram_index: Integers  # (Q,) the histogram of each query
 
-    def times(self, weights: Array, queries: slice = slice(None)) -> Array:
+    def sum_weights(self, weights: Array, queries: slice = slice(None)) -> Array:
         """Sum the weights of the queries of each histogram: (U,)."""
         times = np.bincount(self.histogram_index[queries], weights=weights[queries], minlength=len(self.missed))
         return times.astype(np.float64)
@@ -120,7 +117,7 @@ class _Tables:
     def __init__(self, noise: IntegerNoise, classes: int, finer: int = 1, depth: float = 0.0) -> None:
         self.noise, self.classes, self.finer, self.depth = noise, classes, finer, depth
         # the noise exceeds the reach, on either side, with a probability below e^{−66 − depth}
-        exponent = depth - _LOG_CUT_PROBABILITY + math.log(2.0 * noise.deviation + 2.0)
+        exponent = depth - _LOG_CUT + math.log(2.0 * noise.deviation + 2.0)
         self.reach = reach = max(find_reach(noise, sign, exponent) for sign in (1, -1))
         node_count = finer * next(nodes for min_deviation, nodes in _NODES if noise.deviation >= min_deviation)
         exact_count = -(-classes // 2)
@@ -136,12 +133,12 @@ class _Tables:
             ratio = np.exp(masses - log_cumulative)
             self.term_ratios = np.append(ratio[:1], ratio[:-1])
         self.difference = NoiseDifference(noise.sigma) if isinstance(noise, DiscreteGaussian) else None
-        self.log_tails = self._log_tails(np.exp(masses[2 : 2 * reach + 3]))
+        self.log_tails = self._bound_log_tails(np.exp(masses[2 : 2 * reach + 3]))
         # the least gap at which a class wins with probability at most e^{−36 − depth}
-        self.far_gap = int(np.argmax(self.log_tails <= _LOG_FAR_PROBABILITY - depth))
+        self.far_gap = int(np.argmax(self.log_tails <= _LOG_FAR - depth))
 
     @cached_property
-    def move_factors(self) -> list[Array]:
+    def changes(self) -> list[Array]:
         """Factors of F̃, then h, after a vote is lost and gained: (distances, nodes)."""
         factors = []
         for values in (self.log_F, self.log_h):
@@ -150,7 +147,7 @@ class _Tables:
             factors += [np.exp(log_lost), np.exp(log_gained)]
         return factors
 
-    def _log_tails(self, masses: Array) -> Array:
+    def _bound_log_tails(self, masses: Array) -> Array:
         """Bound log Pr[D ≥ g] from g = 0 on."""
         if self.difference is not None:
             return self.difference.log_tails[-self.difference.first :]
@@ -158,7 +155,7 @@ class _Tables:
             return laplace_log_tails(np.arange(2 * self.reach + 2), self.noise.gamma, "discrete")
         differences = np.convolve(masses, masses[::-1])
         tails = np.cumsum(differences[::-1])[::-1][2 * self.reach :]
-        return np.log(tails + math.exp(_LOG_CUT_PROBABILITY))
+        return np.log(tails + math.exp(_LOG_CUT))
 
     def read(self, table: Array, gap: int) -> Array:
         """Read a table at all nodes for a class ``gap`` votes behind the top."""
@@ -182,7 +179,7 @@ _MoveLaws = tuple[Array, Array, Array, Array]
 
 
 class _Histogram:
-    """The law of one label by groups of equal counts, the top last; in a move, index `group_count` is a far class."""
+    """The law of one label by groups of equal counts, the top last; in a move, index `groups` is a far class."""
 
     def __init__(self, tables: _Tables, row: Integers) -> None:
         values, sizes = np.unique(row, return_counts=True)
@@ -191,13 +188,11 @@ class _Histogram:
         self.tables = tables
         self.gaps, self.sizes = gaps, sizes
         self.near_gaps, self.near_sizes = gaps[~is_far], sizes[~is_far].astype(np.float64)
-        self.group_count = int(self.near_gaps.size)
+        self.groups = int(self.near_gaps.size)
         self.has_votes = values[~is_far] > 0
         self.far_gap, self.far_has_votes = int(sizes[is_far].sum()), bool(np.any(is_far & (values > 0)))
-        log_tails = tables.log_tails[np.minimum(gaps[is_far], tables.log_tails.size - 1)]
-        self.log_far_mass = (
-            float(np.logaddexp.reduce(np.log(sizes[is_far]) + log_tails)) if np.any(is_far) else -math.inf
-        )
+        tails = tables.log_tails[np.minimum(gaps[is_far], tables.log_tails.size - 1)]
+        self.log_far_mass = float(np.logaddexp.reduce(np.log(sizes[is_far]) + tails)) if np.any(is_far) else -math.inf
         product = np.tile(tables.log_weights, 2 * tables.reach + 1)
         for gap, size in zip(gaps, sizes, strict=True):
             if gap <= 2 * tables.reach:
@@ -206,7 +201,7 @@ class _Histogram:
         self.scales = logs.max(axis=1)
         self.weights = np.exp(logs - self.scales[:, None])
         self.log_law = np.log(self.weights.sum(axis=1)) + self.scales
-        self.error = _ROUNDING + self._rule_error()
+        self.error = _ROUNDING + self._bound_rule_error()
 
     @property
     def missed(self) -> float:
@@ -215,24 +210,24 @@ class _Histogram:
         return min(max(wrong_probability * (1.0 + self.error) + math.exp(self.log_far_mass), LEAST_MISSED), 1.0)
 
     def find_moves(self) -> NDArray[np.bool_]:
-        exist = np.ones((self.group_count + 1, self.group_count + 1), dtype=bool)
-        exist[:-1, :-1][np.diag_indices(self.group_count)] = self.near_sizes > 1.0
+        exist = np.ones((self.groups + 1, self.groups + 1), dtype=bool)
+        exist[:-1, :-1][np.diag_indices(self.groups)] = self.near_sizes > 1.0
         exist[:-1][~self.has_votes] = False
         exist[-1] &= self.far_has_votes
         exist[:, -1] &= self.far_gap > 0
         exist[-1, -1] &= self.far_gap > 1
         return exist
 
-    def compute_move_laws(self, requested: NDArray[np.bool_]) -> _MoveLaws:
+    def compute_laws(self, requested: NDArray[np.bool_]) -> _MoveLaws:
         """Compute the laws after the requested moves, of all groups, the loser and the gainer."""
         losers, gainers = np.nonzero(requested)
         log_law = np.append(self.log_law, 0.0)
         laws = np.column_stack([np.tile(self.log_law, (losers.size, 1)), log_law[losers], log_law[gainers]])
         classes = np.column_stack(
-            [np.tile(self.near_sizes, (losers.size, 1)), losers < self.group_count, gainers < self.group_count]
+            [np.tile(self.near_sizes, (losers.size, 1)), losers < self.groups, gainers < self.groups]
         )
         for movers in (losers, gainers):
-            near_moves = np.flatnonzero(movers < self.group_count)
+            near_moves = np.flatnonzero(movers < self.groups)
             classes[near_moves, movers[near_moves]] -= 1.0
         lowest = self._compute_law_after(requested, use_lower=True)
         has_far_move = bool(requested[-1].any() or requested[:, -1].any())
@@ -240,39 +235,29 @@ class _Histogram:
 
     def _compute_law_after(self, requested: NDArray[np.bool_], *, use_lower: bool) -> Array:
         """Compute the law after each move, with the lower or higher factors of classes far behind."""
-        groups, tables = self.group_count, self.tables
-        lost_factors, gained_factors, lost_own_factors, gained_own_factors = (
-            self._read_near(table) for table in tables.move_factors
-        )
+        groups, tables = self.groups, self.tables
+        losses, gains, own_losses, own_gains = (self._read_near(table) for table in tables.changes)
         ones = np.ones((1, self.weights.shape[1]))
-        loser_factors = np.vstack(
-            [lost_factors, ones if use_lower else tables.read(tables.move_factors[0], tables.far_gap)]
-        )
-        gainer_factors = np.vstack(
-            [gained_factors, tables.read(tables.move_factors[1], tables.far_gap) if use_lower else ones]
-        )
+        loser_table = np.vstack([losses, ones if use_lower else tables.read(tables.changes[0], tables.far_gap)])
+        gainer_table = np.vstack([gains, tables.read(tables.changes[1], tables.far_gap) if use_lower else ones])
         parts = []
         for loser in np.flatnonzero(requested.any(axis=1)):
             gainers = np.flatnonzero(requested[loser])
-            factors = loser_factors[loser] * gainer_factors[gainers]
+            factors = loser_table[loser] * gainer_table[gainers]
             log_law = np.full((gainers.size, groups + 2), -np.inf)
             log_law[:, :groups] = np.log(factors @ self.weights.T) + self.scales
             if loser < groups:
-                log_law[:, groups] = (
-                    np.log(factors @ (self.weights[loser] * lost_own_factors[loser])) + self.scales[loser]
-                )
-            tabulated = gainers[gainers < groups]  # the first ones
-            own_sums = np.einsum(
-                "ij,ij->i", factors[: tabulated.size], self.weights[tabulated] * gained_own_factors[tabulated]
-            )
-            log_law[: tabulated.size, groups + 1] = np.log(own_sums) + self.scales[tabulated]
+                log_law[:, groups] = np.log(factors @ (self.weights[loser] * own_losses[loser])) + self.scales[loser]
+            rows = gainers[gainers < groups]  # the first ones
+            own_sums = np.einsum("ij,ij->i", factors[: rows.size], self.weights[rows] * own_gains[rows])
+            log_law[: rows.size, groups + 1] = np.log(own_sums) + self.scales[rows]
             parts.append(log_law)
         return np.concatenate(parts)
 
     def _read_near(self, table: Array) -> Array:
         return np.array([self.tables.read(table, gap) for gap in self.near_gaps])
 
-    def _rule_error(self) -> float:
+    def _bound_rule_error(self) -> float:
         tables = self.tables
         if tables.term_ratios is None:
             return 0.0
@@ -284,7 +269,7 @@ class _Histogram:
         with np.errstate(divide="ignore"):
             log_remainder = 2 * nodes * np.log(total) - math.lgamma(2 * nodes + 1) + total
         remainder = np.exp(np.minimum(log_remainder, 700.0)) / (2 * nodes + 1)
-        shares = self.weights.reshape(self.group_count, total.size, nodes).sum(axis=2)
+        shares = self.weights.reshape(self.groups, total.size, nodes).sum(axis=2)
         return 2.0 * float(np.max(shares @ remainder / shares.sum(axis=1)))
 
 
@@ -294,18 +279,16 @@ def _compute_costs(
     histogram = _build_histogram(tables, row)
     event = tables.bound_event(histogram.log_far_mass, orders, sums)
     is_move = histogram.find_moves()
-    top = histogram.group_count - 1
-    is_top_move = np.zeros_like(is_move)
-    is_top_move[top], is_top_move[:, top] = is_move[top], is_move[:, top]
-    is_other_move = is_move & ~is_top_move
-    worst = _bound_divergences(histogram.compute_move_laws(is_top_move), orders, event, histogram.error)
-    if is_other_move.any() and is_large:
+    top = histogram.groups - 1
+    is_top = np.zeros_like(is_move)
+    is_top[top], is_top[:, top] = is_move[top], is_move[:, top]
+    is_other = is_move & ~is_top
+    worst = _bound_divergences(histogram.compute_laws(is_top), orders, event, histogram.error)
+    if is_other.any() and is_large:
         likely = np.append(np.exp(histogram.log_law), math.exp(histogram.log_far_mass)) * (1.0 + histogram.error)
-        is_other_move &= ~_find_skippable(tables.noise, likely[:, None] + likely, orders, np.minimum(*worst))
-    if is_other_move.any():
-        worst = np.maximum(
-            worst, _bound_divergences(histogram.compute_move_laws(is_other_move), orders, event, histogram.error)
-        )
+        is_other &= ~_find_skippable(tables.noise, likely[:, None] + likely, orders, np.minimum(*worst))
+    if is_other.any():
+        worst = np.maximum(worst, _bound_divergences(histogram.compute_laws(is_other), orders, event, histogram.error))
     return worst[0], worst[1], histogram.missed
 
 
@@ -317,12 +300,10 @@ def _build_histogram(tables: _Tables, row: Integers) -> _Histogram:
     return histogram
 
 
-def _find_skippable(
-    noise: IntegerNoise, pair_probabilities: Array, orders: Array, known_costs: Array
-) -> NDArray[np.bool_]:
-    is_skippable = np.ones(pair_probabilities.shape, dtype=bool)
-    for order, cost in zip(orders.tolist(), known_costs.tolist(), strict=True):
-        excess = np.interp(pair_probabilities, *others_majorant(noise, order))
+def _find_skippable(noise: IntegerNoise, probabilities: Array, orders: Array, costs: Array) -> NDArray[np.bool_]:
+    is_skippable = np.ones(probabilities.shape, dtype=bool)
+    for order, cost in zip(orders.tolist(), costs.tolist(), strict=True):
+        excess = np.interp(probabilities, *others_majorant(noise, order))
         is_skippable &= np.log1p(excess) / (order - 1.0) <= cost
     return is_skippable
 

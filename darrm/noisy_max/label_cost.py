@@ -54,10 +54,7 @@ _MAX_PROFILE_DEVIATION = 32.0
 _DEEP_CUT, _STEEP_POWER, _SMALL_DEVIATION = 250.0, 1.5, 6.0  # −log of tail masses, powers, votes of deviation
 _ORDERS_PER_DEVIATION = 5.0  # beyond, the bound by counts is less than 8 % above the label's
 _MAX_POINTS = 5_000  # votes and far deviations of a law of two classes
-_REACH_PER_DEVIATION, _SUBSAMPLED_ORDERS_PER_DEVIATION = (
-    30.0,
-    12.0,
-)  # votes, and orders of subsampled costs, per deviation
+_REACH, _SUBSAMPLED_ORDERS = 30.0, 12.0  # votes, and orders of subsampled costs, per deviation
 _POINTS, _FEW_POINTS, _SMALLEST_DELTA = 100, 48, 1e-12  # of a profile: neighbors differ by a factor of about 2
 _LONG_TAIL_RATIO = 0.95  # of the deviation
 _LOG_STEP, _DEVIATION_STEP = 1.08, 0.12  # between computed orders: chords cost 0.2 %
@@ -80,10 +77,10 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes
     checks.integer_at_least(1, moved=moved)
     by_counts = counts_curve(noise, moved)
     if moved > 1:
-        first_half, second_half = moved // 2, moved - moved // 2
-        return _compose_moves(
-            label_curve(noise, moved=second_half), second_half, label_curve(noise, moved=first_half), first_half
-        ).minimum(by_counts)
+        small, large = moved // 2, moved - moved // 2
+        return _compose_moves(label_curve(noise, moved=large), large, label_curve(noise, moved=small), small).minimum(
+            by_counts
+        )
     if noise.deviation > _LARGEST_DEVIATION:
         return by_counts
     if rate < 1.0:
@@ -92,7 +89,7 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes
 
 
 def is_two_class_exact(noise: IntegerNoise, K: int) -> bool:
-    return K + _REACH_PER_DEVIATION * noise.deviation <= _MAX_POINTS
+    return K + _REACH * noise.deviation <= _MAX_POINTS
 
 
 @lru_cache(maxsize=64)
@@ -101,7 +98,7 @@ def two_class_errors(noise: IntegerNoise, K: int) -> Array:
 
     It takes about (K + 30 deviations)² operations: see `is_two_class_exact`.
     """
-    margin = int(_REACH_PER_DEVIATION * noise.deviation) + 30  # a Laplace tail is e^{−42} of the values in use
+    margin = int(_REACH * noise.deviation) + 30  # a Laplace tail is e^{−42} of the values in use
     logs = tabulate_log_masses(noise, -K - 2 * margin, K + 2 * margin)
     # of the difference of two noises, from 0 on: for large leads only logarithms are floats
     difference = np.array([np.logaddexp.reduce(logs[d:] + logs[: logs.size - d]) for d in range(K + margin + 1)])
@@ -130,9 +127,7 @@ def _bound_between_knots(
         narrow_scale = 1.0 / math.sqrt(float(np.sum(np.diff(masses) ** 2 / np.maximum(masses[:-1], 1e-300))))
         scale = narrow_scale if narrow_scale < _LONG_TAIL_RATIO * scale else scale
     deviation = min(noise.deviation, 1.5 * scale)
-    is_computed = (
-        largest_order(deviation) if rate == 1.0 else _SUBSAMPLED_ORDERS_PER_DEVIATION * deviation + 2.0
-    ) >= DEFAULT_ORDERS
+    is_computed = (largest_order(deviation) if rate == 1.0 else _SUBSAMPLED_ORDERS * deviation + 2.0) >= DEFAULT_ORDERS
     orders = DEFAULT_ORDERS[is_computed]
     knot_orders = np.union1d(knots(orders, scale), knots(orders, noise.deviation))
     measure: Measure = Renyi(knot_orders, deviation) if rate == 1.0 else SubsampledRenyi(knot_orders, deviation, rate)

@@ -88,21 +88,17 @@ class TwoClasses:
 
     def log_S(self, i: Integers, j: Integers) -> Array:
         size = self.support.size
-        first_lead, last_lead = min(int(np.min(i - j)), 0), max(int(np.max(i - j)), 0)
-        is_needed = np.bincount(i - j - first_lead) > 0
-        diagonals = np.flatnonzero(is_needed)  # relative to `least`
-        windows = sliding_window_view(
-            np.concatenate([np.zeros(-first_lead), self._cumulative, np.ones(last_lead)]), size
-        )
+        first, last = min(int(np.min(i - j)), 0), max(int(np.max(i - j)), 0)
+        is_needed = np.bincount(i - j - first) > 0
+        diagonals = np.flatnonzero(is_needed)  # relative to `first`
+        windows = sliding_window_view(np.concatenate([np.zeros(-first), self._cumulative, np.ones(last)]), size)
         start = np.clip(-i - self.support[0], 0, size - 1)
         is_start = np.bincount(start) > 0
         starts, start_index = np.flatnonzero(is_start), (np.cumsum(is_start) - 1)[start]
         low, high = int(starts[0]), int(starts[-1])  # all sums begin between the two
-        diagonal_index = (np.cumsum(is_needed) - 1).astype(np.uint16 if diagonals.size < 1 << 16 else np.int64)[
-            i - j - first_lead
-        ]
-        order = np.argsort(diagonal_index, kind="stable")  # a radix sort for 16 bits
-        ends = np.concatenate([[0], np.cumsum(np.bincount(diagonal_index))])
+        diagonal = (np.cumsum(is_needed) - 1).astype(np.uint16 if diagonals.size < 1 << 16 else np.int64)[i - j - first]
+        order = np.argsort(diagonal, kind="stable")  # a radix sort for 16 bits
+        ends = np.concatenate([[0], np.cumsum(np.bincount(diagonal))])
         sums = np.empty(i.shape)
         rows = max(1, _MAX_ENTRIES // size)
         for top in range(0, diagonals.size, rows):
@@ -113,7 +109,7 @@ class TwoClasses:
                 segment_sums = np.add.reduceat(segment_sums, starts[:-1] - low, axis=1)
             tails = np.cumsum(np.column_stack([tail_sums, segment_sums[:, ::-1]]), axis=1)
             members = order[ends[top] : ends[min(top + rows, diagonals.size)]]
-            sums[members] = tails[diagonal_index[members] - top, starts.size - 1 - start_index[members]]
+            sums[members] = tails[diagonal[members] - top, starts.size - 1 - start_index[members]]
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(sums))
 
@@ -233,17 +229,13 @@ def supremum(laws: TwoClasses, measure: Measure, votes: int | None = None) -> Ar
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # unknown values count as ∞
         bits = _bound_single_bit(laws, measure)
         best = np.zeros(measure.size)
-        largest_lead = laws.left + laws.right
-        leads = (
-            (-largest_lead, largest_lead)
-            if votes is None
-            else (max(-largest_lead, 1 - votes), min(largest_lead, votes + 1))
-        )
-        line_bound = _search_blocks(laws, measure, best, leads, on_line=True) + 2.0 * bits * np.exp(
+        reach = laws.left + laws.right
+        leads = (-reach, reach) if votes is None else (max(-reach, 1 - votes), min(reach, votes + 1))
+        line = _search_blocks(laws, measure, best, leads, on_line=True) + 2.0 * bits * np.exp(
             laws.log_G(np.array([-laws.near]))
         )
-        plane_bound = _search_blocks(laws, measure, best, leads, on_line=False)
-        return np.asarray(np.maximum(np.maximum(plane_bound, line_bound), bits) + measure.bound_outside(laws, bits))
+        plane = _search_blocks(laws, measure, best, leads, on_line=False)
+        return np.asarray(np.maximum(np.maximum(plane, line), bits) + measure.bound_outside(laws, bits))
 
 
 def threshold_supremum(laws: TwoClasses, measure: Measure) -> Array:
@@ -324,30 +316,24 @@ class _Blocks:
 
 def _search_blocks(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int, int], *, on_line: bool) -> Array:
     # Search the blocks of the plane, or of the line on which i and j exceed `near`.
-    min_lead, max_lead = leads
-    end = laws.near + laws.left - min_lead  # both are above it on the line
+    low, high = leads
+    end = laws.near + laws.left - low  # both are above it on the line
     side = 1 << int(math.log2(max(1.0, laws.noise.deviation)))
-    columns = (
-        np.arange(min_lead + end, max_lead + end + 1, side)
-        if on_line
-        else np.arange(-laws.right, laws.near + max_lead, side)
-    )
+    columns = np.arange(low + end, high + end + 1, side) if on_line else np.arange(-laws.right, laws.near + high, side)
     places = np.array([grid.ravel() for grid in np.meshgrid(columns, [end] if on_line else columns)])
     active = np.ones((measure.size, places.shape[1]), dtype=bool)
     loss_excess = _bound_loss_excess(laws) if on_line else 0.0
     bound = np.zeros(measure.size)
     while True:
         i, j = places
-        is_relevant = (i - j < max_lead + side) & (j - i < side - min_lead) & active.any(axis=0)
+        is_relevant = (i - j < high + side) & (j - i < side - low) & active.any(axis=0)
         if not on_line:
             is_relevant &= np.minimum(i, j) < laws.near
         places, active = places[:, is_relevant], active[:, is_relevant]
         i, j = places
         blocks = _Blocks(laws, places, (side, 1 if on_line else side), loss_excess)
         open_bounds = _finish_blocks(blocks, measure, active, best, bound)
-        for index in np.argsort(
-            -active.sum(axis=1)
-        ):  # too many blocks: the divergences with the most keep their bounds
+        for index in np.argsort(-active.sum(axis=1)):  # too many blocks: most active ones keep their bounds
             if _is_affordable(laws, measure, i - j, np.any(active, axis=0)):
                 break
             bound[index] = max(bound[index], open_bounds[index])
@@ -395,16 +381,14 @@ def _bound_single_bit(laws: TwoClasses, measure: Measure) -> Array:
     ends = starts + step - 1
     margin = 4.0 * laws.rounding
 
-    def compute_win_loss(i: Integers) -> Array:
+    def win(i: Integers) -> Array:
         return laws.log_F(i) - laws.log_F(i - 1)
 
-    def compute_lose_loss(i: Integers) -> Array:
+    def lose(i: Integers) -> Array:
         return laws.log_G(-i - 1) - laws.log_G(-i)
 
     logs = np.array([laws.log_F(ends - 1), laws.log_G(-starts), laws.log_F(ends + 1), laws.log_G(-starts - 2)])
-    losses = np.array(
-        [compute_win_loss(starts), compute_lose_loss(ends), -compute_win_loss(starts + 1), -compute_lose_loss(ends + 1)]
-    )
+    losses = np.array([win(starts), lose(ends), -win(starts + 1), -lose(ends + 1)])
     losses += np.array([margin, -margin, -margin, margin])[:, None]
     bits = np.zeros(measure.size)
     for index in range(measure.size):

@@ -124,7 +124,7 @@ class GaussianMislabelBound(MislabelBound):
         kappa = np.arange(0, (tails.size - 1) * _SUBDIVISIONS + 1) / _SUBDIVISIONS
         return np.interp(kappa, np.arange(tails.size), tails), 2 * _SUBDIVISIONS
 
-    def overtakes(self, gaps: NDArray[np.int64]) -> Array:
+    def bound_overtaking(self, gaps: NDArray[np.int64]) -> Array:
         """Compute the probability that a class ``gap`` votes behind draws level."""
         return np.asarray(np.exp(self._law.log_tails[np.minimum(gaps, self._law.last) - self._law.first]))
 
@@ -172,13 +172,11 @@ class MislabelBoundByLosses(MislabelBound):
         """Probabilities: each is N of the one `_STEPS_PER_VOTE` places later; all 1 for unresolved noise."""
         if not self._is_resolved:
             return np.ones(2 * _STEPS_PER_VOTE + 2), _STEPS_PER_VOTE
-        after_curve, _, _ = self._sums
-        smallest = math.exp(_SMALLEST_LOG_Q)
-        chain = np.geomspace(
-            smallest, float(np.interp(smallest, *after_curve)), _STEPS_PER_VOTE, endpoint=False
-        ).tolist()
+        N, _, _ = self._sums
+        start = math.exp(_SMALLEST_LOG_Q)
+        chain = np.geomspace(start, float(np.interp(start, *N)), _STEPS_PER_VOTE, endpoint=False).tolist()
         while chain[-1] < 1.0:
-            chain.append(min(float(np.interp(chain[-_STEPS_PER_VOTE], *after_curve)) * (1.0 + _ROUNDING), 1.0))
+            chain.append(min(float(np.interp(chain[-_STEPS_PER_VOTE], *N)) * (1.0 + _ROUNDING), 1.0))
         chain += [1.0] * (_STEPS_PER_VOTE + 1)  # one vote may change all of them to 1
         return np.array(chain[::-1]), _STEPS_PER_VOTE
 
@@ -187,16 +185,14 @@ class MislabelBoundByLosses(MislabelBound):
         """A bound on E − 1 by q: on each cell of a grid every term is taken at its larger end."""
         if not self._is_resolved:
             return np.zeros(1), np.full(1, np.inf)
-        after_curve, contributions, least_after = self._sums
+        N, A, least_N = self._sums
         edges = np.append(0.0, np.exp(np.linspace(_SMALLEST_LOG_Q, 0.0, _BINS)))
         low, high, alpha = edges[:-1], edges[1:], self.order
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            stay_logs = alpha * np.log1p(-low) - (alpha - 1.0) * np.log1p(
-                -np.minimum(np.interp(high, *after_curve), 1.0)
-            )
-            return_logs = alpha * np.log1p(-np.interp(low, *least_after)) - (alpha - 1.0) * np.log1p(-high)
-            forward = np.expm1(stay_logs) + np.interp(high, *contributions[0])
-            reverse = np.expm1(return_logs) + np.interp(high, *contributions[1])
+            stay_logs = alpha * np.log1p(-low) - (alpha - 1.0) * np.log1p(-np.minimum(np.interp(high, *N), 1.0))
+            return_logs = alpha * np.log1p(-np.interp(low, *least_N)) - (alpha - 1.0) * np.log1p(-high)
+            forward = np.expm1(stay_logs) + np.interp(high, *A[0])
+            reverse = np.expm1(return_logs) + np.interp(high, *A[1])
             excess = np.maximum(forward, reverse) * (1.0 + _ROUNDING) + _TINY
         largest = _compute_excess(self.ceiling, self.order)
         return majorant(low, np.minimum(np.nan_to_num(excess, nan=np.inf, posinf=np.inf), largest))
@@ -207,17 +203,13 @@ class MislabelBoundByLosses(MislabelBound):
         loss, step, masses = self._losses
         with np.errstate(over="ignore", divide="ignore"):
             logs = np.log(masses)
-            after_terms, before_terms = np.exp(logs - loss), np.exp(logs - loss - step)
+            upper, lower = np.exp(logs - loss), np.exp(logs - loss - step)
             forward, reverse = np.exp(logs + (self.order - 1.0) * (loss + step)), np.exp(logs - self.order * loss)
 
         def accumulate(values: Array, side: int) -> Curve:
             return np.append(0.0, np.cumsum(masses[::side])), np.append(0.0, np.cumsum(values[::side]))
 
-        return (
-            accumulate(after_terms, 1),
-            (accumulate(forward, -1), accumulate(reverse, 1)),
-            accumulate(before_terms, -1),
-        )
+        return accumulate(upper, 1), (accumulate(forward, -1), accumulate(reverse, 1)), accumulate(lower, -1)
 
     @cached_property
     def _losses(self) -> tuple[Array, float, Array]:
@@ -288,13 +280,11 @@ def _compute_bit_moves(
     logs: Array, tails: tuple[Array, Array], order: float, start: int, end: int, shift: int
 ) -> tuple[Array, Array, Array]:
     """Compute E − 1 of the bit X ≥ level after a move, the part of X ≥ level, and Σ f(x)^α·f(x + shift)^{1−α} there."""
-    indices = np.arange(2, logs.size - 2) + start
-    ones, zeros = (
-        np.exp(tail[indices] + (order - 1.0) * (tail[indices] - tail[indices + end - start])) for tail in tails
-    )
+    place = np.arange(2, logs.size - 2) + start
+    ones, zeros = (np.exp(tail[place] + (order - 1.0) * (tail[place] - tail[place + end - start])) for tail in tails)
     shifted = np.roll(logs, -shift)
     shifted[:1], shifted[-1:] = logs[:1], logs[-1:]  # at the ends the ratio counts as 1
-    both_counts = np.exp(np.minimum(log_above(logs + (order - 1.0) * (logs - shifted))[indices], 700.0))
+    both_counts = np.exp(np.minimum(log_above(logs + (order - 1.0) * (logs - shifted))[place], 700.0))
     return np.nan_to_num(ones + zeros, nan=np.inf) - 1.0, np.nan_to_num(ones, nan=0.0), both_counts
 
 

@@ -93,20 +93,18 @@ def answering_probabilities(noise: IntegerNoise, counts: Integers, threshold: in
     return result * (counts > 0)
 
 
-def sum_nodes(
-    lag_index: Integers, log_below: Array, hazard: Array, weights: Array, *, of_leader: bool = False
-) -> Array:
+def sum_nodes(index: Integers, log_below: Array, hazard: Array, weights: Array, *, of_leader: bool = False) -> Array:
     """Compute Σ over nodes of weight · h of a class · Π F̃ of all classes: (n, C) places in tables → (n, C).
 
     Tables are (L, N) for L places and N nodes, weights (N,) or (n, N); ``of_leader`` computes place 0 only: (n, 1).
     """
-    (size, nodes), classes = log_below.shape, lag_index.shape[1]
-    result = np.empty((len(lag_index), 1 if of_leader else classes))
-    weights = np.broadcast_to(weights, (len(lag_index), nodes))
+    (size, nodes), classes = log_below.shape, index.shape[1]
+    result = np.empty((len(index), 1 if of_leader else classes))
+    weights = np.broadcast_to(weights, (len(index), nodes))
     by_class = size > (_MAX_LEADER_LAGS_PER_CLASS if of_leader else _MAX_LAGS_PER_CLASS) * classes
     rows = max(1, (_MAX_BLOCK_ENTRIES // 4 if by_class else _MAX_BLOCK_ENTRIES) // nodes)
-    for start in range(0, len(lag_index), rows):
-        block, rows_slice = lag_index[start : start + rows], slice(start, start + rows)
+    for start in range(0, len(index), rows):
+        block, rows_slice = index[start : start + rows], slice(start, start + rows)
         if by_class:
             density = np.zeros((len(block), nodes))
             for c in range(classes):
@@ -205,10 +203,7 @@ class _Tables:
 SEED = 20_250_102  # of the histograms, public: results are reproducible
 _DRAWS, _FINAL_DRAWS = 500, 4000  # histograms, fewer for many classes
 _MAX_COUNTS = 25_000  # at most, of all histograms of a search step
-_MAX_SCALE_STEPS, _COST_TOLERANCE = (
-    6,
-    0.003,
-)  # towards a scale; the relative distance of a cost to the budget at which the search ends
+_MAX_SCALE_STEPS, _COST_TOLERANCE = 6, 0.003  # of the search for a scale; relative, between cost and budget
 _MAX_CERTIFICATIONS = 6
 DEAR = 200.0  # votes of deviation: beyond, a certificate takes seconds
 _CERTIFIED_RATIO = 1.0125  # typical ratio of a certified cost to its estimate
@@ -243,13 +238,11 @@ def best_shape(K: int, classes: int, prior: Prior | str | None = None, *, order:
     checks.positive(order=order, budget=budget)
     if order not in DEFAULT_ORDERS:
         checks.fail("order", order, "one of darrm.loss.renyi.DEFAULT_ORDERS", "divergences are kept at these orders")
-    checked_prior = Dirichlet() if prior is None else checked(prior, classes)
-    counts = checked_prior.sample(
-        K, classes, min(_DRAWS, max(1, _MAX_COUNTS // classes)), rng=np.random.default_rng(SEED)
-    )
+    belief = Dirichlet() if prior is None else checked(prior, classes)
+    counts = belief.sample(K, classes, min(_DRAWS, max(1, _MAX_COUNTS // classes)), rng=np.random.default_rng(SEED))
     noise, cost = _certify_scale(_search_shape(counts, order, budget), order, budget)
     draws = min(_FINAL_DRAWS, max(2, 8 * _MAX_COUNTS // classes))
-    counts = checked_prior.sample(K, classes, draws, rng=np.random.default_rng(SEED + 1))
+    counts = belief.sample(K, classes, draws, rng=np.random.default_rng(SEED + 1))
     hits = WinningLaw(noise).compute_accuracy(counts)
     gains = hits - WinningLaw(_fit_scale(_GAUSSIAN_SHAPE, order, cost)).compute_accuracy(counts)
     error = float(gains.std(ddof=1) / np.sqrt(gains.size))
@@ -259,9 +252,7 @@ def best_shape(K: int, classes: int, prior: Prior | str | None = None, *, order:
 def _search_shape(counts: NDArray[np.int64], order: float, budget: float) -> _Shape:
     @cache
     def compute_mean_accuracy(shape: _Shape) -> float:
-        if not all(
-            0 <= index < size for index, size in zip(shape, (len(POWERS), _RATIOS.size, len(POWERS)), strict=True)
-        ):
+        if not all(0 <= i < size for i, size in zip(shape, (len(POWERS), _RATIOS.size, len(POWERS)), strict=True)):
             return 0.0
         return float(WinningLaw(_fit_scale(shape, order, budget)).compute_accuracy(counts).mean())
 

@@ -218,11 +218,11 @@ def check_width(noise: IntegerNoise) -> None:
         checks.fail("noise", noise, f"of a deviation of at most {_MAX_DEVIATION:g} votes for open-set answers")
 
 
-def least_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> int:
+def find_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> int:
     """Find the least threshold with `vanishing` at most ``allowed``; `ValueError` if there is none.
 
     >>> from darrm.numerics.integer_noise import DiscreteGaussian
-    >>> least_threshold(DiscreteGaussian(25.0), 5e-8)
+    >>> find_threshold(DiscreteGaussian(25.0), 5e-8)
     135
     """
     if not allowed > 2.0 * moved * _SUM_ERROR:

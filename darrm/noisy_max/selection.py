@@ -59,7 +59,7 @@ def exponential_label_curve(epsilon: float, *, rate: float = 1.0) -> RenyiCurve:
     if epsilon < _TINY_EPSILON:
         return RenyiCurve.of_pure(epsilon)
     if rate < 1.0:
-        return _subsampled_curve(epsilon, rate).minimum(RenyiCurve.of_pure(amplified_pure(epsilon, rate)))
+        return _bound_subsampled_curve(epsilon, rate).minimum(RenyiCurve.of_pure(amplified_pure(epsilon, rate)))
 
     def value_at(orders: Array) -> Array:
         power = orders - 1.0
@@ -77,7 +77,7 @@ def exponential_label_curve(epsilon: float, *, rate: float = 1.0) -> RenyiCurve:
     return RenyiCurve.of(value_at).minimum(RenyiCurve.of_pure(epsilon))
 
 
-def _subsampled_curve(epsilon: float, rate: float) -> RenyiCurve:
+def _bound_subsampled_curve(epsilon: float, rate: float) -> RenyiCurve:
     """Bound the label of two classes, a with probability u losing a vote, at the worse end of each cell of u."""
     tails = np.geomspace(1e-6, 0.5, _CELLS_PER_HALF)
     u = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
@@ -87,11 +87,8 @@ def _subsampled_curve(epsilon: float, rate: float) -> RenyiCurve:
 
     def value_at(orders: Array) -> Array:
         a = orders[:, None]
-        loser_penalties, winner_penalties = (subsampled_penalties(log_ratio, a, rate) for log_ratio in (falls, rises))
-        sides = [
-            u[1:] * loser[:, :-1] + (1.0 - u[:-1]) * winner[:, 1:]
-            for loser, winner in zip(loser_penalties, winner_penalties, strict=True)
-        ]
+        of_a, of_b = (subsampled_penalties(log_ratio, a, rate) for log_ratio in (falls, rises))
+        sides = [u[1:] * x[:, :-1] + (1.0 - u[:-1]) * y[:, 1:] for x, y in zip(of_a, of_b, strict=True)]
         with np.errstate(over="ignore"):
             worst = np.max(np.maximum(*sides), axis=1) * (1.0 + 1e-9) + 1e-15
         return np.asarray(np.log1p(worst) / (orders - 1.0))

@@ -73,10 +73,10 @@ class ReleaseOptions:
     classes: int
     missing: int | None
 
-    def problems(self, voters: Voters) -> list[Problem]:
-        return [self._problem(voters, m) for m in self.m or (None,)]
+    def build_problems(self, voters: Voters) -> list[Problem]:
+        return [self._build_problem(voters, m) for m in self.m or (None,)]
 
-    def _problem(self, voters: Voters, m: str | None) -> Problem:
+    def _build_problem(self, voters: Voters, m: str | None) -> Problem:
         if self.target is not None:
             if m is not None or self.delta is not None:
                 name = "--delta" if m is None else "--m"
@@ -197,13 +197,11 @@ search_options = as_one(_SEARCH_OPTIONS, lambda typed: {"search": collect(Search
 )
 def optimize(*, who: VoterOptions, asked: ReleaseOptions, prior: str | None, search: Search, output: Output) -> None:
     if not is_law_a_gamma(asked.classes):
-        _refuse_options("two classes", {"--plot": output.plot, "--all": output.everything, "--missing": asked.missing})
+        _refuse("two classes", {"--plot": output.plot, "--all": output.everything, "--missing": asked.missing})
     voters = who.voters()
-    problems = asked.problems(fit_and_report(voters, asked.classes, quiet=output.quiet))
+    problems = asked.build_problems(fit_and_report(voters, asked.classes, quiet=output.quiet))
     if len(problems) > 1:
-        _refuse_options(
-            "one allowance --m", {"--output": output.path, "--plot": output.plot, "--missing": asked.missing}
-        )
+        _refuse("one allowance --m", {"--output": output.path, "--plot": output.plot, "--missing": asked.missing})
     if asked.missing is not None and asked.missing >= voters.K:
         checks.fail("--missing", asked.missing, f"below K = {voters.K}", "without a vote there is no majority")
     tables = _solve_all(problems, None if prior is None else priors.parse(prior, asked.classes), search, output)
@@ -245,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(optimize, arguments)
 
 
-def _refuse_options(condition: str, typed: Mapping[str, object]) -> None:
+def _refuse(condition: str, typed: Mapping[str, object]) -> None:
     for name, value in typed.items():
         if value:
             raise ValueError(f"{name} is about {condition}: leave it out")
@@ -259,12 +257,10 @@ def _write_notes(table: Table, voters: Voters, output: Output) -> None:
     optimality = table.optimality
     if table.problem.voters == voters or optimality is None or not optimality.prior.has_closed_form:
         return
-    lower_bound = least_error(voters, table, optimality.prior)
-    largest_loss = optimality.value - lower_bound
+    bound = least_error(voters, table, optimality.prior)
+    largest_loss = optimality.value - bound
     if 0.0 < largest_loss < optimality.value:
-        figures = (
-            f"{optimality.value:.4g} was found, and no monotone γ for the true ones is below {at_least(lower_bound, 4)}"
-        )
+        figures = f"{optimality.value:.4g} was found, and no monotone γ for the true ones is below {at_least(bound, 4)}"
         output.note(f"rounding costs at most {at_most(largest_loss, 2)} of the expected error: {figures}")
 
 

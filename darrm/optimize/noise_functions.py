@@ -53,17 +53,15 @@ _COMMON_PRIOR_WEIGHT: dict[Shape, float] = {Shape.FREE: 1e-6, Shape.MONOTONE: 1e
 _MAX_UNREFINED_SIZE, _FIRST_INTERVALS = 100, 128
 _START_GAP = 1e-4  # relative, of a solve that starts another: the monotone γ for a free γ, or the γ for fewer voters
 # a monotone solve starts from the active rows for K / 4 voters, unless these are too few to be similar
-_START_VOTER_RATIO, _MIN_START_VOTERS = 4, 300
+_VOTER_RATIO, _MIN_START_VOTERS = 4, 300
 _STOPPED = {Status.TIME_LIMIT, Status.INTERRUPTED}
 
 
 def generate_rows(request: Request) -> Table:
     """Solve by row generation, and try simple rules, too, if the solver leaves a gap."""
     problem, prior = request.problem, request.prior
-    scaled_problem, factor = scale_to_float_range(problem.conditional_on_inclusion, MIN_SIZE)
-    program = GammaProgram(
-        PrivacyOracle(scaled_problem, request.shape), weights_of(prior, problem.voters.K), request.report
-    )
+    scaled, factor = scale_to_float_range(problem.conditional_on_inclusion, MIN_SIZE)
+    program = GammaProgram(PrivacyOracle(scaled, request.shape), weights_of(prior, problem.voters.K), request.report)
     result = program.solve(request.options, request.rows_of_start)
     gamma, multipliers = program.read_proposal(result, problem, factor)
     if has_closed_form(problem.voters):  # the largest private γ at every l, even if the prior has no weight there
@@ -89,17 +87,15 @@ def write_every_row(request: Request) -> Table:
     require("cvxpy")
     prior, shape = request.prior, request.shape
     problem, factor = scale_to_float_range(request.problem.conditional_on_inclusion, MIN_SIZE)
-    K, full_program = problem.voters.K, gamma_program(problem)
-    matrix, limits = full_program.program.matrix, np.full(len(full_program.counts), budget_below(problem.target))
+    K, full = problem.voters.K, gamma_program(problem)
+    matrix, limits = full.program.matrix, np.full(len(full.counts), budget_below(problem.target))
     solution = solve_with_cvxpy(expected_error_program(weights_of(prior, K), shape, matrix, limits))
     status = solution.status.value
     if solution.status is not Status.OPTIMAL:
         raise SolveError("the reference solver found no optimum: try --solver production", status=status)
     duals = solution.duals[-len(matrix) :]
-    rows = [
-        (float(duals[row]), label_corner_counts(full_program.counts[row].tolist())) for row in np.flatnonzero(duals)
-    ]
-    multipliers = _rescale_multipliers(rows, problem, factor)
+    rows = [(float(duals[row]), label_corner_counts(full.counts[row].tolist())) for row in np.flatnonzero(duals)]
+    multipliers = _rescale(rows, problem, factor)
     proof = Solution(prior, multipliers, status, shape.value, "linear")
     table = certify(request.problem, NoiseFunction(K, shape.variables_to_gamma(solution.point)))
     versions_of = {"made by": versions("darrm", "cvxpy", "highspy"), "rows written": str(len(matrix))}
@@ -120,24 +116,20 @@ class GammaProgram:
         self.problem, self.shape = oracle.problem, oracle.shape
         self.program = expected_error_program(weights, oracle.shape)
 
-    def solve(self, options: SolveOptions, known_rows: Sequence[Row] = ()) -> Result:
+    def solve(self, options: SolveOptions, rows: Sequence[Row] = ()) -> Result:
         tie_break = self.build_tie_break()
         if tie_break is None or self.weights.size <= _MAX_TIE_BREAK_LEVELS:
-            return self.solve_linear(options, tie_break, known_rows)
+            return self.solve_linear(options, tie_break, rows)
         # first with a small multiple of a common prior added, then with the prior alone: the two solves share most
         # active rows, so two or three rounds with all variables close the gap
         start_time, common = time.perf_counter(), Dirichlet().weights(self.oracle.voters.K)
-        scaled_common = float(np.max(self.weights)) / float(np.max(common)) * common
-        mixed_program = GammaProgram(
-            self.oracle, self.weights + _COMMON_PRIOR_WEIGHT[self.shape] * scaled_common, self.report
-        )
-        first = mixed_program.solve_linear(options, None, known_rows)
+        extra = float(np.max(self.weights)) / float(np.max(common)) * common
+        mixed = GammaProgram(self.oracle, self.weights + _COMMON_PRIOR_WEIGHT[self.shape] * extra, self.report)
+        first = mixed.solve_linear(options, None, rows)
         if first.status in _STOPPED:
             return first
         start = self.oracle.start_from(_list_rows(first), first.point if np.isfinite(first.value) else None)
-        second = self._minimize(
-            _subtract_time(options, start_time), self.shape.rows(-_SMALL_TIE_BREAK * scaled_common), start
-        )
+        second = self._minimize(_subtract_time(options, start_time), self.shape.rows(-_SMALL_TIE_BREAK * extra), start)
         return self._with_better_bound(second, first)
 
     def build_tie_break(self) -> Array | None:
@@ -156,7 +148,7 @@ class GammaProgram:
         """Return γ, without θ of a sampled error, and the multipliers of the original problem."""
         voters = self.oracle.voters
         gamma = NoiseFunction(voters.K, self.shape.variables_to_gamma(result.point[: voters.num_upper_levels]))
-        return gamma, _rescale_multipliers(_list_labelled(result), problem, factor)
+        return gamma, _rescale(_list_labelled(result), problem, factor)
 
     def _minimize(
         self, options: SolveOptions, tie_break: Array | None, start: Separation, knots: Knots | None = None
@@ -165,25 +157,23 @@ class GammaProgram:
             self.program, self.oracle, options, tie_break=tie_break, report=self.report, knots=knots, start=start
         )
 
-    def solve_linear(self, options: SolveOptions, tie_break: Array | None, known_rows: Sequence[Row]) -> Result:
+    def solve_linear(self, options: SolveOptions, tie_break: Array | None, rows: Sequence[Row]) -> Result:
         """Solve; with many levels a free γ starts from a monotone γ, and that γ from the rows for fewer voters."""
-        start, is_free = self.oracle.start_from(known_rows), self.shape is Shape.FREE
+        start, is_free = self.oracle.start_from(rows), self.shape is Shape.FREE
         if self.weights.size <= _MAX_UNREFINED_SIZE:
             return self._minimize(options, tie_break, start)
-        start_time, rough_options = time.perf_counter(), replace(options, gap=max(options.gap, _START_GAP))
+        start_time, coarse = time.perf_counter(), replace(options, gap=max(options.gap, _START_GAP))
         first: Result | None = None
         if is_free:
             monotone_oracle = PrivacyOracle(self.problem, Shape.MONOTONE)
-            first = GammaProgram(monotone_oracle, self.weights, self.report).solve_linear(
-                rough_options, None, known_rows
-            )
+            first = GammaProgram(monotone_oracle, self.weights, self.report).solve_linear(coarse, None, rows)
             gamma = Shape.MONOTONE.variables_to_gamma(first.point)
             if first.status in _STOPPED:
                 return replace(first, point=gamma)
             # a monotone γ needs only the dominating family, so its separation is always thorough
             start = self.oracle.start_from(_list_rows(first), gamma if np.isfinite(first.value) else None)
-        elif not known_rows and (problem := _shrink_problem(self.problem)) is not None:
-            first = self._solve_for_fewer(problem, rough_options)
+        elif not rows and (problem := _shrink_problem(self.problem)) is not None:
+            first = self._solve_for_fewer(problem, coarse)
             if first.status in _STOPPED:
                 return first
             start = self.oracle.start_from(_list_rows(first))
@@ -230,9 +220,7 @@ def _list_labelled(result: Result) -> list[Multiplier]:
     return [(y, row) for y, row in result.multipliers if isinstance(row, Row)]
 
 
-def _rescale_multipliers(
-    rows: Sequence[tuple[float, Row]], problem: Problem, factor: Fraction
-) -> tuple[Multiplier, ...]:
+def _rescale(rows: Sequence[tuple[float, Row]], problem: Problem, factor: Fraction) -> tuple[Multiplier, ...]:
     """Scale multipliers to the rows of the original problem, which are smaller by ``factor`` if voters are private."""
     ratio = float(min(factor, LARGEST_FACTOR)) if problem.voters.private_groups else 1.0
     return tuple((y * ratio, row) for y, row in largest(rows, problem.voters))
@@ -240,18 +228,11 @@ def _rescale_multipliers(
 
 def _shrink_problem(problem: Problem) -> Problem | None:
     voters = problem.voters
-    voter_count = voters.K // (2 * _START_VOTER_RATIO) * 2 + voters.K % 2  # keeps the parity, so ties too
+    size = voters.K // (2 * _VOTER_RATIO) * 2 + voters.K % 2  # keeps the parity, so ties too
     is_private = voters.each.is_private
-    if (
-        voter_count < _MIN_START_VOTERS
-        or voters.per_voter is not None
-        or (is_private and problem.exact_m > voter_count)
-    ):
+    if size < _MIN_START_VOTERS or voters.per_voter is not None or (is_private and problem.exact_m > size):
         return None
-    return replace(
-        problem,
-        voters=replace(voters, K=voter_count, overlap=min(voter_count, -(-voters.reached // _START_VOTER_RATIO))),
-    )
+    return replace(problem, voters=replace(voters, K=size, overlap=min(size, -(-voters.reached // _VOTER_RATIO))))
 
 
 # the border of the full set is searched too, once no row of the dominating family exceeds the budget by more than this
@@ -291,9 +272,7 @@ class PrivacyOracle:
             elif is_falling:
                 chains.append(find_maxima(low=True))
                 worst = max(worst, chains[1].worst)
-            rows = [
-                full_set.family.row(maximum, j) for maximum in chains for j in choose_violated(maximum.costs, limit)
-            ]
+            rows = [full_set.family.row(best, j) for best in chains for j in choose_violated(best.costs, limit)]
             rows += self.choose_useful(border_rows, limit)
         # recomputed from γ, which is clipped
         feasible = self.shape.gamma_to_variables(gamma * (self.budget / max(worst, self.budget)))
@@ -313,11 +292,9 @@ class PrivacyOracle:
             matrix[place] = row.coefficients(self.voters, self.full.exp_epsilon.value)
         return self.shape.rows(matrix)
 
-    def choose_useful(self, violated: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
-        costs = np.array([cost for cost, _ in violated])
-        return [
-            violated[index][1] for index in choose_violated(costs, limit, count_thorough_rows(self.problem.voters.K))
-        ]
+    def choose_useful(self, rows: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
+        costs = np.array([cost for cost, _ in rows])
+        return [rows[index][1] for index in choose_violated(costs, limit, count_thorough_rows(self.problem.voters.K))]
 
 
 _FIT_SEED = 20_250_503  # for the draws in the objective; estimates use another seed
@@ -328,8 +305,8 @@ def fit_draws(request: Request) -> Table:
     count = number_of_draws(K, request.draws)
     generator = np.random.default_rng(_FIT_SEED) if request.rng is None else request.rng
     sampled = SampledError(differences(prior.probabilities(K, count, rng=generator)))
-    scaled_problem, factor = scale_to_float_range(problem.conditional_on_inclusion, MIN_SIZE)
-    program = GammaProgram(PrivacyOracle(scaled_problem, request.shape), sampled.weights, request.report)
+    scaled, factor = scale_to_float_range(problem.conditional_on_inclusion, MIN_SIZE)
+    program = GammaProgram(PrivacyOracle(scaled, request.shape), sampled.weights, request.report)
     result, weights = _fit_sampled_error(program, sampled, request)
     gamma, multipliers = program.read_proposal(result, problem, factor)
     table, shape, status = certify(problem, gamma), request.shape.value, result.status.value
@@ -352,7 +329,7 @@ def _fit_sampled_error(program: GammaProgram, sampled: SampledError, request: Re
         return result, sampled.weights
     result = _fit_turned_draws(program, sampled, result, _subtract_time(options, start_time))
     tangents = [(y, tangent) for y, tangent in result.multipliers if isinstance(tangent, np.ndarray)]
-    return result, _tangent_weights(sampled, tangents)
+    return result, _compute_tangent_weights(sampled, tangents)
 
 
 def _fit_turned_draws(program: GammaProgram, sampled: SampledError, first: Result, options: SolveOptions) -> Result:
@@ -363,15 +340,13 @@ def _fit_turned_draws(program: GammaProgram, sampled: SampledError, first: Resul
     start = epigraph.lifted(rows, [sampled.tangent(np.zeros_like(gamma)), sampled.tangent(gamma)])
     lifted_program = sampled_error_program(sampled.linear, sampled.share, shape)
     tie_break = program.build_tie_break()
-    lifted_tie_break = None if tie_break is None else np.append(tie_break, 0.0)
-    result = minimize_with_rows(
-        lifted_program, epigraph, options, tie_break=lifted_tie_break, report=program.report, start=start
-    )
+    tie = None if tie_break is None else np.append(tie_break, 0.0)
+    result = minimize_with_rows(lifted_program, epigraph, options, tie_break=tie, report=program.report, start=start)
     rounds, generated = first.rounds + result.rounds, first.rows_generated + result.rows_generated
     return replace(result, rounds=rounds, rows_generated=generated)
 
 
-def _tangent_weights(sampled: SampledError, tangents: Sequence[tuple[float, Array]]) -> Array:
+def _compute_tangent_weights(sampled: SampledError, tangents: Sequence[tuple[float, Array]]) -> Array:
     """Return w with ½ Σ_l w_l (1 − γ(l)) ≤ F(γ) for every γ: linear part plus tangents with Σ y ≤ s, the share of θ."""
     factor = sampled.share / max(sampled.share, sum(y for y, _ in tangents), np.finfo(np.float64).tiny)
     weights: Array = sampled.linear + 2.0 * factor * sum((y * t for y, t in tangents), np.zeros(sampled.linear.size))

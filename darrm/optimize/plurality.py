@@ -87,15 +87,13 @@ def optimize_plurality(
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target, classes)")
     settings = SolveOptions() if options is None else options
     checks.instance(SolveOptions, options=settings, advice="say SolveOptions(gap=…, time_limit=…)")
-    checked_prior = default_of(problem.classes) if prior is None else checked(prior, problem.classes)
+    belief = default_of(problem.classes) if prior is None else checked(prior, problem.classes)
     if is_open(problem.classes) and problem.voters.K > MOST_LISTED_VOTERS:
-        open_law, result = optimum.best_open_law(problem.conditional_on_inclusion, checked_prior, settings, report)
-        return certify(problem, open_law).with_solution(
-            Solution(checked_prior, (), result.status.value), made_by(result)
-        )
+        open_law, result = optimum.best_open_law(problem.conditional_on_inclusion, belief, settings, report)
+        return certify(problem, open_law).with_solution(Solution(belief, (), result.status.value), made_by(result))
     check_size(problem.voters, problem.classes)
     partitions = partitions_of(problem.voters.K, problem.classes)
-    program = _build_program(partitions, checked_prior, 0.0)
+    program = _build_program(partitions, belief, 0.0)
     # with resampled examples, the problem conditional on inclusion; for a small ε, one in the range of floats
     scaled_problem, factor = scale_to_float_range(problem.conditional_on_inclusion, _MIN_SIZE)
     oracle = _MoveOracle(scaled_problem) if scaled_problem.voters.are_non_private else _VoterOracle(scaled_problem)
@@ -111,9 +109,9 @@ def optimize_plurality(
         voter_count = min(partitions.K, int(problem.exact_m))
         if 1 - (1 - problem.voters.each.exact_delta) ** voter_count <= problem.target.exact_delta:
             tables.append(certify(problem, true_plurality(partitions.K, problem.classes, voter_count)))
-    accuracies = [candidate.plurality.accuracy(checked_prior) for candidate in tables]
+    accuracies = [candidate.plurality.accuracy(belief) for candidate in tables]
     table = tables[accuracies.index(max(accuracies))]
-    return table.with_solution(Solution(checked_prior, multipliers, result.status.value), made_by(result))
+    return table.with_solution(Solution(belief, multipliers, result.status.value), made_by(result))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,12 +181,8 @@ def check_size(voters: Voters, classes: int) -> None:
 def _build_program(partitions: Partitions, prior: Prior, smallest: float) -> BlockProgram:
     """State the gains c_j = m_j P_p of the classes with the most votes, with a tie-break if P_p is negligible."""
     sizes = partitions.sizes.astype(np.float64)
-    probabilities, default_probabilities = (
-        partitions.probabilities(law) for law in (prior, default_of(partitions.classes))
-    )
-    weights = np.maximum(
-        probabilities, _TIE_BREAK * np.max(probabilities) / np.max(default_probabilities) * default_probabilities
-    )
+    P, P_default = (partitions.probabilities(law) for law in (prior, default_of(partitions.classes)))
+    weights = np.maximum(P, _TIE_BREAK * np.max(P) / np.max(P_default) * P_default)
     gains = np.zeros(sizes.size)
     gains[partitions.starts] = weights * sizes[partitions.starts]
     return BlockProgram(gains, sizes, partitions.blocks, smallest)
@@ -254,8 +248,8 @@ class _VoterOracle:
         order = np.argsort([-cost for cost, _ in violated], kind="stable")[:_MAX_ROWS_PER_ROUND]
         labels = [violated[place][1] for place in order]
         self.known_rows |= set(labels)
-        return _build_separation(
-            self.problem, point, share, [self._coefficients(row) for row in labels], labels, thorough
+        return _separate(
+            self.problem, point, share, [self._compute_coefficients(row) for row in labels], labels, thorough
         )
 
     def _search_rows(self, point: Array, *, all_kinds: bool | None) -> tuple[list[tuple[float, VoterRow]], float]:
@@ -266,7 +260,7 @@ class _VoterOracle:
             share = max(share, voter_corners.share_for(self.problem, block.answers, float(np.max(costs))))
         return [(cost, row) for cost, row in violated if row not in self.known_rows], min(1.0, share)
 
-    def _coefficients(self, row: VoterRow) -> Array:
+    def _compute_coefficients(self, row: VoterRow) -> Array:
         before, after = row.coefficients(self.problem)
         return np.asarray(before - self.ratio * after)
 
@@ -288,12 +282,10 @@ class _AdaptiveOracle:
             share = max(share, voter_corners.share_for(self.problem, voters.answers, worst))
             if float(row @ point) > delta + _ROW_TOLERANCE:
                 matrix.append(row)
-        return _build_separation(
-            self.problem, point, share, matrix, [f"{len(matrix)} in turn" for _ in matrix], thorough=True
-        )
+        return _separate(self.problem, point, share, matrix, [f"{len(matrix)} in turn" for _ in matrix], thorough=True)
 
 
-def _build_separation(
+def _separate(
     problem: Problem, point: Array, share: float, matrix: list[Array], labels: Sequence[object], thorough: bool
 ) -> Separation:
     entries = np.array(matrix).reshape(-1, point.size)
@@ -348,15 +340,11 @@ class _RenyiOracle:
             return np.asarray(np.maximum(weights / sums[partitions.blocks], 2.0 * SMALLEST_PROBABILITY))
 
         def is_allowed(rate: float) -> bool:
-            probabilities = compute_law(rate)
-            return bool(
-                np.max(self._compute_exponents(probabilities[pairs.before], probabilities[pairs.after])) <= self.limit
-            )
+            p = compute_law(rate)
+            return bool(np.max(self._compute_exponents(p[pairs.before], p[pairs.after])) <= self.limit)
 
-        probabilities = compute_law(bisect_safe(is_allowed, 0.0, 40.0, steps=40))
-        return np.asarray(
-            probabilities / np.add.reduceat(partitions.sizes * probabilities, partitions.starts)[partitions.blocks]
-        )
+        p = compute_law(bisect_safe(is_allowed, 0.0, 40.0, steps=40))
+        return np.asarray(p / np.add.reduceat(partitions.sizes * p, partitions.starts)[partitions.blocks])
 
     def _compute_shares(self, point: Array) -> Array:
         pairs = self.pairs

@@ -337,24 +337,20 @@ def _write_comparison(table: Table, entries: Sequence[Entry], prior: Prior, seco
         return ""
     best, *other_entries = (entry for entry in entries if entry.expected_error is not None)
     other_entries.sort(key=_rank_entry)
-    coin_gamma = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size))
-    second_error = None if second is None else coin_gamma.expected_error(second)
-    coin_entry = Entry(
-        "a fair coin", table, coin_gamma.accuracy(prior), coin_gamma.expected_error(prior), second_error, ""
-    )
+    coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size))
+    second_error = None if second is None else coin.expected_error(second)
+    guess = Entry("a fair coin", table, coin.accuracy(prior), coin.expected_error(prior), second_error, "")
     second_heading = "" if second is None else f"at {second.text}"
     lines = [f"{'':24}{'accuracy':>10}{'expected error':>17}{second_heading:>21}".rstrip()]
-    for entry in (best, *other_entries, coin_entry):
+    for entry in (best, *other_entries, guess):
         accuracy = "" if entry.accuracy is None else f"{100.0 * entry.accuracy:.2f} %"
         name = f"{'*' if entry is best else ' '} {_RULES.get(entry.name, entry.name)}"
         errors = f"{_format_error(entry.expected_error):>17}{_format_error(entry.second_error):>21}".rstrip()
         lines.append(f"{name:24}{accuracy:>10}{errors}")
     if second is not None and not second.has_closed_form:
         lines.append(f"  at {second.text}: means over {number_of_draws(table.gamma.K, None):,} draws")
-    if absent_count := sum(entry.table is None for entry in entries):
-        lines.append(
-            f"  ({absent_count} more {'does' if absent_count == 1 else 'do'} not apply; --all shows the reasons)"
-        )
+    if absent := sum(entry.table is None for entry in entries):
+        lines.append(f"  ({absent} more {'does' if absent == 1 else 'do'} not apply; --all shows the reasons)")
     constant = next((entry for entry in other_entries if entry.name == _CONSTANT), best)
     if best.accuracy is not None and constant.accuracy is not None and constant is not best:
         gain = best.accuracy - constant.accuracy
@@ -444,15 +440,9 @@ def fit_and_report(voters: Voters, classes: int = 2, *, quiet: bool = True) -> V
     rounded = fit_voters(voters, classes)
     if rounded != voters and not quiet:
         old_groups, new_groups = voters.private_groups, rounded.private_groups
-        lost_count = sum(n for n, _ in old_groups) - sum(n for n, _ in new_groups)
-        new_epsilon, old_epsilon = (
-            sum(params.epsilon * n for n, params in groups) for groups in (new_groups, old_groups)
-        )
-        change = (
-            f"{lost_count} voters to no privacy"
-            if lost_count
-            else f"all ε together by a factor of {new_epsilon / old_epsilon:.4g}"
-        )
+        lost = sum(n for n, _ in old_groups) - sum(n for n, _ in new_groups)
+        new, old = (sum(params.epsilon * n for n, params in groups) for groups in (new_groups, old_groups))
+        change = f"{lost} voters to no privacy" if lost else f"all ε together by a factor of {new / old:.4g}"
         kinds = ", ".join(f"{n} {'voter' if n == 1 else 'voters'} {params}" for n, params in rounded.groups)
         reason = f"{len(voters.groups)} kinds of voters have more rows than are looked at"
         sys.stderr.write(f"note: {reason}, so ε and Δ were rounded up, {change}: {kinds}\n")

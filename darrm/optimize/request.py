@@ -87,15 +87,15 @@ def scale_to_float_range(problem: Problem, min_size: Fraction) -> tuple[Problem,
         return problem, Fraction(1)
     factor = min_size / size
 
-    def scale_params(params: PrivacyParams) -> PrivacyParams:
+    def scale(params: PrivacyParams) -> PrivacyParams:
         if not params.is_private:
             return params
         # γ = 1 needs less than δ = 1/2 for such a small ε
         return PrivacyParams(factor * params.exact_epsilon, min(factor * params.exact_delta, Fraction(1, 2)))
 
-    per_voter = None if voters.per_voter is None else tuple(map(scale_params, voters.per_voter))
+    per_voter = None if voters.per_voter is None else tuple(map(scale, voters.per_voter))
     return Problem(
-        replace(voters, each=scale_params(voters.each), per_voter=per_voter), scale_params(target), problem.classes
+        replace(voters, each=scale(voters.each), per_voter=per_voter), scale(target), problem.classes
     ), factor
 
 
@@ -109,9 +109,8 @@ def check_size(voters: Voters, shape: str = "free") -> None:
     if averages > limit:
         advice = "take fewer voters, a smaller overlap" + (", or the monotone shape" if shape == "free" else "")
         checks.fail("K·(t + 1) for t voters whom one person reaches", averages, f"at most {limit}", advice)
-    rows = (
-        count_thorough_rows(voters.K) if shape == "free" else MIN_THOROUGH_ROWS
-    )  # all searches for a monotone γ are cheap
+    # all searches for a monotone γ are cheap
+    rows = count_thorough_rows(voters.K) if shape == "free" else MIN_THOROUGH_ROWS
     checks.affordable(f"the rows for {voters.K:,} voters", rows * voters.num_upper_levels, "take fewer voters")
 
 

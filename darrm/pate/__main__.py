@@ -76,7 +76,7 @@ class AnalysisOptions:
     conversion: str
     check: str
 
-    def aggregator(self) -> PateAggregator:
+    def build_aggregator(self) -> PateAggregator:
         """Return the aggregator that the typed options describe."""
         names = ("gamma", "sigma2", "threshold", "sigma1", "scores", "confidence")
         option_names = [name for name in names if getattr(self, name) is not None]
@@ -101,7 +101,7 @@ class PublicationOptions:
     safety: float | None
     no_table_2: bool
 
-    def parameters(self, delta: float) -> tuple[GnssParameters | None, PublicationParameters | None]:
+    def build_parameters(self, delta: float) -> tuple[GnssParameters | None, PublicationParameters | None]:
         """Return the parameters of smooth sensitivity and of the scale of votes."""
         options = (self.order, self.beta, self.sigma_ss, self.deviation, self.expect_epsilon)
         values = [value for value in options if value is not None]
@@ -201,27 +201,26 @@ def pate(
     output: Output,
     **typed: Any,
 ) -> None:
-    analysis_options, publication_options = collect(AnalysisOptions, typed), collect(PublicationOptions, typed)
-    aggregator = analysis_options.aggregator()
-    smooth, scale = publication_options.parameters(delta)
+    options, publication = collect(AnalysisOptions, typed), collect(PublicationOptions, typed)
+    aggregator = options.build_aggregator()
+    smooth, scale = publication.build_parameters(delta)
     with output.status_line() as line:
         all_votes = Votes.read(votes, classes=classes, layout=layout, line=line)
         if queries is not None and queries > all_votes.queries:
             checks.fail("--queries", queries, f"from 1 to the number of rows, {all_votes.queries}")
         used_votes = all_votes[:queries]
         _note_shape(output, line, votes.name, all_votes)
-        scores = None if analysis_options.scores is None else load_matrix(analysis_options.scores)[: used_votes.queries]
+        scores = None if options.scores is None else load_matrix(options.scores)[: used_votes.queries]
         if scores is not None and scores.dtype.kind not in "biuf":
-            checks.fail("--scores", str(analysis_options.scores), "a file of numbers")
+            checks.fail("--scores", str(options.scores), "a file of numbers")
         line.show("Table 1")
-        conversion, check = analysis_options.conversion, analysis_options.check
+        conversion, check = options.conversion, options.check
         with hide_warnings():
             analysis = analyze(used_votes, aggregator, delta, conversion=conversion, check=check, scores=scores)
         parts: dict[str, Part | None] = {"table_1": analysis, "table_2": None, "vote_scale": None}
         _print_part(output, line, analysis)
-        is_searched = (
-            smooth is None and scale is None and not publication_options.no_table_2
-        )  # both, without parameters
+        # without parameters, both are searched
+        is_searched = smooth is None and scale is None and not publication.no_table_2
         if smooth is not None or is_searched:
             line.show("Table 2: smooth sensitivity")
             parts["table_2"] = table_2(analysis, smooth, report=line.show)
@@ -262,7 +261,7 @@ BINS = 25
 POINTS = 200
 SMALLEST_COST_RATIO = 1e-14  # of the largest: smaller costs are not drawn
 NOTE = "private data: computed from the votes"
-ALL_COLOR, ANSWERED_COLOR, COST_COLOR, CHECK_COLOR = LIGHT_GRAY, SKY_BLUE, BLACK, BLUE
+ALL_COLOR, ANSWER_COLOR, COST_COLOR, CHECK_COLOR = LIGHT_GRAY, SKY_BLUE, BLACK, BLUE
 
 
 def draw_figure_5(analysis: Analysis, path: Path) -> None:
@@ -284,20 +283,20 @@ def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
         plurality,
         edges,
         weights=analysis.probabilities,
-        color=ANSWERED_COLOR,
+        color=ANSWER_COLOR,
         alpha=0.85,
         label=_label_answers(analysis),
     )
     axes.set_title(NOTE, loc="right", fontsize=8, color=COST_COLOR)
     axes.set(xlabel="votes for the plurality class", ylabel="queries", xlim=(0, analysis.voters))
     cost_axes = axes.twinx()
-    is_filled = total > 0
+    filled = total > 0
     centers = 0.5 * (edges[1:] + edges[:-1])
-    mean_cost = np.maximum(query_costs[is_filled] / total[is_filled], np.finfo(np.float64).tiny)
+    mean_cost = np.maximum(query_costs[filled] / total[filled], np.finfo(np.float64).tiny)
     bottom = max(float(mean_cost.min()) / 3.0, float(mean_cost.max()) * SMALLEST_COST_RATIO)
     is_drawn = mean_cost > bottom
     cost_axes.semilogy(
-        centers[is_filled][is_drawn], mean_cost[is_drawn], "o", color=COST_COLOR, label="mean cost of an answer (right)"
+        centers[filled][is_drawn], mean_cost[is_drawn], "o", color=COST_COLOR, label="mean cost of an answer (right)"
     )
     cost_axes.set_ylim(bottom, float(mean_cost.max()) * 3.0)
     cost_axes.set_ylabel(f"Rényi cost at order {analysis.order:g}, nats")
@@ -306,32 +305,24 @@ def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
 
 
 def draw_total_cost(figure: Figure, analysis: Analysis) -> None:
-    query_numbers = np.unique(np.linspace(1, analysis.queries, min(POINTS, analysis.queries)).astype(np.int64))
-    check_costs = np.outer(query_numbers, analysis.cost.checks.values / analysis.queries)
-    costs = _accumulate_costs(analysis, analysis.probabilities, query_numbers) + check_costs
+    numbers = np.unique(np.linspace(1, analysis.queries, min(POINTS, analysis.queries)).astype(np.int64))
+    check_costs = np.outer(numbers, analysis.cost.checks.values / analysis.queries)
+    costs = _accumulate_costs(analysis, analysis.probabilities, numbers) + check_costs
     epsilons, best_orders = _convert_costs(analysis, costs)
-    answered = np.cumsum(analysis.probabilities)[query_numbers - 1]
+    answered = np.cumsum(analysis.probabilities)[numbers - 1]
     axes = figure.add_subplot()
     if isinstance(analysis.aggregator, CheckedGNMax):
-        points = np.arange(query_numbers.size)
+        points = np.arange(numbers.size)
         check_part = epsilons * check_costs[points, best_orders] / costs[points, best_orders]
         label = "selecting queries (its share of the Rényi cost)"
         axes.fill_between(answered, check_part, color=CHECK_COLOR, lw=0, label=label)
-        axes.fill_between(
-            answered, check_part, epsilons, color=ANSWERED_COLOR, alpha=0.55, lw=0, label="answering them"
-        )
-        unchecked_epsilons, _ = _convert_costs(
-            analysis, _accumulate_costs(analysis, np.ones(analysis.queries), query_numbers)
-        )
-        axes.plot(
-            query_numbers, unchecked_epsilons, color=COST_COLOR, ls="--", label="answering every query, without a check"
-        )
+        axes.fill_between(answered, check_part, epsilons, color=ANSWER_COLOR, alpha=0.55, lw=0, label="answering them")
+        unchecked, _ = _convert_costs(analysis, _accumulate_costs(analysis, np.ones(analysis.queries), numbers))
+        axes.plot(numbers, unchecked, color=COST_COLOR, ls="--", label="answering every query, without a check")
         axes.set_xlim(0, float(answered[-1]))
-        axes.set_ylim(
-            0, 1.15 * float(max(epsilons[-1], unchecked_epsilons[np.searchsorted(query_numbers, answered[-1]) - 1]))
-        )
+        axes.set_ylim(0, 1.15 * float(max(epsilons[-1], unchecked[np.searchsorted(numbers, answered[-1]) - 1])))
     else:
-        axes.plot(answered, epsilons, color=ANSWERED_COLOR, label="answering every query")
+        axes.plot(answered, epsilons, color=ANSWER_COLOR, label="answering every query")
         axes.set(xlim=(0, float(answered[-1])), ylim=(0, None))
     axes.set_title(NOTE, loc="right", fontsize=8, color=COST_COLOR)
     axes.set(xlabel=_label_answers(analysis), ylabel=f"ε at δ = {at_most(analysis.delta, 6)}")
@@ -343,11 +334,11 @@ def _label_answers(analysis: Analysis) -> str:
 
 
 def _accumulate_costs(
-    analysis: Analysis, weights: NDArray[np.float64], query_numbers: NDArray[np.int64]
+    analysis: Analysis, weights: NDArray[np.float64], numbers: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     blocks = [
         analysis.cost.answers.total(weights, slice(start, stop))
-        for start, stop in zip(np.append(0, query_numbers[:-1]), query_numbers, strict=True)
+        for start, stop in zip(np.append(0, numbers[:-1]), numbers, strict=True)
     ]
     return np.asarray(np.cumsum(blocks, axis=0))
 

@@ -89,7 +89,7 @@ class ExactAnswers:
 
     def total(self, weights: Array, queries: slice = slice(None)) -> Array:
         # (λ − 1)·D_λ is convex, so chords bound it, and below the first order D_λ is at most its first value
-        times = self._label.times(weights, queries)
+        times = self._label.sum_weights(weights, queries)
         exact = RenyiCurve(self._label.orders, times @ self._costs)
         return np.asarray(np.fmin(times.sum() * self._independent.values, exact.bounds_at(self._independent.orders)))
 
@@ -252,7 +252,7 @@ class Analysis:
         edge = "\n  the best order is at the edge of the grid: other orders may give less"
         return (
             f"{row['aggregator']}\n{self.queries} queries to {self.voters} voters, {row['classes']} classes, "
-            f"delta = {at_most(self.delta, 6)}\nPRIVATE: {WARNING}.\n\nTable 1 row\n{aligned(figures)}"
+            f"delta = {at_most(self.delta, 6)}\nPRIVATE: {WARNING}.\n\nTable 1 row\n{align_figures(figures)}"
             f"{edge if row['order_at_edge_of_grid'] else ''}\n"
         )
 
@@ -260,7 +260,7 @@ class Analysis:
         return curve.best(self.delta, conversion=self.conversion)
 
 
-def aligned(figures: dict[str, str]) -> str:
+def align_figures(figures: dict[str, str]) -> str:
     return "\n".join(f"  {name:<22}{figure}" for name, figure in figures.items())
 
 
@@ -420,16 +420,16 @@ def _bound_check_costs(
         zero = RenyiCurve(grid, np.zeros_like(grid))
         return zero.values, zero, zero, zero
     noisy_check, queries = aggregator.check, statistic.size
-    check_values = _take_smaller(noisy_check.guarantee, noisy_check.independent(grid), grid).values
-    all_checks = RenyiCurve(grid, queries * check_values)
+    per_check = _take_smaller(noisy_check.guarantee, noisy_check.independent(grid), grid).values
+    all_checks = RenyiCurve(grid, queries * per_check)
     if check == "data-independent":
-        return check_values, RenyiCurve(grid, queries * noisy_check.independent(grid)), all_checks, all_checks
+        return per_check, RenyiCurve(grid, queries * noisy_check.independent(grid)), all_checks, all_checks
     values, counts = np.unique(statistic, return_counts=True)
     times = counts.astype(np.float64)
     theorem_checks = RenyiCurve(grid, times @ noisy_check.dependent(values, grid))
     if not noisy_check.is_summed(statistic):
-        return check_values, theorem_checks, all_checks, all_checks
-    forward, exact_checks = (
-        RenyiCurve(grid, times @ np.minimum(costs, check_values)) for costs in noisy_check.exact(values, grid)
+        return per_check, theorem_checks, all_checks, all_checks
+    forward, exact = (
+        RenyiCurve(grid, times @ np.minimum(costs, per_check)) for costs in noisy_check.exact(values, grid)
     )
-    return check_values, theorem_checks, forward, exact_checks
+    return per_check, theorem_checks, forward, exact

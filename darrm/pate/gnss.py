@@ -27,7 +27,7 @@ from darrm.util import checks
 _SMOOTHNESS_ROUNDING = 1e-9  # relative error of SS and f per changed vote, added to β
 _STEPS_PER_DEVIATION = 2**48  # of the discrete Gaussian in one standard deviation of the normal
 _PARTS_PER_DECIMAL = 2**90  # parts of a step in a unit of the last decimal, at least
-_LARGEST_ORDER, _SCALE_RANGE = 1e9, (1e-9, 1e9)  # squares and exponentials stay far from overflow
+_LARGEST_ORDER, _SCALES = 1e9, (1e-9, 1e9)  # squares and exponentials stay far from overflow
 _DECIMALS = 6  # of a published figure
 
 
@@ -51,10 +51,8 @@ class GnssParameters:
 
     def __post_init__(self) -> None:
         checks.positive(smoothness=self.smoothness, noise_scale=self.noise_scale)
-        check_publication(
-            self.order, _LARGEST_ORDER, self.safety, ("noise_scale", self.noise_scale), _SCALE_RANGE, unit=""
-        )
-        if self.smoothness > 1.0 or _compute_margin(self.order, _round_smoothness_up(self.smoothness)) <= 0.0:
+        check_publication(self.order, _LARGEST_ORDER, self.safety, ("noise_scale", self.noise_scale), _SCALES, unit="")
+        if self.smoothness > 1.0 or _compute_margin(self.order, _round_up(self.smoothness)) <= 0.0:
             allowed = f"below log(order/(order-1))/2 = {largest_smoothness(self.order):.6g}"
             checks.fail("smoothness", self.smoothness, allowed, "take a smaller one")
 
@@ -75,7 +73,7 @@ def exact_cost(order: float, smoothness: float, noise_scale: float, safety: floa
     A ``safety`` z moves the mean by z·σ·|SS − SS'| more: Δ(u) = min(1, √u) + zσ·|1 − √u|. For u ≤ 1 the worst case
     remains u = e^{−2β}; for u ≥ 1 each term is bounded by its larger end.
     """
-    beta = _round_smoothness_up(smoothness)
+    beta = _round_up(smoothness)
 
     def divergence(root: float, log_root: float) -> float:  # the two terms of D(u)
         distance = min(1.0, root) + safety * noise_scale * abs(1.0 - root)
@@ -129,9 +127,7 @@ def check_publication(
 def best_noise_scale(order: float, smoothness: float, sensitivity: float) -> float:
     """Minimize cost + 2·σ·SS over σ: σ = (a/SS)^{1/3} for a cost of a/σ² + constant."""
     checks.positive(sensitivity=sensitivity)
-    return float(
-        (order / (2.0 * _compute_margin(order, _round_smoothness_up(smoothness))) / sensitivity) ** (1.0 / 3.0)
-    )
+    return float((order / (2.0 * _compute_margin(order, _round_up(smoothness))) / sensitivity) ** (1.0 / 3.0))
 
 
 def noisy_value(
@@ -156,7 +152,7 @@ def noisy_value(
     return float(round(value_drawn, _DECIMALS))
 
 
-def _round_smoothness_up(smoothness: float) -> float:
+def _round_up(smoothness: float) -> float:
     return smoothness * (1.0 + _SMOOTHNESS_ROUNDING) + _SMOOTHNESS_ROUNDING
 
 

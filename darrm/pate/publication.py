@@ -22,7 +22,7 @@ from darrm.loss.renyi import CONVERSIONS, RenyiCurve
 from darrm.noisy_max.cost_given_votes import WIDEST
 from darrm.noisy_max.mechanisms import LNMax
 from darrm.noisy_max.mislabel_bound import tightest_mislabel_bound
-from darrm.pate.analysis import Analysis, aligned, find_noisy_max
+from darrm.pate.analysis import Analysis, align_figures, find_noisy_max
 from darrm.pate.confident import CheckedGNMax
 from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value, printed_cost
 from darrm.pate.smooth_sensitivity import ConditionError, smooth_cost
@@ -118,7 +118,7 @@ def sanitize(
         raise ValueError("sanitize needs the pattern of answers: analyze(..., answered=labels >= 0)")
     if isinstance(parameters, PublicationParameters):
         scale_run = _ScaleRun(analysis, parameters.order)
-        checks_cost, noisy_cost = scale_run.checks, scale_run.scale.published(scale_run.mark, parameters, rng=rng)
+        checks_cost, noisy_cost = scale_run.checks, scale_run.scale.draw_published(scale_run.mark, parameters, rng=rng)
     else:
         sensitivity_run = _SensitivityRun(analysis, parameters.order, parameters.smoothness)
         checks_cost, noisy_cost = sensitivity_run.checks, sensitivity_run.draw_cost(parameters, rng)
@@ -196,15 +196,13 @@ class Expected(Generic[Parameters]):
         if isinstance(parameters, PublicationParameters):
             return row | {"one_vote": self.sensitivity, "deviation": parameters.deviation, "cost": parameters.cost}
         is_in_range = parameters.order * parameters.smoothness < 0.5
-        printed_theorem = (
-            printed_cost(parameters.order, parameters.smoothness, parameters.noise_scale) if is_in_range else None
-        )
+        printed = printed_cost(parameters.order, parameters.smoothness, parameters.noise_scale) if is_in_range else None
         return row | {
             "beta": parameters.smoothness,
             "smooth_sensitivity": self.sensitivity,
             "sigma_ss": parameters.noise_scale,
             "gnss_cost": parameters.cost,
-            "gnss_cost_as_printed_in_theorem_23": printed_theorem,
+            "gnss_cost_as_printed_in_theorem_23": printed,
         }
 
     def __str__(self) -> str:
@@ -233,7 +231,7 @@ class Expected(Generic[Parameters]):
             "too small with": f"probability {at_most(row['failure_probability'], 3)} (--safety), {about}",
             "parameters chosen": row["parameters_chosen"],
         }
-        return f"\n{title}\n{aligned(figures)}\n"
+        return f"\n{title}\n{align_figures(figures)}\n"
 
 
 def table_2(
@@ -262,8 +260,8 @@ def on_vote_scale(
 def expected_publication(analysis: Analysis, parameters: Parameters) -> Expected[Parameters]:
     """Compute the average of `sanitize` without the noise, over 20 simulated outcomes of the check if unknown."""
     if isinstance(parameters, GnssParameters):
-        return _SensitivityRun(analysis, parameters.order, parameters.smoothness).compute_expected(parameters)
-    return _ScaleRun(analysis, parameters.order).compute_expected(parameters)
+        return _SensitivityRun(analysis, parameters.order, parameters.smoothness).expect(parameters)
+    return _ScaleRun(analysis, parameters.order).expect(parameters)
 
 
 def search_parameters(
@@ -303,7 +301,7 @@ def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> E
         orders = 1.0 + (best - 1.0) * _ORDER_FACTORS
     return _choose_best(
         [
-            scale_run.compute_expected(PublicationParameters(scale_run.order, deviation))
+            scale_run.expect(PublicationParameters(scale_run.order, deviation))
             for scale_run in (_ScaleRun(analysis, float(order)) for order in np.asarray(orders, dtype=np.float64))
             for deviation in _DEVIATIONS.tolist()
         ]
@@ -321,7 +319,7 @@ def _search_order(analysis: Analysis, order: float) -> Expected[GnssParameters]:
     for smoothness in candidates.tolist():
         sensitivity = sensitivity_run.sensitivity(smoothness)
         scale = best_noise_scale(order, smoothness, max(sensitivity, _SMALLEST_SENSITIVITY))
-        choices.append(sensitivity_run.compute_expected(GnssParameters(order, smoothness, scale), sensitivity))
+        choices.append(sensitivity_run.expect(GnssParameters(order, smoothness, scale), sensitivity))
     return _choose_best(choices)
 
 
@@ -344,17 +342,15 @@ class _ScaleRun:
             self.checks = analysis.queries * aggregator.check.guarantee.bound_at(order)
         bound, label = tightest_mislabel_bound(answer.law, order), analysis.label
         self.scale = _build_scale(bound, round(analysis.expected_answered))
-        self.mark = self.scale.find_mark(float(label.times(analysis.probabilities) @ bound.cost(label.missed)))
+        self.mark = self.scale.find_mark(float(label.sum_weights(analysis.probabilities) @ bound.cost(label.missed)))
 
-    def compute_expected(self, parameters: PublicationParameters) -> Expected[PublicationParameters]:
+    def expect(self, parameters: PublicationParameters) -> Expected[PublicationParameters]:
         mark, cost_at = self.mark, self.scale.cost_at
         cost = cost_at(mark + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
-        upper_cost = cost_at(mark + math.ceil(MARKS_A_VOTE * (parameters.safety + 1.0) * parameters.deviation))
+        upper = cost_at(mark + math.ceil(MARKS_A_VOTE * (parameters.safety + 1.0) * parameters.deviation))
         one_vote = cost_at(mark + MARKS_A_VOTE) - cost_at(mark)
         total = cost + self.checks + parameters.cost
-        return _compute_expected(
-            self.analysis, parameters, cost_at(mark) + self.checks, total, (upper_cost - cost, one_vote)
-        )
+        return _expect(self.analysis, parameters, cost_at(mark) + self.checks, total, (upper - cost, one_vote))
 
 
 class _SensitivityRun:
@@ -381,15 +377,13 @@ class _SensitivityRun:
         """Compute SS_β, averaged over outcomes of the check."""
         return float(np.mean([self.cost.sensitivity(answered, smoothness) for answered in self._patterns]))
 
-    def compute_expected(
-        self, parameters: GnssParameters, sensitivity: float | None = None
-    ) -> Expected[GnssParameters]:
+    def expect(self, parameters: GnssParameters, sensitivity: float | None = None) -> Expected[GnssParameters]:
         if sensitivity is None:
             sensitivity = self.sensitivity(parameters.smoothness)
         renyi = self.cost.value(self.analysis.probabilities) + self.checks
         deviation = parameters.noise_scale * sensitivity
         total = renyi + parameters.cost + parameters.safety * deviation
-        return _compute_expected(self.analysis, parameters, renyi, total, (deviation, sensitivity))
+        return _expect(self.analysis, parameters, renyi, total, (deviation, sensitivity))
 
     @cached_property
     def _patterns(self) -> NDArray[np.float64]:
@@ -399,7 +393,7 @@ class _SensitivityRun:
         return (draws < self.analysis.probabilities).astype(np.float64)
 
 
-def _compute_expected(
+def _expect(
     analysis: Analysis, parameters: Parameters, renyi: float, total: float, noise: tuple[float, float]
 ) -> Expected[Parameters]:
     epsilon = epsilon_at(analysis, parameters.order, total)

@@ -100,26 +100,26 @@ class CostShape:
 
     @cached_property
     def log_q1(self) -> float:
-        return float(self.neighbor(self.log_q0, -1))
+        return float(self.bound_neighbor(self.log_q0, -1))
 
     @cached_property
     def plateau(self) -> float:
         """The largest change of the cost by one vote: the larger of β* − β(q₁) and β(q₁) − β(B_L(q₁))."""
         if math.isinf(self.log_q0):
             return 0.0
-        plateau_cost, lower_cost = self.cost(np.array([self.log_q1, float(self.neighbor(self.log_q1, -1))]))
+        plateau_cost, lower_cost = self.cost(np.array([self.log_q1, float(self.bound_neighbor(self.log_q1, -1))]))
         return float(max(self.ceiling - plateau_cost, plateau_cost - lower_cost))
 
-    def neighbor(self, log_q: Array | float, sign: int) -> Array:
+    def bound_neighbor(self, log_q: Array | float, sign: int) -> Array:
         """Compute log B_U(q) for ``sign`` 1, log B_L(q) for −1: the largest and smallest log q of a neighbor."""
         shift = sign * math.sqrt(2.0) / self.sigma
         neighbor_log_q = log_ndtr(ndtri_exp(np.minimum(log_q - self._log_weight, 0.0)) + shift) + self._log_weight
         return np.asarray(np.minimum(neighbor_log_q, 0.0))
 
-    def local(self, log_q: Array) -> Array:
+    def bound_local_change(self, log_q: Array) -> Array:
         """Bound the change of the cost by one vote, L̃S(q), with the corrected plateau."""
         costs = self.cost(log_q)
-        lower_costs, upper_costs = (self.cost(self.neighbor(log_q, sign)) for sign in (-1, 1))
+        lower_costs, upper_costs = (self.cost(self.bound_neighbor(log_q, sign)) for sign in (-1, 1))
         is_plateau = (log_q >= self.log_q1) & (log_q <= self.log_q0)
         return np.where(is_plateau, self.plateau, np.maximum(upper_costs - costs, costs - lower_costs))
 
@@ -139,16 +139,16 @@ class CostShape:
         if self.never_helps(voters):
             return
         parameters = f"at sigma = {self.sigma:g} and order = {self.order:g}"
-        if self.neighbor(self.log_q0, 1) >= 0.0:
+        if self.bound_neighbor(self.log_q0, 1) >= 0.0:
             raise ConditionError("B_U(q0) < 1", f"B_U(q0) = 1 {parameters}")
-        if _is_falling(self.cost(self._grid(voters, self.log_q0))):
+        if _is_falling(self.cost(self._build_grid(voters, self.log_q0))):
             raise ConditionError("C5", f"the cost falls as q grows, {parameters}")
         if self.smallest_log_q(voters) < self.log_q1:
-            grid = self._grid(voters, self.log_q1)
-            if _is_falling(self.cost(self.neighbor(grid, 1)) - self.cost(grid)):
+            grid = self._build_grid(voters, self.log_q1)
+            if _is_falling(self.cost(self.bound_neighbor(grid, 1)) - self.cost(grid)):
                 raise ConditionError("C6", f"the change of the cost falls as q grows, {parameters}")
 
-    def _grid(self, voters: int, log_end: float) -> Array:
+    def _build_grid(self, voters: int, log_end: float) -> Array:
         """Return a grid from the smallest q to an end, even in votes."""
         start, stop = ndtri_exp(np.array([self.smallest_log_q(voters), log_end]) - self._log_weight)
         grid = log_ndtr(np.linspace(start, stop, _GRID_POINTS)) + self._log_weight
@@ -240,7 +240,7 @@ def answer_profile(counts: NDArray[np.int64], shape: CostShape, distances: int) 
             logs = shape.log_q(winner_gaps(votes))
             is_off_plateau = logs <= shape.log_q1 if is_below else logs >= shape.log_q0
             rows, votes = rows[is_off_plateau], votes[is_off_plateau]
-            profile[distance, rows] = shape.local(logs[is_off_plateau])
+            profile[distance, rows] = shape.bound_local_change(logs[is_off_plateau])
             if is_below:  # from the first class to the second
                 votes[:, :2] += [-1, 1]
             else:  # to the first class from the second one

@@ -75,11 +75,9 @@ class BudgetTest:
             powers = otherwise.orders - 1.0
             self._otherwise = powers, powers * otherwise.values + _compute_constants(otherwise.orders)
 
-    def holds(self, first_chance: Array | float, second_chance: Array | float, cost: float) -> NDArray[np.bool_]:
+    def holds(self, first: Array | float, second: Array | float, cost: float) -> NDArray[np.bool_]:
         """Return whether the condition holds for chances of two levels, elementwise, at the cost of the lower one."""
-        p, q = np.broadcast_arrays(
-            np.asarray(first_chance, dtype=np.float64), np.asarray(second_chance, dtype=np.float64)
-        )
+        p, q = np.broadcast_arrays(np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64))
         powers, constants = self._run
         with np.errstate(divide="ignore", invalid="ignore"):
             pass_epsilons = np.where(p > 0.0, self.epsilon + np.log(q) - np.log(p), np.inf)
@@ -100,34 +98,30 @@ class BudgetTest:
     def chances(self, costs: Array) -> Array:
         """Find the largest chance at each of (V + 1,) costs, from the last cost down."""
         chances = np.zeros(costs.size)
-        higher = self._find_largest_chance(0.0, float(costs[-1]), is_top=True)
+        upper = self._find_largest_chance(0.0, float(costs[-1]), is_top=True)
         for level in range(costs.size - 1, -1, -1):
-            higher = self._find_largest_chance(higher, float(costs[level]))
-            chances[level] = higher
-            if higher == 1.0:
+            upper = self._find_largest_chance(upper, float(costs[level]))
+            chances[level] = upper
+            if upper == 1.0:
                 chances[:level] = 1.0
                 break
         return chances
 
-    def _holds_for_pair(self, chances: Array, higher: float, cost: float) -> NDArray[np.bool_]:
-        return (
-            self.holds(chances, higher, cost) & self.holds(higher, chances, cost) & self.holds(chances, chances, cost)
-        )
+    def _holds_for_pair(self, chances: Array, upper: float, cost: float) -> NDArray[np.bool_]:
+        return self.holds(chances, upper, cost) & self.holds(upper, chances, cost) & self.holds(chances, chances, cost)
 
-    def _find_largest_chance(self, higher: float, cost: float, *, is_top: bool = False) -> float:
-        low, high = _compute_logit(higher), _LARGEST_LOGIT
-        best = higher
+    def _find_largest_chance(self, upper: float, cost: float, *, is_top: bool = False) -> float:
+        low, high = _compute_logit(upper), _LARGEST_LOGIT
+        best = upper
         for _ in range(_SEARCH_ROUNDS):
             logits = np.linspace(low, high, _CHANCES_PER_ROUND)
-            candidates = np.append(1.0 / (1.0 + np.exp(-logits)), 1.0 if high == _LARGEST_LOGIT else [])
-            is_allowed = (
-                self.holds(candidates, candidates, cost) if is_top else self._holds_for_pair(candidates, higher, cost)
-            )
+            tries = np.append(1.0 / (1.0 + np.exp(-logits)), 1.0 if high == _LARGEST_LOGIT else [])
+            is_allowed = self.holds(tries, tries, cost) if is_top else self._holds_for_pair(tries, upper, cost)
             if not is_allowed.any():
                 return best
             last_index = int(np.flatnonzero(is_allowed)[-1])
-            best = max(best, float(candidates[last_index]))
-            if last_index + 1 >= min(candidates.size, _CHANCES_PER_ROUND):
+            best = max(best, float(tries[last_index]))
+            if last_index + 1 >= min(tries.size, _CHANCES_PER_ROUND):
                 return best
             low, high = float(logits[last_index]), float(logits[last_index + 1])
         return best

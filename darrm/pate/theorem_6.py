@@ -80,11 +80,11 @@ def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Array:
     root = np.sqrt(-logs)
     mu = sigma * root
     slope = 2.0 * root / sigma
-    allowed = _theorem_6_applies(logs, mu, sigma)
-    rise = _log_ratio(logs, np.where(allowed, slope - 1.0 / sigma**2, 0.0))
+    allowed = _is_theorem_6_valid(logs, mu, sigma)
+    rise = _compute_log_ratio(logs, np.where(allowed, slope - 1.0 / sigma**2, 0.0))
     jump = np.where(allowed, slope + 1.0 / sigma**2, 0.0)
     largest_order = np.where(allowed, mu * (1.0 - _CONDITION_MARGIN), 0.0)  # on λ − 1: λ ≤ μ₁ = μ₂ + 1
-    return _smaller_bound(logs, rise, jump, grid, largest_order=largest_order, independent=grid / sigma**2)
+    return _take_smaller_bound(logs, rise, jump, grid, largest_order=largest_order, independent=grid / sigma**2)
 
 
 def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> Array:
@@ -101,11 +101,11 @@ def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> Array:
     checks.positive(gamma=gamma)
     epsilon = 2.0 * gamma
     allowed = logs < -np.logaddexp(0.0, epsilon) - _CONDITION_MARGIN
-    rise = _log_ratio(logs, np.where(allowed, epsilon, 0.0))
+    rise = _compute_log_ratio(logs, np.where(allowed, epsilon, 0.0))
     jump = np.where(allowed, epsilon, 0.0)
     largest_order = np.where(allowed, np.inf, 0.0)
     independent = laplace_independent(gamma, grid)
-    return _smaller_bound(logs, rise, jump, grid, largest_order=largest_order, independent=independent)
+    return _take_smaller_bound(logs, rise, jump, grid, largest_order=largest_order, independent=independent)
 
 
 def laplace_independent(gamma: float, orders: Array) -> Array:
@@ -129,7 +129,7 @@ def _check_arguments(log_q: ArrayLike, orders: ArrayLike) -> tuple[Array, Array]
     return logs, grid
 
 
-def _theorem_6_applies(logs: Array, mu: Array, sigma: float) -> NDArray[np.bool_]:
+def _is_theorem_6_valid(logs: Array, mu: Array, sigma: float) -> NDArray[np.bool_]:
     """Check μ₂ > 1, log q ≤ (μ₂−1)ε₂ − μ₂·log((μ₂+1)/(μ₂−1)) and q ≤ ½."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         log_ratio = np.log1p(2.0 / (mu - 1.0))
@@ -138,23 +138,23 @@ def _theorem_6_applies(logs: Array, mu: Array, sigma: float) -> NDArray[np.bool_
         return (mu > 1.0 + _CONDITION_MARGIN) & (logs <= bound - margin) & (logs <= LOG_HALF)
 
 
-def _log_ratio(logs: Array, exponent: Array) -> Array:
+def _compute_log_ratio(logs: Array, exponent: Array) -> Array:
     """Compute log((1 − q)/(1 − q e^s)) = −log1p(−q·expm1(s)/(1 − q)), at least the smallest normal number."""
     probability = np.exp(logs)
     # q·expm1(s) < 1 − q if the bound applies; otherwise s = 0
-    gain = _times_expm1(logs, probability, exponent)
+    gain = _multiply_expm1(logs, probability, exponent)
     share = np.where(exponent > 0.0, gain / np.maximum(1.0 - probability, _SMALLEST_NORMAL), 0.0)
     ratio = -np.log1p(-np.minimum(share, _LARGEST_SHARE))
     return np.where(share < _LARGEST_SHARE, np.maximum(ratio, _SMALLEST_NORMAL), np.inf)  # ∞: no bound from Theorem 6
 
 
-def _times_expm1(logs: Array, probability: Array, exponent: Array) -> Array:
+def _multiply_expm1(logs: Array, probability: Array, exponent: Array) -> Array:
     """Compute q·expm1(s), s ≥ 0, from log q and q: q may underflow where s is large."""
     large = np.exp(np.minimum(logs + exponent, _LARGEST_EXPONENT)) - probability
     return np.where(exponent < 1.0, probability * np.expm1(np.minimum(exponent, 1.0)), large)
 
 
-def _smaller_bound(
+def _take_smaller_bound(
     logs: Array, rise: Array, jump: Array, orders: Array, *, largest_order: Array, independent: Array
 ) -> Array:
     """Return the smaller of log1p((1 − q)·expm1(k r) + q·expm1(k t))/k, k = λ − 1, and the independent bound."""
@@ -169,7 +169,7 @@ def _smaller_bound(
         jump_exponent = jump[block, np.newaxis] * power
         with np.errstate(over="ignore", invalid="ignore"):
             rise_term = (1.0 - probability) * np.expm1(np.minimum(rise_exponent, _LARGEST_EXPONENT))
-            total = rise_term + _times_expm1(log_probability, probability, jump_exponent)
+            total = rise_term + _multiply_expm1(log_probability, probability, jump_exponent)
             # exponents are capped at 700; beyond, log(1 + inside) equals the exponent to the last digit
             value = np.maximum(np.log1p(total), log_probability + jump_exponent)
             value = np.where(rise_exponent > _LARGEST_EXPONENT, np.maximum(value, rise_exponent), value) / power

@@ -43,7 +43,7 @@ from darrm.privacy import exact_number
 from darrm.util import checks
 
 MOST_VOTERS = 20_000  # the search lists pairs of m and κ
-_FIRST_CELL_WIDTH, _CELL_PARTS = 1024, 4  # places in a first cell, and parts of a divided cell
+_WIDTH, _CELL_PARTS = 1024, 4  # places in a first cell, and parts of a divided cell
 _TOLERANCE = 1e-4  # relative, above the majorant
 _ROUNDING = 1e-9  # relative: of sums and their probabilities
 
@@ -75,18 +75,14 @@ class CheckedCost:
     def after_one_vote(self) -> Curve:
         """Vertices of a concave increasing bound on the cost after a vote by the cost before."""
         low, high, shift = self.label.costs_at_places
-        last_place = self._last_place
-        pluralities, starts, width = (
-            np.arange(self._smallest_plurality, self.voters + 1),
-            np.arange(0, last_place, _FIRST_CELL_WIDTH),
-            _FIRST_CELL_WIDTH,
-        )
+        last = self._last_place
+        pluralities, starts, width = np.arange(self._min_plurality, self.voters + 1), np.arange(0, last, _WIDTH), _WIDTH
         m, start = np.repeat(pluralities, starts.size), np.tile(starts, pluralities.size)
         hull = np.zeros(1), np.zeros(1)
         while True:
             is_possible = start + width > self._first_places[m]
             m, start = m[is_possible], start[is_possible]
-            costs = self._bound_cost(m, low[np.minimum(start + width, last_place)])
+            costs = self._bound_cost(m, low[np.minimum(start + width, last)])
             moved_costs = self._bound_moved_cost(m, high, start - shift)
             if width == 1:
                 raised_hull = hull[1] * (1.0 + _TOLERANCE)
@@ -99,17 +95,17 @@ class CheckedCost:
             open_cells = moved_costs > np.interp(costs, *hull) * (1.0 + _TOLERANCE)
             width //= _CELL_PARTS
             start = (start[open_cells][:, None] + width * np.arange(_CELL_PARTS)).ravel()
-            m = np.repeat(m[open_cells], _CELL_PARTS)[start < last_place]
-            start = start[start < last_place]
+            m = np.repeat(m[open_cells], _CELL_PARTS)[start < last]
+            start = start[start < last]
 
     @cached_property
     def least(self) -> float:
         """Approximately the smallest cost of a query; smaller costs count as this one."""
-        m = np.arange(self._smallest_plurality, self.voters + 1)
+        m = np.arange(self._min_plurality, self.voters + 1)
         return float(np.min(self._bound_cost(m, np.full(m.size, self.label.costs_at_places[0][self._last_place]))))
 
     @property
-    def _smallest_plurality(self) -> int:
+    def _min_plurality(self) -> int:
         return -(-self.voters // self.classes)
 
     @property
@@ -119,7 +115,7 @@ class CheckedCost:
     @cached_property
     def _first_places(self) -> NDArray[np.int64]:
         m, (q, _) = np.arange(self.voters + 1), self.label.places
-        overtaking = self.label.overtakes(np.maximum(m - np.minimum(m, self.voters - m), 0))
+        overtaking = self.label.bound_overtaking(np.maximum(m - np.minimum(m, self.voters - m), 0))
         others_bound = np.minimum((self.classes - 1) * overtaking, 1.0 - 1.0 / self.classes)
         places = np.searchsorted(-q, -others_bound * (1.0 + _ROUNDING), side="right") - 1
         return np.asarray(np.minimum(places, self._last_place - 1))  # smaller values are reported as `LEAST_MISSED`
@@ -148,7 +144,7 @@ class CheckedCost:
 
     def _bound_moved_cost(self, m: NDArray[np.int64], costs: Array, place: NDArray[np.int64]) -> Array:
         """Compute the largest F of a neighbor whose q is at most that of a place."""
-        pluralities = [np.clip(m + step, self._smallest_plurality, self.voters) for step in (-1, 0, 1)]
+        pluralities = [np.clip(m + step, self._min_plurality, self.voters) for step in (-1, 0, 1)]
         return np.max(  # type: ignore[no-any-return]
             [self._bound_cost(n, costs[np.maximum(place, self._first_places[n])]) for n in pluralities], axis=0
         )
@@ -215,11 +211,8 @@ class VoteScale:
         if not math.isfinite(largest):
             advice = "the cost of a label is unbounded for such narrow noise"
             checks.fail("order", self.bound.order, "smaller", advice)
-        smallest = min(max(self.least, self.answers * self.bound.least), largest)
-        marks = [
-            smallest * (self._bound_after_vote(smallest) / smallest) ** (part / MARKS_A_VOTE)
-            for part in range(MARKS_A_VOTE)
-        ]
+        low = min(max(self.least, self.answers * self.bound.least), largest)
+        marks = [low * (self._bound_after_vote(low) / low) ** (part / MARKS_A_VOTE) for part in range(MARKS_A_VOTE)]
         while marks[-1] < _FULL_COST_SHARE * largest:  # beyond, steps become tiny
             marks.append(self._bound_after_vote(marks[-MARKS_A_VOTE]))
         marks[-1] = largest
@@ -232,7 +225,7 @@ class VoteScale:
     def cost_at(self, mark: int) -> float:
         return float(self.marks[min(max(mark, 0), self.marks.size - 1)])
 
-    def published(self, mark: int, parameters: PublicationParameters, *, rng: np.random.Generator | None) -> float:
+    def draw_published(self, mark: int, parameters: PublicationParameters, *, rng: np.random.Generator | None) -> float:
         """Draw the cost to publish; ``rng`` is for experiments."""
         variance = (MARKS_A_VOTE * exact_number("deviation", parameters.deviation)) ** 2
         noise = int(discrete_gaussian(variance, 1, uniform_below(rng))[0])

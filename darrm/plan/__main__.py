@@ -27,7 +27,7 @@ from darrm.commands.options import (
 from darrm.optimize.report import fit_and_report
 from darrm.plan import planner
 from darrm.plan.planner import MECHANISMS, TESTED, named
-from darrm.plan.report import Plan, Sweep, affordable_text, csv_row, plan_text, sweep_text
+from darrm.plan.report import Plan, Sweep, affordable_text, build_csv_row, plan_text, sweep_text
 from darrm.priors import Prior, parse
 from darrm.problem import Workload
 from darrm.util import checks
@@ -55,7 +55,7 @@ darrm release releases labels from the file of --output."""
 PUBLIC_HELP = "as --prior, and plan runs that a private test releases if the votes are like these public ones"
 OBJECTIVE_HELP = "error: the expected error of two classes, as in the paper (default accuracy)"
 FIND_HELP = "with --accuracy: the most queries (default), the fewest voters, or the smallest total ε"
-search_option = partial(option, section=SEARCH)
+search = partial(option, section=SEARCH)
 
 
 @command(
@@ -68,15 +68,11 @@ search_option = partial(option, section=SEARCH)
 @workload_options()
 @prior_option(default="none: minimax regret over low, medium and high consensus")
 @option("--votes-look-like", metavar="FILE|PRIOR", section=WHO, help=PUBLIC_HELP)
-@search_option(
-    "--mechanism", "slug", aliases=["--family"], metavar="SLUG", help="plan with one only, like permute-and-flip"
-)
-@search_option("--objective", type=click.Choice(["accuracy", "error"]), default="accuracy", help=OBJECTIVE_HELP)
-@search_option(
-    "--accuracy", type=Real(), metavar="P", help="find the queries (or --find) for this accuracy, and plan them"
-)
-@search_option("--find", type=click.Choice(list(planner.QUANTITIES)), help=FIND_HELP)
-@search_option("--sweep", type=EXACTS, metavar="EPS,EPS,…", help="plan at each of these total ε, side by side")
+@search("--mechanism", "slug", aliases=["--family"], metavar="SLUG", help="plan with one only, like permute-and-flip")
+@search("--objective", type=click.Choice(["accuracy", "error"]), default="accuracy", help=OBJECTIVE_HELP)
+@search("--accuracy", type=Real(), metavar="P", help="find the queries (or --find) for this accuracy, and plan them")
+@search("--find", type=click.Choice(list(planner.QUANTITIES)), help=FIND_HELP)
+@search("--sweep", type=EXACTS, metavar="EPS,EPS,…", help="plan at each of these total ε, side by side")
 @option("--csv", type=FILE, metavar="FILE", section=OUTPUT, help="write the table with all digits")
 @time_limit_option("stop the search with the best so far (default inf)")
 @output_options(
@@ -105,7 +101,7 @@ def plan(
     if find is not None and accuracy is None:
         raise ValueError("--find needs --accuracy P, the accuracy to reach")
     workload = replace(workload, voters=fit_and_report(workload.voters, workload.classes, quiet=output.quiet))
-    checked_prior = _prior(prior, votes_look_like, workload.classes)
+    belief = _parse_prior(prior, votes_look_like, workload.classes)
     mechanisms = None if slug is None else [named(slug)]
     if votes_look_like is not None and mechanisms is None:
         mechanisms = [*TESTED, *MECHANISMS]
@@ -113,14 +109,12 @@ def plan(
     with output.status_line() as line, interrupted_after(time_limit):
         if accuracy is not None:
             quantity = find or "queries"
-            workload = planner.affordable(
-                workload, accuracy, quantity, prior=checked_prior, report=line.show, stoppable=True
-            )
+            workload = planner.affordable(workload, accuracy, quantity, prior=belief, report=line.show, stoppable=True)
             affordable = affordable_text(workload, accuracy, quantity)
         make_plan = planner.plan if sweep is None else partial(planner.sweep, epsilons=sweep)
         result: Plan | Sweep = make_plan(
             workload,
-            prior=checked_prior,
+            prior=belief,
             mechanisms=mechanisms,
             objective=objective,
             complete=output.everything,
@@ -131,7 +125,7 @@ def plan(
         result.save(output.path)
     if csv is not None:
         plans = [result] if isinstance(result, Plan) else result.plans
-        write_text(csv, csv_of(csv_row(plan, row) for plan in plans for row in plan.rows))
+        write_text(csv, csv_of(build_csv_row(plan, row) for plan in plans for row in plan.rows))
     if output.plot is not None:
         result.plot(output.plot)
     if isinstance(result, Sweep):
@@ -141,7 +135,7 @@ def plan(
         output.print(text=text, document=partial(result.document, output.path))
 
 
-def _prior(text: str | None, votes_look_like: str | None, classes: int) -> Prior | None:
+def _parse_prior(text: str | None, votes_look_like: str | None, classes: int) -> Prior | None:
     if votes_look_like is None:
         return None if text is None else parse(text, classes)
     if text is not None:

@@ -60,14 +60,14 @@ class Sample:
     histograms: NDArray[np.int64]  # (m, C) different histograms of K votes, the largest count first
     indices: NDArray[np.int64]  # (n·R,) the row of `histograms` that each of n becomes by each roll
     is_correct: NDArray[np.bool_]  # (n·R, C) correct answers, in the order of `histograms`
-    roll_chances: Array  # (R,) of the rolls
-    rolls_drawn: int = 0  # rolls drawn for each histogram; 0 if all are listed
+    chances: Array  # (R,) of the rolls
+    draws: int = 0  # rolls drawn for each histogram; 0 if all are listed
     weights: Array | None = None  # (n,) of the histograms; None for drawn ones
     samples: int = 1  # independent samples of drawn histograms
 
     @classmethod
     def roll_missing(
-        cls, counts: NDArray[np.int64], is_correct: NDArray[np.bool_], missing: int, rolls_drawn: int = 0
+        cls, counts: NDArray[np.int64], is_correct: NDArray[np.bool_], missing: int, draws: int = 0
     ) -> "Sample":
         """List all rolls with their chances, or draw some for each histogram.
 
@@ -76,47 +76,43 @@ class Sample:
         ([[2, 1, 0], [3, 0, 0]], array([0.7778]))
         """
         n, C = counts.shape
-        if rolls_drawn:
-            rolls = np.random.default_rng(DICE_SEED).multinomial(missing, np.full(C, 1.0 / C), size=(n, rolls_drawn))
-            roll_chances = np.full(rolls_drawn, 1.0 / rolls_drawn)
+        if draws:
+            rolls = np.random.default_rng(DICE_SEED).multinomial(missing, np.full(C, 1.0 / C), size=(n, draws))
+            chances = np.full(draws, 1.0 / draws)
         else:
             dice = combinations_with_replacement(range(C), missing)
             rolls = np.array([np.bincount(np.array(roll, dtype=np.int64), minlength=C) for roll in dice])[None]
-            multiplicities = [
-                math.factorial(missing) / math.prod(map(math.factorial, roll)) for roll in rolls[0].tolist()
-            ]
-            roll_chances = np.array(multiplicities) / float(C) ** missing
+            ways = [math.factorial(missing) / math.prod(map(math.factorial, roll)) for roll in rolls[0].tolist()]
+            chances = np.array(ways) / float(C) ** missing
         all_counts = (counts[:, None, :] + rolls).reshape(-1, C)
         order = np.argsort(-all_counts, axis=1, kind="stable")
         histograms, indices = np.unique(np.take_along_axis(all_counts, order, axis=1), axis=0, return_inverse=True)
-        sorted_correct = np.take_along_axis(np.repeat(is_correct, roll_chances.size, axis=0), order, axis=1)
-        return cls(histograms, indices.reshape(-1), sorted_correct, roll_chances, rolls_drawn)
+        sorted_correct = np.take_along_axis(np.repeat(is_correct, chances.size, axis=0), order, axis=1)
+        return cls(histograms, indices.reshape(-1), sorted_correct, chances, draws)
 
     def compute_accuracy(self, law: Law) -> Array:
         """Compute how often the answer is right: (n,)."""
-        if isinstance(law, WinningLaw) and self.roll_chances.size == 1 and not self.rolls_drawn:  # no dice
+        if isinstance(law, WinningLaw) and self.chances.size == 1 and not self.draws:  # no dice
             return np.asarray(law.compute_accuracy(self.histograms)[self.indices])
         correct = np.sum(law(self.histograms)[self.indices] * self.is_correct, axis=1)
-        return np.asarray(np.clip(correct.reshape(-1, self.roll_chances.size) @ self.roll_chances, 0.0, 1.0))
+        return np.asarray(np.clip(correct.reshape(-1, self.chances.size) @ self.chances, 0.0, 1.0))
 
     def mean(self, accuracies: Array) -> Accuracy:
         if self.weights is not None:  # a share of rolls has a variance of at most 1/4
-            error = (
-                float(np.linalg.norm(self.weights)) / (2.0 * math.sqrt(self.rolls_drawn)) if self.rolls_drawn else 0.0
-            )
+            error = float(np.linalg.norm(self.weights)) / (2.0 * math.sqrt(self.draws)) if self.draws else 0.0
             return Accuracy(min(1.0, float(self.weights @ accuracies)), error)
         variance = np.mean([accuracies[first :: self.samples].var(ddof=1) for first in range(self.samples)])
         return Accuracy(float(accuracies.mean()), math.sqrt(variance / len(accuracies)))
 
 
 @lru_cache(maxsize=8)
-def sample_of(prior: Prior, K: int, classes: int, max_listed: int, missing: int = 0) -> Sample:
-    counts, weights = list_histograms(prior, K, classes, max_listed)
+def sample_of(prior: Prior, K: int, classes: int, limit: int, missing: int = 0) -> Sample:
+    counts, weights = list_histograms(prior, K, classes, limit)
     winners, samples = counts == counts[:, :1], 3 if isinstance(prior, Spread) else 1
     if missing:
         is_listed = weights is not None and len(counts) * number_of_rolls(missing, classes) <= MOST_ROLLED
-        rolls_drawn = 0 if is_listed else 1 if weights is None else max(1, MOST_ROLLED // len(counts))
-        return replace(Sample.roll_missing(counts, winners, missing, rolls_drawn), weights=weights, samples=samples)
+        draws = 0 if is_listed else 1 if weights is None else max(1, MOST_ROLLED // len(counts))
+        return replace(Sample.roll_missing(counts, winners, missing, draws), weights=weights, samples=samples)
     histograms, indices = counts, np.arange(len(counts))
     if weights is None:  # voters that agree repeat few histograms
         histograms, indices = np.unique(counts, axis=0, return_inverse=True)
@@ -149,19 +145,18 @@ _law_of_ones = lru_cache(maxsize=64)(priors.law_of_ones)  # a search asks for th
 
 
 @lru_cache(maxsize=16)
-def list_histograms(prior: Prior, K: int, classes: int, max_listed: int) -> tuple[NDArray[np.int64], Array | None]:
+def list_histograms(prior: Prior, K: int, classes: int, limit: int) -> tuple[NDArray[np.int64], Array | None]:
     """List sorted histograms with their probabilities, or draw some without probabilities."""
     checks.integer_at_least(1, K=K)
     if isinstance(prior, Spread):
         first, *others = priors.reference_priors(classes).values()
-        rows, weights = list_histograms(first, K, classes, max_listed)
+        rows, weights = list_histograms(first, K, classes, limit)
         if weights is not None:  # the rows of the others are the same
             all_weights = [
-                weights
-                for _, weights in (list_histograms(reference, K, classes, max_listed) for reference in (first, *others))
+                weights for _, weights in (list_histograms(ref, K, classes, limit) for ref in (first, *others))
             ]
             return rows, np.mean(np.array(all_weights, dtype=np.float64), axis=0)
-    if isinstance(prior, priors.Ewens) and number_of_partitions(K, K) <= max_listed:
+    if isinstance(prior, priors.Ewens) and number_of_partitions(K, K) <= limit:
         rows = np.array(list(falling_counts(K, K, K)), dtype=np.int64)
         return rows, np.exp(prior.log_of_partitions([tuple(row[row > 0].tolist()) for row in rows]))
     if isinstance(prior, priors.RecordedVotes) and prior.votes.voters == K:
@@ -169,13 +164,13 @@ def list_histograms(prior: Prior, K: int, classes: int, max_listed: int) -> tupl
         rows, times = np.unique(-np.sort(-prior.votes.counts, axis=1), axis=0, return_counts=True)
         return rows, times / times.sum()
     # a partition has at most C! histograms: the bound avoids counting the partitions
-    may_be_few = isinstance(prior, priors.Dirichlet) and math.comb(K + classes - 1, K) <= max_listed * math.factorial(
+    may_be_few = isinstance(prior, priors.Dirichlet) and math.comb(K + classes - 1, K) <= limit * math.factorial(
         classes
     )
-    if may_be_few and number_of_partitions(K, min(K, classes)) <= max_listed:
+    if may_be_few and number_of_partitions(K, min(K, classes)) <= limit:
         rows = np.array(list(falling_counts(K, classes, K)), dtype=np.int64)
         return rows, np.exp(prior.log_probabilities(rows) + priors.log_arrangements(rows))
-    draws = max_listed if is_open(classes) else min(max_listed, max(LEAST_DRAWN, MOST_COUNTS // classes))
+    draws = limit if is_open(classes) else min(limit, max(LEAST_DRAWN, MOST_COUNTS // classes))
     rows = prior.sample(K, classes, draws, rng=np.random.default_rng(SEED))
     return -np.sort(-rows, axis=1), None
 
@@ -242,14 +237,12 @@ class Measure:
     def curve(self, law: Law) -> Array:
         """Return Pr[the answer is the winner] at `levels`; the other classes share the remaining votes."""
         if not self.missing:
-            probabilities = law.compute_accuracy(self.counts) if isinstance(law, WinningLaw) else law(self.counts)[:, 0]
-            return np.clip(probabilities, 0.0, 1.0)
+            shares = law.compute_accuracy(self.counts) if isinstance(law, WinningLaw) else law(self.counts)[:, 0]
+            return np.clip(shares, 0.0, 1.0)
         if self.is_binary:
             voters = self.K + self.missing
-            probabilities = np.clip(law(_list_majorities(voters))[:, 0], 0.5, 1.0)
-            return np.asarray(
-                0.5 + 0.5 * NoiseFunction(voters, 2.0 * probabilities - 1.0).with_missing(self.missing).half
-            )
+            shares = np.clip(law(_list_majorities(voters))[:, 0], 0.5, 1.0)
+            return np.asarray(0.5 + 0.5 * NoiseFunction(voters, 2.0 * shares - 1.0).with_missing(self.missing).half)
         are_few = self.counts.shape[0] * number_of_rolls(self.missing, self.classes) <= MOST_ROLLED
         winner = np.broadcast_to(np.arange(self.classes) == 0, self.counts.shape)
         return Sample.roll_missing(self.counts, winner, self.missing, 0 if are_few else MOST_DRAWN).compute_accuracy(

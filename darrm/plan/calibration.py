@@ -25,11 +25,7 @@ QUICK_TOLERANCE = 2e-5  # part of ε that a search may leave if costs take no ti
 FIRST_SLOPE = 1.15  # slope of log ε over log rate at first: 1 for pure privacy, up to 2 for Gaussian noise
 MAX_TRIALS, SECANT_TRIALS = 60, 9  # trials; after nine of them every third bisects
 MAX_LOG_STEP = math.log(8.0)  # step of log rate until two rates bracket the result
-JUMP_SLOPES, MIN_LOG_WIDTH, RATE_TOLERANCE = (
-    2.0,
-    1e-9,
-    1e-6,
-)  # slopes of a jump; relative widths at which a search ends
+JUMP_SLOPES, MIN_LOG_WIDTH, RATE_TOLERANCE = 2.0, 1e-9, 1e-6  # of a jump; relative widths that end a search
 MIN_RATE = 1e-100  # below, an answer is a guess
 
 
@@ -139,7 +135,7 @@ class _Calibration:
                 reason = str(error)
         if not instances:
             raise PlanError(reason)
-        self.trials = self._ranked([_Trial(instance) for instance in instances])
+        self.trials = self._rank_trials([_Trial(instance) for instance in instances])
 
     def run(self, to_beat: float, *, is_fine: bool = True) -> CalibratedMechanism:
         finalists = self.trials[: self.trials[0].mechanism.max_refined]
@@ -147,7 +143,7 @@ class _Calibration:
             trial.raise_rate(to_beat, is_fine=is_fine)
         if all(trial.is_refused for trial in finalists):
             raise PlanError(finalists[0].reason)
-        best = next((trial for trial in self._ranked(self.trials) if trial.is_admitted()), None)
+        best = next((trial for trial in self._rank_trials(self.trials) if trial.is_admitted()), None)
         if best is None:
             raise PlanError("; ".join(dict.fromkeys(trial.reason for trial in self.trials)))
         proposal, work, measure = best.build_proposal(), self.search.workload, self.search.measure
@@ -177,7 +173,7 @@ class _Calibration:
             rough=self if not is_fine and best.mechanism.rough_tolerance > best.mechanism.tolerance else None,
         )
 
-    def _ranked(self, trials: list["_Trial"]) -> list["_Trial"]:
+    def _rank_trials(self, trials: list["_Trial"]) -> list["_Trial"]:
         return sorted(trials, key=_Trial.compute_loss) if len(trials) > 1 else trials
 
 
@@ -192,15 +188,15 @@ class _Trial:
         self._has_estimate = mechanism.estimate(mechanism.value(self.start)) is not None
         if self._has_estimate:
             min_rate, max_rate = mechanism.limits
-            rate = _find_largest_rate(self._estimated_excess, self.start, (0.0, max_rate))
+            rate = _find_largest_rate(self._estimate_excess, self.start, (0.0, max_rate))
             if rate == 0.0:
                 raise PlanError(self.reason)
-            rise = self._estimated_excess(rate) - self._estimated_excess(0.99 * rate)
+            rise = self._estimate_excess(rate) - self._estimate_excess(0.99 * rate)
             self._slope = rise / -math.log(0.99) if math.isfinite(rise) else FIRST_SLOPE
             self.start = min(max(rate, min_rate), max_rate)
         self.rate = self.start
 
-    def _estimated_excess(self, rate: float) -> float:
+    def _estimate_excess(self, rate: float) -> float:
         cost = self.mechanism.estimate(self.mechanism.value(rate))
         return math.inf if cost is None else _compute_excess(self.workload, cost)
 
@@ -324,7 +320,7 @@ def _find_largest_rate(
     """
     min_rate, max_rate = max(limits[0], MIN_RATE), limits[1]
     lower, lower_value, upper, upper_value = 0.0, -math.inf, math.inf, math.inf
-    previous: tuple[float, float] | None = None  # log rate and excess of the previous trial
+    old: tuple[float, float] | None = None  # log rate and excess of the previous trial
     rate = min(max(start, min_rate), max_rate)
     for trial in range(MAX_TRIALS):
         value = compute_excess(rate)
@@ -341,14 +337,10 @@ def _find_largest_rate(
                 break
         step = math.log(2.0 if is_below else 0.5)
         if math.isfinite(value):
-            current = math.log(rate), value
-            secant = (
-                slope
-                if previous is None or previous[0] == current[0]
-                else (value - previous[1]) / (current[0] - previous[0])
-            )
+            point = math.log(rate), value
+            secant = slope if old is None or old[0] == point[0] else (value - old[1]) / (point[0] - old[0])
             step = -(value + (tolerance if target is None else target) / 2.0) / min(4.0, max(0.25, secant))
-            previous = current
+            old = point
         guess = rate * math.exp(max(-MAX_LOG_STEP, min(MAX_LOG_STEP, step)))
         is_cut = (trial >= SECANT_TRIALS and trial % 3 == 2) or not lower < guess < upper
         if math.isinf(upper) and guess <= lower:

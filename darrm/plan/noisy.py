@@ -32,7 +32,7 @@ from darrm.noisy_max.cost_given_votes import WIDEST as MAX_TESTED_DEVIATION
 from darrm.noisy_max.mechanisms import AsymmetricMax
 from darrm.noisy_max.noisy_law import WinningLaw
 from darrm.noisy_max.noisy_maximum import Mechanism as MaximumMechanism
-from darrm.noisy_max.noisy_maximum import NoisyMaximum, least_threshold
+from darrm.noisy_max.noisy_maximum import NoisyMaximum, find_threshold
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import (
     LARGEST_SCALE,
@@ -63,11 +63,11 @@ from darrm.util.figures import BLUE, ORANGE, SKY_BLUE, VERMILION
 # estimates of the Rényi divergence of a label, in units of λ times the squared rate
 GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.1, 0.671
 # for open-set answers, whose threshold depends on the right tail: left scales over the right one, power of both tails
-OPEN_SET_RATIOS, REFERENCE_SCALE, MAX_POWER, MIN_DELTA = (1.0, 1.5, 2.0, 3.0), 64.0, 3.0, 1e-30
+OPEN_SET_RATIOS, BASE_SCALE, MAX_POWER, MIN_DELTA = (1.0, 1.5, 2.0, 3.0), 64.0, 3.0, 1e-30
 MIN_SIGMA, LARGEST_EPSILON = 0.5, 700.0  # beyond, the answer is nearly certain
 MIN_COUNT_GAMMA = 1e-11  # of noisy counts: more noise takes gigabytes
 LABEL_ACCOUNTING = "charged for its label, for any number of classes, as `darrm.pate` charges it."
-MIN_PASS_CHANCE = 0.99  # of a tested run
+PASS_CHANCE = 0.99  # of a tested run
 
 
 class NoisyProposal(Proposal):
@@ -80,7 +80,7 @@ class NoisyProposal(Proposal):
             law = WinningLaw(noise)
             if is_open(workload.classes):
                 with as_plan_error():
-                    threshold = least_threshold(noise, delta_of_threshold(workload), moved=maximum.reached)
+                    threshold = find_threshold(noise, delta_of_threshold(workload), moved=maximum.reached)
                 settings = {**settings, "threshold": threshold}
                 law = partial(noisy_law.answering_probabilities, noise, threshold=threshold)
         super().__init__(law, settings)
@@ -118,12 +118,10 @@ class NoisyMechanism(Mechanism):
 
     def value(self, rate: float) -> float:
         """Return the scale 1/rate, rounded up; or the rate, rounded down."""
-        min_rate, max_rate = self.limits
+        low, high = self.limits
         if not self.is_scale:
             return super().value(rate)
-        return min(
-            max(float(rounded(1.0 / max(rate, 1e-300), ROUND_CEILING)), 1.0 / max_rate), 1.0 / max(min_rate, 1e-300)
-        )
+        return min(max(float(rounded(1.0 / max(rate, 1e-300), ROUND_CEILING)), 1.0 / high), 1.0 / max(low, 1e-300))
 
     def estimate(self, parameter: float) -> PrivacyCost | None:
         return None if self.search.workload.voters.sampled is not None else self.estimate_label_cost(parameter)
@@ -191,9 +189,7 @@ class AsymmetricNoiseMax(NoisyMechanism):
             raise PlanError("its shape is not known for voters that resample their examples, which need less noise")
         if not is_open(search.workload.classes):
             return [cls(search, release, cls._find_best_noise(search, release))]
-        noises = [
-            AsymmetricNoise(REFERENCE_SCALE, REFERENCE_SCALE * ratio, MAX_POWER, MAX_POWER) for ratio in OPEN_SET_RATIOS
-        ]
+        noises = [AsymmetricNoise(BASE_SCALE, BASE_SCALE * ratio, MAX_POWER, MAX_POWER) for ratio in OPEN_SET_RATIOS]
         return [cls(search, release, noise) for noise in noises]
 
     @staticmethod
@@ -249,9 +245,7 @@ class PaperGNMax(ByCounts, FixedMechanism):
         with as_plan_error():
             sigma = max(MIN_SIGMA, renyi_sigma(work.total, work.queries).value * overlap)
         curve = RenyiCurve.of(partial(np.multiply, (overlap / sigma) ** 2))
-        return Proposal(
-            _build_gaussian_law(sigma), {"sigma": sigma}, cost=PrivacyCost("GNMax", renyi=curve, reached=overlap)
-        )
+        return Proposal(_make_law(sigma), {"sigma": sigma}, cost=PrivacyCost("GNMax", renyi=curve, reached=overlap))
 
 
 class AnalyticGNMax(ByCounts, FixedMechanism):
@@ -271,7 +265,7 @@ class AnalyticGNMax(ByCounts, FixedMechanism):
             sensitivity = SENSITIVITY * math.sqrt(work.queries) * original.voters.reached
             sigma = analytic_sigma(work.total, sensitivity=sensitivity).value
         total = Bound("analytic", original.total.epsilon, "all answers are one Gaussian mechanism [BW18, Theorem 8]")
-        return Proposal(_build_gaussian_law(sigma), {"sigma": sigma}, total=total)
+        return Proposal(_make_law(sigma), {"sigma": sigma}, total=total)
 
 
 class LNMaxByCounts(ByCounts):
@@ -292,7 +286,7 @@ class LNMaxByCounts(ByCounts):
         return Proposal(WinningLaw(noise), {"gamma": parameter}, cost=cost)
 
 
-def _build_gaussian_law(sigma: float) -> Law:
+def _make_law(sigma: float) -> Law:
     if sigma > 3e5:  # more noise takes gigabytes
         raise PlanError(f"its noise would have sigma = {sigma:.3g} votes: nothing is left to be computed")
     return WinningLaw(DiscreteGaussian(max(MIN_SIGMA, sigma)))
@@ -372,9 +366,7 @@ class TestedMechanism(FixedMechanism):
                 )
                 passing.append((loss, sigmas, build_run))
         if not passing:
-            raise PlanError(
-                f"votes like these pass with a chance of {MIN_PASS_CHANCE:g} at no noise that pays for a test"
-            )
+            raise PlanError(f"votes like these pass with a chance of {PASS_CHANCE:g} at no noise that pays for a test")
         _, sigmas, build_run = min(passing, key=itemgetter(0))
         search.report("the best test, closer")
         _, sigma = public.bisect_noise(build_run, sigmas, _FINAL_STEPS) or sigmas
@@ -421,11 +413,11 @@ class _PublicVotes:
     ) -> tuple[float, float] | None:
         """Bisect between too little noise and noise that passes; None if the most noise does not pass."""
         low, high = sigmas
-        if self.estimate_chance(build_run(high)) < MIN_PASS_CHANCE:
+        if self.estimate_chance(build_run(high)) < PASS_CHANCE:
             return None
         for _ in range(steps):
             sigma = math.sqrt(low * high)
-            low, high = (low, sigma) if self.estimate_chance(build_run(sigma)) >= MIN_PASS_CHANCE else (sigma, high)
+            low, high = (low, sigma) if self.estimate_chance(build_run(sigma)) >= PASS_CHANCE else (sigma, high)
         return low, high
 
 

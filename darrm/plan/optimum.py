@@ -72,7 +72,7 @@ class Optimal(Mechanism):
             shapes.append("free")
         instances = [
             _OptimalGamma(search, release, delta, shape, max_refined=max_refined)
-            for delta in _deltas(release)
+            for delta in _list_deltas(release)
             for shape in shapes
         ]
         if not instances:
@@ -89,44 +89,36 @@ class _OptimalQuery(Mechanism):
 
     def __init__(self, search: Search, workload: Workload, delta: Fraction) -> None:
         super().__init__(search, workload)
-        self._delta, self._is_single_query = delta, workload.queries == 1
-        self._min_epsilon, self._max_epsilon = (
-            tables.least_epsilon(workload, Fraction(0)),
-            tables.largest_epsilon(workload),
-        )
+        self._delta, self._is_single = delta, workload.queries == 1
+        self._low, self._high = tables.least_epsilon(workload, Fraction(0)), tables.largest_epsilon(workload)
 
-    def _epsilon(self, parameter: float) -> Fraction:
+    def _compute_epsilon(self, parameter: float) -> Fraction:
         raise NotImplementedError
 
-    def _guarantee(self, parameter: float) -> PrivacyParams:
+    def _compute_guarantee(self, parameter: float) -> PrivacyParams:
         with as_plan_error():  # floats hold no smaller ε
-            return PrivacyParams(self._epsilon(parameter), self._delta)
+            return PrivacyParams(self._compute_epsilon(parameter), self._delta)
 
     def estimate(self, parameter: float) -> PrivacyCost | None:
-        guarantee, sampling = self._guarantee(parameter), self.workload.voters.sampled
-        return None if self._is_single_query else PrivacyCost("query", guarantee=guarantee, sampling=sampling)
+        guarantee, sampling = self._compute_guarantee(parameter), self.workload.voters.sampled
+        return None if self._is_single else PrivacyCost("query", guarantee=guarantee, sampling=sampling)
 
 
 class _OptimalLaw(_OptimalQuery):
     def __init__(self, search: Search, workload: Workload) -> None:
         _check_solvable(search, workload)
-        is_single_query = workload.queries == 1
-        super().__init__(
-            search, workload, workload.total.exact_delta if is_single_query else tables.delta_of_one(workload)
-        )
-        min_epsilon, max_epsilon = float(self._min_epsilon), float(min(LARGEST_EPSILON, self._max_epsilon))
-        self.start = max(min_epsilon, min(max_epsilon, workload.total.epsilon / workload.queries))
-        self.limits = (
-            self.start if is_single_query else min_epsilon,
-            self.start if is_single_query else max(max_epsilon, min_epsilon),
-        )
+        is_single = workload.queries == 1
+        super().__init__(search, workload, workload.total.exact_delta if is_single else tables.delta_of_one(workload))
+        low, high = float(self._low), float(min(LARGEST_EPSILON, self._high))
+        self.start = max(low, min(high, workload.total.epsilon / workload.queries))
+        self.limits = (self.start if is_single else low, self.start if is_single else max(high, low))
 
-    def _epsilon(self, parameter: float) -> Fraction:
-        return self._max_epsilon if self._is_single_query else max(self._min_epsilon, rounded(parameter))
+    def _compute_epsilon(self, parameter: float) -> Fraction:
+        return self._high if self._is_single else max(self._low, rounded(parameter))
 
     def at(self, parameter: float) -> Proposal:
         self.search.report(f"optimal: epsilon {parameter:.4g} for each query")
-        problem = self.workload.problem(self._guarantee(parameter))
+        problem = self.workload.problem(self._compute_guarantee(parameter))
         return TableProposal(self.workload, {}, plurality.optimize_plurality(problem, prior=self.search.measure.prior))
 
 
@@ -138,32 +130,28 @@ class _OptimalGamma(_OptimalQuery):
     def __init__(self, search: Search, workload: Workload, delta: Fraction, shape: str, *, max_refined: int) -> None:
         super().__init__(search, workload, delta)
         self._shape, equal_share = shape, workload.total.exact_epsilon / workload.queries
-        self._exact = {float(anchor): anchor for anchor in (self._min_epsilon, equal_share, self._max_epsilon)}
+        self._exact = {float(anchor): anchor for anchor in (self._low, equal_share, self._high)}
         self.start = float(
-            self._max_epsilon
-            if self._is_single_query
-            else max(equal_share, self._max_epsilon / (3 * math.isqrt(workload.queries)))
+            self._high if self._is_single else max(equal_share, self._high / (3 * math.isqrt(workload.queries)))
         )
-        self.limits = (float(self._min_epsilon), float(max(self._max_epsilon, self._min_epsilon)))
+        self.limits = (float(self._low), float(max(self._high, self._low)))
         voters = workload.voters
         self.max_refined = max_refined if voters.K <= MOST_VOTERS else 1
-        self._is_approximate = not (self._is_single_query or voters.K > MOST_VOTERS or has_closed_form(voters))
+        self._is_approximate = not (self._is_single or voters.K > MOST_VOTERS or has_closed_form(voters))
         self.is_refined = self._is_approximate and voters.K <= MOST_REFINED
 
-    def _epsilon(self, parameter: float) -> Fraction:
+    def _compute_epsilon(self, parameter: float) -> Fraction:
         return self._exact.get(parameter) or rounded(parameter)
 
     def at(self, parameter: float) -> Proposal:
-        return self._solve(
-            parameter, None if self._is_single_query else COARSE
-        )  # compared before it is solved to the end
+        return self._solve(parameter, None if self._is_single else COARSE)  # compared before it is solved to the end
 
     def finish(self, parameter: float) -> Proposal | None:
         return self._solve(parameter, FINE) if self._is_approximate else None
 
     def _solve(self, parameter: float, options: SolveOptions | None) -> Proposal:
         self.search.report(f"optimal: epsilon {parameter:.4g}, delta {float(self._delta):g}")
-        problem = self.workload.problem(self._guarantee(parameter))
+        problem = self.workload.problem(self._compute_guarantee(parameter))
         if has_closed_form(self.workload.voters):
             table = certify(problem, best_for_non_private_voters(problem.conditional_on_inclusion))
         else:
@@ -190,7 +178,7 @@ class PaperDaRRM(ByCounts):
         return Optimal.instances(replace(search, workload=release), release)
 
 
-def _deltas(workload: Workload) -> list[Fraction]:
+def _list_deltas(workload: Workload) -> list[Fraction]:
     total, each = workload.total.exact_delta, workload.voters.each
     if workload.queries == 1:
         is_affordable = (
@@ -209,8 +197,8 @@ class RDPOptimal(Mechanism):
     @classmethod
     def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
         if release.voters.sampled is not None:
-            return _resampled_orders(search)
-        return [(_best_gamma if release.has_noise_function else _best_law)(search, release)]
+            return _list_resampled_orders(search)
+        return [(_find_best_gamma if release.has_noise_function else _find_best_law)(search, release)]
 
 
 class _UnderRenyi(MixedLaw):
@@ -221,11 +209,11 @@ class _UnderRenyi(MixedLaw):
     def at(self, parameter: float) -> Proposal:
         if not isinstance(self.law, NoiseFunction):
             return super().at(parameter)
-        self._problem = self._problem or tables.smallest_target(self.workload, self.law)
+        self._problem = self._problem or tables.find_smallest_target(self.workload, self.law)
         return TableProposal(self.workload, self.settings, certify(self._problem, self.law.scaled(parameter)))
 
 
-def _best_gamma(search: Search, workload: Workload) -> Mechanism:
+def _find_best_gamma(search: Search, workload: Workload) -> Mechanism:
     voters, prior, budgets = workload.voters, search.measure.linear_prior, budgets_of(workload)
     least, optima = search.to_beat, dict[float, RenyiOptimum]()
 
@@ -241,14 +229,14 @@ def _best_gamma(search: Search, workload: Workload) -> Mechanism:
         least = min(least, value)
         return value
 
-    order = best_order(budgets, compute_error)
+    order = find_best_order(budgets, compute_error)
     search.report(f"rdp-optimal: the best of order {order:.6g}")
     start, budget = optima[order], budgets[order]
     gamma = optimize_under_renyi(voters, prior, order, budget, options=FINE, start=start).gamma
     return _UnderRenyi(search, workload, gamma, {"order": order, "renyi budget": budget})
 
 
-def _best_law(search: Search, workload: Workload) -> Mechanism:
+def _find_best_law(search: Search, workload: Workload) -> Mechanism:
     _check_terms(search.workload)
     if not workload.voters.are_non_private:
         raise PlanError("for more than two classes it is known for non-private voters only")
@@ -266,7 +254,7 @@ def _best_law(search: Search, workload: Workload) -> Mechanism:
     def compute_error(order: float) -> float:
         return -find_law(order, COARSE).value
 
-    order = best_order(budgets, compute_error)
+    order = find_best_order(budgets, compute_error)
     return _UnderRenyi(search, workload, find_law(order, FINE).law, {"order": order})
 
 
@@ -287,7 +275,7 @@ class _ResampledOrder(Mechanism):
         return TableProposal(self.workload, {"order": self._order, "renyi budget": budget}, gamma)
 
 
-def _resampled_orders(search: Search) -> Sequence[Mechanism]:
+def _list_resampled_orders(search: Search) -> Sequence[Mechanism]:
     """Return the best order and its neighbors."""
     work, sampling = search.workload, search.workload.voters.sampled
     if sampling is None or sampling.scheme != "poisson" or not has_closed_form(work.voters):
@@ -301,7 +289,7 @@ def _resampled_orders(search: Search) -> Sequence[Mechanism]:
     def compute_error(order: float) -> float:
         return search.measure.compute_loss(mechanisms[order].at(1.0).law)
 
-    place = list(mechanisms).index(best_order(budgets, compute_error))
+    place = list(mechanisms).index(find_best_order(budgets, compute_error))
     return list(mechanisms.values())[max(0, place - ORDER_STEP) : place + ORDER_STEP + 1 : ORDER_STEP]
 
 
@@ -318,7 +306,7 @@ def budgets_of(workload: Workload) -> dict[float, float]:
     return positive_budgets
 
 
-def best_order(budgets: dict[float, float], compute_error: Callable[[float], float]) -> float:
+def find_best_order(budgets: dict[float, float], compute_error: Callable[[float], float]) -> float:
     """Find the order with the smallest error, from the best order for Gaussian noise, the largest ρ(α)/α, on."""
     orders = list(budgets)
     place, step = int(np.argmax([budgets[order] / order for order in orders])), 2
@@ -348,7 +336,7 @@ def _check_solvable(search: Search, work: Workload) -> None:
         _check_terms(work)
         _check_terms(search.workload)  # the table is proved for these voters in the end
         _check_known(prior, work)
-    if not _deltas(work):
+    if not _list_deltas(work):
         each = work.voters.each
         raise PlanError(f"{work.queries} queries of voters that are {each}-private do not compose within {work.total}")
 

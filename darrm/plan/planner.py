@@ -65,13 +65,13 @@ QUANTITIES = {"queries": (float(MOST_QUERIES), 1.0), "voters": (1.0, float(MOST_
 
 def named(slug: str) -> type[Mechanism]:
     """Return the mechanism of a slug; `ValueError` if there is none."""
-    mechanisms = {mechanism.slug: mechanism for mechanism in (*MECHANISMS, *TESTED)}
-    if slug not in mechanisms:
-        matches = get_close_matches(str(slug), mechanisms, n=1)
+    slugs = {mechanism.slug: mechanism for mechanism in (*MECHANISMS, *TESTED)}
+    if slug not in slugs:
+        matches = get_close_matches(str(slug), slugs, n=1)
         checks.fail(
-            "the mechanism", slug, "one of " + ", ".join(mechanisms), f"did you mean {matches[0]}?" if matches else ""
+            "the mechanism", slug, "one of " + ", ".join(slugs), f"did you mean {matches[0]}?" if matches else ""
         )
-    return mechanisms[slug]
+    return slugs[slug]
 
 
 def plan(
@@ -137,7 +137,7 @@ def plan(
         other_reasons = numbered(len(reasons) - 1, "other reason", "other reasons")
         note = f" (and {other_reasons})" if len(reasons) > 1 else ""
         raise PlanError(f"no mechanism stays within this budget: {reasons[0][0]}{note}")
-    return Plan(workload, measure, tuple(ranking.ranked()), tuple(left_out.items()), listed_classes)
+    return Plan(workload, measure, tuple(ranking.rank()), tuple(left_out.items()), listed_classes)
 
 
 @dataclass
@@ -162,7 +162,7 @@ class _Ranking:
             smallest_loss = min((wrong_of(row, measure) for row in self.rows), default=math.inf)
             to_beat = smallest_loss if mechanism.is_slow and not self.complete else math.inf
             try:
-                row = self._same_problem(mechanism) or calibrate(
+                row = self._reuse_optimal(mechanism) or calibrate(
                     work, mechanism, measure=measure, to_beat=to_beat, report=self.report, is_fine=False
                 )
             except (PlanError, CertificationError, TooManyKindsError) as error:  # others may be calibrated
@@ -174,10 +174,10 @@ class _Ranking:
             elif mechanism is optimum.Optimal and work.queries == 1 and not work.missing:
                 skip_reason = f"not calibrated; {row.slug} is the optimum for one query"
         if self.rows:
-            best_row = self.ranked()[0]
+            best_row = self.rank()[0]
             self.rows[[row.slug for row in self.rows].index(best_row.slug)] = best_row.refine()
 
-    def _same_problem(self, mechanism: type[Mechanism]) -> CalibratedMechanism | None:
+    def _reuse_optimal(self, mechanism: type[Mechanism]) -> CalibratedMechanism | None:
         """Return the optimum per query as DaRRM of the paper, where one person influences all voters."""
         if mechanism is not optimum.PaperDaRRM or self.workload.voters.overlap is not None:
             return None
@@ -185,7 +185,7 @@ class _Ranking:
         optimal = next((row for row in self.rows if row.slug == optimum.Optimal.slug), None)
         return None if optimal is None else replace(optimal, slug=mechanism.slug, name=mechanism.name)
 
-    def ranked(self) -> list[CalibratedMechanism]:
+    def rank(self) -> list[CalibratedMechanism]:
         """Sort, the best first, and compute the regret of each."""
         rows, names = self.rows, self.rows[0].consensus
         best = {name: max(row.consensus[name].value for row in rows) for name in names}
@@ -272,20 +272,20 @@ def affordable(
     distances: dict[Workload, float] = {}
 
     def is_enough(value: float) -> bool:
-        trial = _changed(workload, what, value)
+        trial = _replace_quantity(workload, what, value)
         if trial not in results:
-            report(f"accuracy {accuracy:.4g}: trying {what} {_value(trial, what):,.5g}")
+            report(f"accuracy {accuracy:.4g}: trying {what} {_get_quantity(trial, what):,.5g}")
             try:
                 results[trial] = plan(trial, prior=prior, mechanisms=RELEASED).best.accuracy >= accuracy
             except PlanError:  # no release at all
                 results[trial] = False
             if results[trial]:
-                distances[trial] = abs(_value(trial, what) - hardest)
+                distances[trial] = abs(_get_quantity(trial, what) - hardest)
         return results[trial]
 
     missing_result = f"any {what} with an accuracy of {accuracy:.4g} were found"
     with _until_stopped(distances, missing_result, "the plan is the best until then", enabled=stoppable):
-        value = _value(workload, what)
+        value = _get_quantity(workload, what)
         ends = {is_enough(value): value}
         end = hardest if True in ends else easiest
         while len(ends) < 2 and value != end:  # double or halve until one value is enough and one is not
@@ -299,11 +299,11 @@ def affordable(
     return min(distances, key=distances.__getitem__)
 
 
-def _value(workload: Workload, what: str) -> float:
+def _get_quantity(workload: Workload, what: str) -> float:
     return {"queries": workload.queries, "voters": workload.voters.K, "epsilon": workload.total.epsilon}[what]
 
 
-def _changed(workload: Workload, what: str, value: float) -> Workload:
+def _replace_quantity(workload: Workload, what: str, value: float) -> Workload:
     if what == "queries":
         return replace(workload, queries=round(value))
     if what == "voters":

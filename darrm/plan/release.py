@@ -94,9 +94,9 @@ def release(  # noqa: PLR0913 (options of voters, plan and ledger)
     votes = predictions
     if not isinstance(votes, Votes):
         votes = of_classes(votes, class_count) if isinstance(classes, int | str) else Votes.of_labels(votes, classes)
-    voters = _voters(votes.voters, epsilon, each_delta, overlap, non_private=non_private, models=models)
+    voters = _build_voters(votes.voters, epsilon, each_delta, overlap, non_private=non_private, models=models)
     total = PrivacyParams.of(budget, "budget")
-    paying_ledger = _ledger(ledger, total)
+    paying_ledger = _open_ledger(ledger, total)
     all_queries = votes.queries if queries is None else queries
     checks.integer_at_least(max(1, votes.queries), queries=all_queries, advice="at least the predictions")
     ranking = plan(Workload(voters, all_queries, total, class_count), prior=prior)
@@ -104,7 +104,7 @@ def release(  # noqa: PLR0913 (options of voters, plan and ledger)
     return ReleasedLabels(labels, paying_ledger.spent, ranking, paying_ledger)
 
 
-def _voters(
+def _build_voters(
     K: int, epsilon: Number | None, each_delta: Number, overlap: int | None, *, non_private: bool, models: bool
 ) -> Voters:
     if epsilon is not None and non_private:
@@ -122,7 +122,7 @@ def _voters(
     return Voters.non_private(K, overlap)
 
 
-def _ledger(ledger: PrivacyLedger | str | os.PathLike[str] | None, budget: PrivacyParams) -> PrivacyLedger:
+def _open_ledger(ledger: PrivacyLedger | str | os.PathLike[str] | None, budget: PrivacyParams) -> PrivacyLedger:
     if ledger is None:
         return PrivacyLedger.create(MEMORY, budget)
     if not isinstance(ledger, PrivacyLedger):

@@ -410,7 +410,7 @@ def _write_conclusion(plan: Plan, *, everything: bool) -> Iterator[str]:
         yield from (format_line("Left out", f"{slug}: {reason}") for slug, reason in left_out)
 
 
-def csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
+def build_csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
     return {
         "total epsilon": plan.workload.total.epsilon_text,
         "total delta": plan.workload.total.delta_text,

@@ -71,7 +71,7 @@ class TableProposal(Proposal):
     def table(self) -> Table:
         """The certified table."""
         law = self._proposed
-        return law if isinstance(law, Table) else certify(smallest_target(self._workload, law), law)
+        return law if isinstance(law, Table) else certify(find_smallest_target(self._workload, law), law)
 
     @cached_property
     def cost(self) -> PrivacyCost:
@@ -137,7 +137,7 @@ class NoNoise(FixedMechanism):
         release, winner = None, "plurality"
         if work.has_noise_function:
             gamma = NoiseFunction(work.voters.K, np.ones(work.voters.num_upper_levels))
-            release, winner = Release(certify(smallest_target(work, gamma), gamma)), "majority"
+            release, winner = Release(certify(find_smallest_target(work, gamma), gamma)), "majority"
         return Proposal(
             _share_among_leaders,
             {},
@@ -351,7 +351,7 @@ def delta_of_one(workload: Workload) -> Fraction:
     return max(workload.voters.each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
 
 
-def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
+def find_smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
     """Find the smallest ε of one query, for half of its share of δ if possible."""
     voters, each = workload.voters, workload.voters.each
     min_epsilon = each.exact_epsilon if each.is_private else MIN_EPSILON

@@ -10,7 +10,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max.label_cost import label_profile
-from darrm.noisy_max.noisy_maximum import least_threshold, vanishing
+from darrm.noisy_max.noisy_maximum import find_threshold, vanishing
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.privacy import PrivacyParams
 from tests.noisy_max.oracles import Counts, hockey_stick, law_of
@@ -91,10 +91,10 @@ def test_several_strings_of_one_person(moved: int) -> None:
 
 def test_the_least_threshold_is_one() -> None:
     noise = AsymmetricNoise(20.0, 40.0, 3.0, 3.0)
-    least = least_threshold(noise, 1e-7, moved=2)
+    least = find_threshold(noise, 1e-7, moved=2)
     assert vanishing(noise, least, moved=2) <= 1e-7 < vanishing(noise, least - 1, moved=2)
     with pytest.raises(ValueError, match="a threshold needs a delta"):
-        least_threshold(noise, 0.0)
+        find_threshold(noise, 0.0)
 
 
 CURVE = RenyiCurve.of(lambda orders: 0.01 * orders)

@@ -42,7 +42,7 @@ def test_against_all_histograms(voters: int, classes: int, sigma: float, order: 
     def within(values: np.ndarray, distance: int) -> np.ndarray:
         return np.where(apart <= distance, values, 0.0).max(axis=1)
 
-    bounds = shape.local(logs)
+    bounds = shape.bound_local_change(logs)
     found = np.empty(len(rows))
     for i in range(len(rows)):
         found[i] = smooth_sensitivity(profile[:, i], shape.plateau, SMOOTHNESS)
@@ -87,21 +87,21 @@ def test_bounds_on_neighbors_hold_for_all_histograms() -> None:
         logs = log_q(rows, 2.0, noise=noise)
         pairs = np.argwhere(distances(rows) == 1)
         here, there = logs[pairs[:, 0]], logs[pairs[:, 1]]
-        assert np.all(there <= shape.neighbor(here, 1) + 1e-9)
-        assert np.all(there >= shape.neighbor(here, -1) - 1e-9)
-        assert np.min(shape.neighbor(here, 1) - there) < 0.15  # and close somewhere
+        assert np.all(there <= shape.bound_neighbor(here, 1) + 1e-9)
+        assert np.all(there >= shape.bound_neighbor(here, -1) - 1e-9)
+        assert np.min(shape.bound_neighbor(here, 1) - there) < 0.15  # and close somewhere
     # of two classes the bounds are attained: also by noise so narrow that what the lattice costs can be seen
     rows, shape = histograms(12, 2), CostShape(0.5, 2.0, 2, "discrete")
     logs = log_q(rows, 0.5, noise="discrete")
     here, there = logs[np.argwhere(distances(rows) == 1)].T
-    assert np.max(there - shape.neighbor(here, 1)) == pytest.approx(0.0, abs=1e-12)
-    assert np.max(shape.neighbor(here, -1) - there) == pytest.approx(0.0, abs=1e-12)
+    assert np.max(there - shape.bound_neighbor(here, 1)) == pytest.approx(0.0, abs=1e-12)
+    assert np.max(shape.bound_neighbor(here, -1) - there) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_upper_and_lower_are_inverse_up_to_q0() -> None:
     shape = CostShape(40.0, 14.0, 10)
     logs = np.linspace(20 * shape.log_q0, shape.log_q0, 50)
-    assert np.allclose(shape.neighbor(shape.neighbor(logs, 1), -1), logs, rtol=1e-9)
+    assert np.allclose(shape.bound_neighbor(shape.bound_neighbor(logs, 1), -1), logs, rtol=1e-9)
 
 
 def test_refuses_where_condition_6_fails() -> None:
@@ -110,7 +110,7 @@ def test_refuses_where_condition_6_fails() -> None:
         answer_profile(np.array([[12, 0]]), shape, 3)
     assert caught.value.condition == "C6"
     grid = np.linspace(shape.smallest_log_q(12), shape.log_q1, 500)
-    assert np.any(np.diff(shape.cost(shape.neighbor(grid, 1)) - shape.cost(grid)) < 0.0)
+    assert np.any(np.diff(shape.cost(shape.bound_neighbor(grid, 1)) - shape.cost(grid)) < 0.0)
 
 
 def test_refuses_where_condition_5_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.pate.smooth_sensitivity import CostShape
-from darrm.pate.theorem_6 import _theorem_6_applies, gaussian_renyi, laplace_log_q, laplace_renyi, log_q
+from darrm.pate.theorem_6 import _is_theorem_6_valid, gaussian_renyi, laplace_log_q, laplace_renyi, log_q
 from tests.pate.pate_oracles import (
     distances,
     histograms,
@@ -50,7 +50,7 @@ def test_bounds_against_fifty_digits(bound: Callable, oracle: Callable, paramete
 def test_the_condition_on_q_is_the_papers(sigma: float) -> None:
     # it is asked for, and checked by itself: for Gaussian noise the smaller of the two bounds hides its failures
     logs = np.linspace(-40.0, -0.01, 801)
-    found = _theorem_6_applies(logs, sigma * np.sqrt(-logs), sigma)
+    found = _is_theorem_6_valid(logs, sigma * np.sqrt(-logs), sigma)
     for log_probability, allowed in zip(logs.tolist(), found.tolist(), strict=True):
         q, mu = math.exp(log_probability), sigma * math.sqrt(-log_probability)
         largest = 0.5

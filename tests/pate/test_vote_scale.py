@@ -109,7 +109,7 @@ def test_safety_shifts_the_mark_and_costs_nothing(released: Analysis) -> None:
 def test_nothing_more_than_the_worst_case_and_nothing_less_than_the_first_mark_is_published() -> None:
     scale = VoteScale(BOUND, 20)
     wide = PublicationParameters(14.0, 1e6)
-    found = {scale.published(100, wide, rng=np.random.default_rng(seed)) for seed in range(20)}
+    found = {scale.draw_published(100, wide, rng=np.random.default_rng(seed)) for seed in range(20)}
     assert found == {float(scale.marks[0]), 20 * BOUND.ceiling}
     assert VoteScale(BOUND, 0).marks.tolist() == [0.0]
 

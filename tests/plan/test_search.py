@@ -24,7 +24,7 @@ from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.optimize.optimizer import optimize_table
 from darrm.plan import Mechanism, Proposal, Workload, calibrate, named, plan
 from darrm.plan.mechanism import FixedMechanism, rounded
-from darrm.plan.tables import largest_epsilon, smallest_target
+from darrm.plan.tables import find_smallest_target, largest_epsilon
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.release import DaRRM
@@ -191,7 +191,7 @@ def test_rounded_numbers_lie_on_the_safe_side(value: float) -> None:
 )
 def test_the_smallest_target_is_satisfied_and_no_smaller_one(work: Workload, half: list[float]) -> None:
     gamma = NoiseFunction(work.voters.K, half)
-    target = smallest_target(work, gamma).target
+    target = find_smallest_target(work, gamma).target
     assert divergence(work.voters, gamma, target.exact_epsilon) <= target.exact_delta
     assert target.exact_delta <= max(work.voters.each.exact_delta, work.total.exact_delta / (2 * work.queries))
     if target.exact_epsilon > (work.voters.each.exact_epsilon if work.voters.each.is_private else 0):
@@ -200,7 +200,9 @@ def test_the_smallest_target_is_satisfied_and_no_smaller_one(work: Workload, hal
 
 def test_a_gamma_that_only_delta_one_admits_has_no_target() -> None:
     with pytest.raises(PlanError, match="no epsilon of at most 15"):
-        smallest_target(Workload(Voters(3, PLAIN, overlap=1), 2, PrivacyParams(2, "1e-5")), NoiseFunction(3, [1, 1]))
+        find_smallest_target(
+            Workload(Voters(3, PLAIN, overlap=1), 2, PrivacyParams(2, "1e-5")), NoiseFunction(3, [1, 1])
+        )
 
 
 @pytest.mark.slow
