@@ -174,7 +174,7 @@ _SEARCH_OPTIONS = (
         help="relative optimality gap to reach (default 1e-9)",
     ),
 )
-release_options = as_one(_RELEASE_OPTIONS, lambda typed: {"asked": collect(ReleaseOptions, typed), **typed})
+release_options = as_one(_RELEASE_OPTIONS, lambda typed: {"release": collect(ReleaseOptions, typed), **typed})
 search_options = as_one(_SEARCH_OPTIONS, lambda typed: {"search": collect(Search, typed), **typed})
 
 
@@ -195,16 +195,16 @@ search_options = as_one(_SEARCH_OPTIONS, lambda typed: {"search": collect(Search
     everything="γ of every rule, the certificate, and why rules do not apply",
     formats=("text", "json", "csv"),
 )
-def optimize(*, who: VoterOptions, asked: ReleaseOptions, prior: str | None, search: Search, output: Output) -> None:
-    if not is_law_a_gamma(asked.classes):
-        _refuse("two classes", {"--plot": output.plot, "--all": output.everything, "--missing": asked.missing})
+def optimize(*, who: VoterOptions, release: ReleaseOptions, prior: str | None, search: Search, output: Output) -> None:
+    if not is_law_a_gamma(release.classes):
+        _refuse("two classes", {"--plot": output.plot, "--all": output.everything, "--missing": release.missing})
     voters = who.voters()
-    problems = asked.build_problems(fit_and_report(voters, asked.classes, quiet=output.quiet))
+    problems = release.build_problems(fit_and_report(voters, release.classes, quiet=output.quiet))
     if len(problems) > 1:
-        _refuse("one allowance --m", {"--output": output.path, "--plot": output.plot, "--missing": asked.missing})
-    if asked.missing is not None and asked.missing >= voters.K:
-        checks.fail("--missing", asked.missing, f"below K = {voters.K}", "without a vote there is no majority")
-    tables = _solve_all(problems, None if prior is None else priors.parse(prior, asked.classes), search, output)
+        _refuse("one allowance --m", {"--output": output.path, "--plot": output.plot, "--missing": release.missing})
+    if release.missing is not None and release.missing >= voters.K:
+        checks.fail("--missing", release.missing, f"below K = {voters.K}", "without a vote there is no majority")
+    tables = _solve_all(problems, None if prior is None else priors.parse(prior, release.classes), search, output)
     if len(tables) == 1:
         _write_notes(tables[0], voters, output)
         if output.path is not None:
@@ -214,7 +214,7 @@ def optimize(*, who: VoterOptions, asked: ReleaseOptions, prior: str | None, sea
             text=partial(rows_text, tables), document=partial(rows_document, tables), rows=partial(rows_data, tables)
         )
     else:
-        _print_report(tables[0], asked.missing, who.remark, output)
+        _print_report(tables[0], release.missing, who.remark, output)
 
 
 def _solve_all(problems: list[Problem], prior: Prior | None, search: Search, output: Output) -> list[Table]:
