@@ -52,7 +52,6 @@ MOST_REFINED = 101  # voters: beyond, a trial that does not beat the best ends t
 MOST_VOTERS = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
 ORDER_STEP = 4  # distance of the neighbors in the list of orders
 MOST_TERMS = 4000  # of a program of more than two classes: a solution takes a second
-LARGEST_EPSILON = Fraction(15)  # of one query of more than two classes; beyond, δ is rounding
 
 
 class Optimal(Mechanism):
@@ -109,7 +108,7 @@ class _OptimalLaw(_OptimalQuery):
         _check_solvable(search, workload)
         is_single = workload.queries == 1
         super().__init__(search, workload, workload.total.exact_delta if is_single else tables.delta_of_one(workload))
-        low, high = float(self._low), float(min(LARGEST_EPSILON, self._high))
+        low, high = float(self._low), float(min(tables.LARGEST_TARGET, self._high))
         self.start = max(low, min(high, workload.total.epsilon / workload.queries))
         self.limits = (self.start if is_single else low, self.start if is_single else max(high, low))
 
