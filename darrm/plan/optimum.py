@@ -35,7 +35,6 @@ from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.request import default_shape
 from darrm.plan import tables
 from darrm.plan.mechanism import Mechanism, Proposal, Search, as_plan_error, rounded
-from darrm.plan.noisy import ByCounts
 from darrm.plan.tables import MixedLaw, TableProposal
 from darrm.plurality.partitions import partitions_of
 from darrm.priors import Prior
@@ -160,12 +159,16 @@ class _OptimalGamma(_OptimalQuery):
         return TableProposal(self.workload, {"epsilon": problem.target.epsilon, "delta": float(self._delta)}, table)
 
 
-class PaperDaRRM(ByCounts):
+class PaperDaRRM(Mechanism):
     """DaRRM as [D] has it: one person may reach all K voters, and queries compose by their (ε, δ)."""
 
     slug, name, color, classes = "darrm-paper", "DaRRM of the paper", SKY_BLUE, (2, 2)
     about = "one person may reach all voters, and a query is optimized for its (ε, δ)."
-    is_slow, only_compared = True, ""
+    is_slow = True
+
+    @classmethod
+    def applies_to(cls, workload: Workload) -> bool:
+        return workload.voters.sampled is None
 
     @classmethod
     def releases(cls, workload: Workload) -> Sequence[Workload]:
