@@ -190,7 +190,7 @@ class _Histogram:
         self.near_gaps, self.near_sizes = gaps[~is_far], sizes[~is_far].astype(np.float64)
         self.groups = int(self.near_gaps.size)
         self.has_votes = values[~is_far] > 0
-        self.far_gap, self.far_has_votes = int(sizes[is_far].sum()), bool(np.any(is_far & (values > 0)))
+        self.far_count, self.far_has_votes = int(sizes[is_far].sum()), bool(np.any(is_far & (values > 0)))
         tails = tables.log_tails[np.minimum(gaps[is_far], tables.log_tails.size - 1)]
         self.log_far_mass = float(np.logaddexp.reduce(np.log(sizes[is_far]) + tails)) if np.any(is_far) else -math.inf
         product = np.tile(tables.log_weights, 2 * tables.reach + 1)
@@ -214,8 +214,8 @@ class _Histogram:
         exist[:-1, :-1][np.diag_indices(self.groups)] = self.near_sizes > 1.0
         exist[:-1][~self.has_votes] = False
         exist[-1] &= self.far_has_votes
-        exist[:, -1] &= self.far_gap > 0
-        exist[-1, -1] &= self.far_gap > 1
+        exist[:, -1] &= self.far_count > 0
+        exist[-1, -1] &= self.far_count > 1
         return exist
 
     def compute_laws(self, requested: NDArray[np.bool_]) -> _MoveLaws:
@@ -248,7 +248,7 @@ class _Histogram:
             log_law[:, :groups] = np.log(factors @ self.weights.T) + self.scales
             if loser < groups:
                 log_law[:, groups] = np.log(factors @ (self.weights[loser] * own_losses[loser])) + self.scales[loser]
-            rows = gainers[gainers < groups]  # the first ones
+            rows = gainers[gainers < groups]  # not far behind; they come first
             own_sums = np.einsum("ij,ij->i", factors[: rows.size], self.weights[rows] * own_gains[rows])
             log_law[: rows.size, groups + 1] = np.log(own_sums) + self.scales[rows]
             parts.append(log_law)
