@@ -9,7 +9,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import MOST_QUERIES, OPEN, is_open
 from darrm.util import checks
 from darrm.util.files import check_regular
-from darrm.votes.votes_file import LONGEST_NAME, listed_names
+from darrm.votes.votes_file import LONGEST_NAME, read_class_names
 
 _COLUMNS = ["name", "epsilon", "delta"]
 _MOST_BYTES = 2**22
@@ -48,7 +48,7 @@ def classes_of(text: str | None) -> int | tuple[str, ...] | None:
     if len(parts) == 1 and re.fullmatch("[0-9]{1,10}", parts[0]):
         return int(parts[0])
     if len(parts) == 1 and text.lower().endswith(".csv"):
-        return listed_names(Path(text))
+        return read_class_names(Path(text))
     if len(parts) < 2 or "" in parts or len(set(parts)) != len(parts):
         allowed = "their number, different labels, at least two, like no,yes, or open"
         checks.fail("--classes", text[:LONGEST_NAME], allowed)

@@ -59,7 +59,7 @@ from darrm.util.progress import StatusLine
 from darrm.votes import ABSTAIN, LAYOUTS, MISSING, Classes, Votes
 from darrm.votes.parquet_file import is_parquet
 from darrm.votes.vote_arrays import VoteFormat
-from darrm.votes.votes_file import SUFFIXES, shown
+from darrm.votes.votes_file import SUFFIXES, quote_names
 
 ABOUT = """\
 Release private labels for votes. The ledger is debited, durably, before a label is written, and keeps the label until
@@ -328,7 +328,7 @@ def _release_whole(
         kind = "coin" if len(votes.classes) == 2 else "die"
         output.note(f"{votes.missing.sum():,} of {total} votes are missing, and a fair {kind} stands for each")
     if votes.voter_names and not is_parquet(path):
-        output.note(f"line 1 of {path.name} names the voters and is no query: {shown(votes.voter_names)}")
+        output.note(f"line 1 of {path.name} names the voters and is no query: {quote_names(votes.voter_names)}")
     if votes.blanks:
         output.note(f"{votes.blanks:,} of {total} answers are missing and count for no string")
     line.show(f"drawing {votes.queries:,} labels")

@@ -27,9 +27,9 @@ from darrm.ledger.ledger import check_id, reason_of
 from darrm.release.one_by_one import AnswerStream
 from darrm.util import checks
 from darrm.votes import Votes
-from darrm.votes.labels_file import quoted
+from darrm.votes.labels_file import quote
 from darrm.votes.vote_arrays import ClassLookup, VoteFormat, VoteTable, words_of
-from darrm.votes.votes_file import LONGEST_LINE, OR_A_COIN, Words, check_line, value_blocks
+from darrm.votes.votes_file import COIN_ADVICE, LONGEST_LINE, Words, check_line, value_blocks
 
 MOST_TOGETHER = 64  # questions per debit, and so the most that may be printed again after a crash
 _READ_BYTES = 2**16
@@ -122,7 +122,7 @@ class Questions:
         allowed = " or ".join(f"{width} {each.get(kind, each['labels'])}" for width, kind in self._formats.items())
         after = " after its id" if self._ids else ""
         is_short = fields < (self._how.voters or 0) in self._formats
-        advice = f"; a voter that does not answer keeps its field: {OR_A_COIN}" if is_short else ""
+        advice = f"; a voter that does not answer keeps its field: {COIN_ADVICE}" if is_short else ""
         raise ValueError(f"line {self._number} has {fields} fields{after}, where a question has {allowed}{advice}")
 
 
@@ -161,7 +161,7 @@ def _json_field(where: str, vote: object, how: VoteFormat) -> str:
         advice = "write a number, or the name of a class in quotes"
         raise ValueError(f"{where}: {json.dumps(vote)[:_SHOWN]} is no vote: {advice}")
     if not how.is_open and how.missing != "coin":
-        advice = f"every voter must answer every query, so leave other queries out, or {OR_A_COIN}"
+        advice = f"every voter must answer every query, so leave other queries out, or {COIN_ADVICE}"
         raise ValueError(f"{where}: the vote is missing (null or NaN): {advice}")
     return ""
 
@@ -179,7 +179,7 @@ class LineWriter:
     def line_of(self, number: int, label: object) -> bytes:
         if self._json:
             return (json.dumps({"query": number, "label": label}, ensure_ascii=False) + "\n").encode()
-        return f"{number},{'' if label is None else quoted(str(label))}\n".encode()
+        return f"{number},{'' if label is None else quote(str(label))}\n".encode()
 
     def write(self, first: int, labels: list[object]) -> None:
         lines = [self.line_of(number, label) for number, label in enumerate(labels, first)]

@@ -22,9 +22,9 @@ NORMALIZERS: dict[str, Callable[[str], str]] = {
 }
 Normalize = str | Callable[[str], str] | None
 MISSING = -1  # the column of a missing answer
-_OR_A_BLANK = 'leave the question out, or write missing="blank" (--missing blank) so that it counts for no string'
-_LONGEST_WORD = 60  # characters of the name of a function
-_SHORT = 40  # characters of an answer in a message
+_BLANK_ADVICE = 'leave the question out, or write missing="blank" (--missing blank) so that it counts for no string'
+_MAX_NAME = 60  # characters of the name of a function
+_MAX_EXCERPT = 40  # characters of an answer in a message
 
 
 def is_missing(vote: object) -> bool:
@@ -45,7 +45,7 @@ def name_of(normalize: Normalize) -> str:
         return ""
     if not callable(normalize):
         checks.fail("normalize", normalize, "a function of one answer, or some of " + ", ".join(NORMALIZERS))
-    return ascii(getattr(normalize, "__qualname__", type(normalize).__qualname__))[1:-1][:_LONGEST_WORD]
+    return ascii(getattr(normalize, "__qualname__", type(normalize).__qualname__))[1:-1][:_MAX_NAME]
 
 
 class Vocabulary(dict[object, int]):
@@ -53,7 +53,7 @@ class Vocabulary(dict[object, int]):
 
     def __init__(self, normalize: Normalize = None, missing: str = "refuse") -> None:
         super().__init__()
-        self._may_miss = missing == "blank"
+        self._allows_missing = missing == "blank"
         self.normalized = name_of(normalize)
         words = self.normalized.split(",") if isinstance(normalize, str) else []
         self._steps = [NORMALIZERS[word] for word in words]
@@ -71,13 +71,15 @@ class Vocabulary(dict[object, int]):
         else:
             for step in self._steps:
                 word = step(str(word))
-        if word == "" and self._may_miss:
+        if word == "" and self._allows_missing:
             return MISSING
         if not isinstance(word, str) or not word:
-            shown = answer[:_SHORT] if isinstance(answer, str) else answer
-            checks.fail("an answer", shown, "text with at least one character", _OR_A_BLANK)
+            excerpt = answer[:_MAX_EXCERPT] if isinstance(answer, str) else answer
+            checks.fail("an answer", excerpt, "text with at least one character", _BLANK_ADVICE)
         if len(word) > LONGEST_NAME or not is_text(word) or "\0" in word:
-            checks.fail("an answer", word[:_SHORT], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
+            checks.fail(
+                "an answer", word[:_MAX_EXCERPT], f"Unicode text of at most {LONGEST_NAME} characters, none zero"
+            )
         column = self.columns.setdefault(str(word), len(self.columns))
         self[answer] = column
         return column

@@ -31,13 +31,13 @@ from darrm.votes.votes_file import (
 )
 
 _LABELS_AT_ONCE = 2**18  # labels per write
-_UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # needs no quotes
+_UNQUOTED_FIELD = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # needs no quotes
 
 
 def labels_digest(labels: Labels) -> str:
     """Return the hexadecimal SHA-256 of labels as .csv, in any format."""
     digest = hashlib.sha256()
-    for piece in _csv_pieces(labels):
+    for piece in _format_csv(labels):
         digest.update(piece)
     return digest.hexdigest()
 
@@ -64,13 +64,13 @@ def save_labels(path: Path, labels: Labels, line: StatusLine | None = None, ids:
         arrow = require("pyarrow")
         labels = labels if labels.dtype.kind in "iuO" else labels.astype(np.str_)
         limits = () if labels.dtype.kind in "UO" else (np.iinfo(labels.dtype).min, np.iinfo(labels.dtype).max)
-        kept = [] if ids is None else [(ids[0], arrow.string())]
-        with label_file(path, kept, limits) as write:
+        kept_columns = [] if ids is None else [(ids[0], arrow.string())]
+        with label_file(path, kept_columns, limits) as write:
             write(labels, ids and arrow.record_batch([arrow.array(ids[1], arrow.string())], [ids[0]]))
     else:
         with path.open("wb") as file:
             if is_csv(path):
-                file.writelines(_csv_pieces(labels, line, ids))
+                file.writelines(_format_csv(labels, line, ids))
             else:  # to an object that only writes: numpy does not notice a disk that is full at the last flush
                 np.lib.format.write_array(SimpleNamespace(write=file.write), as_text(labels), allow_pickle=False)
     sync(path)
@@ -82,12 +82,12 @@ def load_labels(path: Path) -> Labels:
     try:
         if path.suffix.lower() == ".parquet":
             return read_label_column(path)
-        return _labels_of_csv(path) if is_csv(path) else np.array(load_npy(path, dimensions=1))
+        return _read_csv_labels(path) if is_csv(path) else np.array(load_npy(path, dimensions=1))
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is no file of labels: {error}") from error
 
 
-def _labels_of_csv(path: Path) -> Labels:
+def _read_csv_labels(path: Path) -> Labels:
     rows = list(records(path))
     width = 2 if rows and len(rows[0][1]) == 2 and rows[0][1][1] == LABEL else 1  # with ids
     for line, fields in rows:
@@ -103,14 +103,14 @@ def as_text(labels: Labels) -> Labels:
 
 
 @lru_cache(MOST_REMEMBERED)
-def _line(text: str) -> str:
-    return quoted(text) + "\n"
+def _format_line(text: str) -> str:
+    return quote(text) + "\n"
 
 
-def _csv_pieces(labels: Labels, line: StatusLine | None = None, ids: Ids | None = None) -> Iterator[bytes]:
+def _format_csv(labels: Labels, line: StatusLine | None = None, ids: Ids | None = None) -> Iterator[bytes]:
     names = iter(()) if ids is None else iter(ids[1])
     if ids is not None:
-        yield f"{quoted(ids[0])},{LABEL}\n".encode()
+        yield f"{quote(ids[0])},{LABEL}\n".encode()
     for block in blocks(as_text(labels), _LABELS_AT_ONCE, line, "writing labels"):
         if ids is None and block.dtype.kind in "iu" and block.min() >= 0 and block.max() <= 9:
             lines = np.full((len(block), 2), ord("\n"), dtype=np.uint8)
@@ -118,35 +118,35 @@ def _csv_pieces(labels: Labels, line: StatusLine | None = None, ids: Ids | None 
             lines[:, 0] += ord("0")
             yield lines.tobytes()
             continue
-        texts: Iterator[str] = map(_line, map(str, block.tolist()))
+        texts: Iterator[str] = map(_format_line, map(str, block.tolist()))
         if ids is not None:
-            texts = (f"{quoted(name)},{text}" for text, name in zip(texts, names, strict=False))
+            texts = (f"{quote(name)},{text}" for text, name in zip(texts, names, strict=False))
         yield "".join(texts).encode()
 
 
-def quoted(text: str) -> str:
-    return text if _UNQUOTED.fullmatch(text) else '"' + text.replace('"', '""') + '"'
+def quote(text: str) -> str:
+    return text if _UNQUOTED_FIELD.fullmatch(text) else '"' + text.replace('"', '""') + '"'
 
 
 @contextmanager
 def label_file(
-    path: Path, kept: Sequence[tuple[str, Untyped]], classes: Sequence[object]
+    path: Path, kept_columns: Sequence[tuple[str, Untyped]], classes: Sequence[object]
 ) -> Iterator[Callable[[Block, Untyped], None]]:
     """Yield a function that writes labels with the record batch of the kept columns.
 
     ``classes`` are all names of a label; empty for open-set answers, where null is no answer.
     """
     arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
-    number = label_type(classes)
-    kind = arrow.string() if number is None else arrow.from_numpy_dtype(number)
-    schema = arrow.schema([*kept, (LABEL, kind)])
+    dtype = label_type(classes)
+    arrow_type = arrow.string() if dtype is None else arrow.from_numpy_dtype(dtype)
+    schema = arrow.schema([*kept_columns, (LABEL, arrow_type)])
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     # pyarrow rejects some names, but accepts open files
     with path.open("wb") as file, parquet.ParquetWriter(file, schema, **options) as writer:
 
         def write(labels: Block, batch: Untyped) -> None:
-            column = arrow.array(labels.tolist() if labels.dtype.kind in "UO" else labels, type=kind)
-            arrays = [_kept(batch.column(name), kind) for name, kind in kept]
+            column = arrow.array(labels.tolist() if labels.dtype.kind in "UO" else labels, type=arrow_type)
+            arrays = [_decode_column(batch.column(name), arrow_type) for name, arrow_type in kept_columns]
             writer.write_batch(arrow.record_batch([*arrays, column], schema=schema))
 
         yield write
@@ -163,28 +163,28 @@ def check_kept(batch: Untyped, keep: Sequence[str]) -> None:
                 raise ValueError(f"{len(column):,} rows of column {name[:40]!r} unfold to {size:,} bytes: keep another")
 
 
-def _kept(column: Untyped, kind: Untyped) -> Untyped:
-    if not hasattr(column, "dictionary") or require("pyarrow").types.is_dictionary(kind):
+def _decode_column(column: Untyped, arrow_type: Untyped) -> Untyped:
+    if not hasattr(column, "dictionary") or require("pyarrow").types.is_dictionary(arrow_type):
         return column
-    return column.dictionary_decode().cast(kind)
+    return column.dictionary_decode().cast(arrow_type)
 
 
 def read_label_column(path: Path) -> Block:
     """Read labels; a missing open-set label is an empty text."""
-    kind = rows_and_types(path)[1].get(LABEL)
-    if kind is None or not (is_text_type(kind) or require("pyarrow").types.is_integer(kind)):
+    arrow_type = rows_and_types(path)[1].get(LABEL)
+    if arrow_type is None or not (is_text_type(arrow_type) or require("pyarrow").types.is_integer(arrow_type)):
         raise ValueError(f"it has no column {LABEL!r} of whole numbers or text")
     columns = []
     for batch in record_batches(path, [LABEL]):
         check_kept(batch, [LABEL])
         columns.append(batch.column(0))
-    texts = is_text_type(kind)
-    columns = [_kept(column, kind).fill_null("") if texts else column for column in columns]
+    are_texts = is_text_type(arrow_type)
+    columns = [_decode_column(column, arrow_type).fill_null("") if are_texts else column for column in columns]
     if any(column.null_count for column in columns):
         raise ValueError("there are rows without a label")
     arrays = [np.asarray(column.to_numpy(zero_copy_only=False)) for column in columns]
     labels = np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
-    return labels.astype(np.str_) if texts else labels
+    return labels.astype(np.str_) if are_texts else labels
 
 
 def label_type(classes: Sequence[object]) -> np.dtype[np.signedinteger[Untyped]] | None:

@@ -22,7 +22,7 @@ from darrm.util.extras import Untyped, require
 from darrm.util.files import check_folder, check_regular
 from darrm.votes.answers import Vocabulary
 from darrm.votes.vote_arrays import ClassLookup, VoteFormat
-from darrm.votes.votes_file import ALREADY_THERE, LABEL, Block, choose_columns
+from darrm.votes.votes_file import EXISTS_ADVICE, LABEL, Block, choose_columns
 
 SUFFIX = ".parquet"
 ROWS_AT_ONCE = 2**16
@@ -30,14 +30,14 @@ VALUES_AT_ONCE = 2**24
 MOST_BYTES = 2**42  # of one file
 MOST_CHUNK = 2**28  # bytes of one column of a row group, or of kept texts
 _BUFFER_BYTES = 2**16  # for each column
-_HIDDEN = (".", "_")  # files that Spark, Hive and pyarrow skip: _SUCCESS, .part-0.crc
-_SHOWN = 200  # characters of pyarrow's message
-_SHORT = 40  # characters of a name or a vote
-MOST_PAGE_BYTES, _A_COLUMN = 2**27, 2**21  # uncompressed bytes of one page of each column, in total
+_HIDDEN_PREFIXES = (".", "_")  # files that Spark, Hive and pyarrow skip: _SUCCESS, .part-0.crc
+_MAX_MESSAGE = 200  # characters of pyarrow's message
+_MAX_NAME = 40  # characters of a name or a vote
+MOST_PAGE_BYTES, _PAGE_BYTES_PER_COLUMN = 2**27, 2**21  # uncompressed bytes of one page of each column, in total
 MOST_FOOTER = 2**24  # bytes of the footer
-_MOST_HEADER, _MOST_PAGES = 2**20, 2**18  # bytes; pages of a column in a row group
-_MOST_DEPTH = 12
-_END = b"PAR1"
+_MAX_HEADER_BYTES, _MAX_PAGES = 2**20, 2**18  # bytes; pages of a column in a row group
+_MAX_DEPTH = 12
+_MAGIC = b"PAR1"
 
 
 def is_parquet(path: Path) -> bool:
@@ -48,7 +48,7 @@ def is_parquet(path: Path) -> bool:
 def check_absent(path: Path) -> None:
     check_folder(path)
     if os.path.lexists(path):
-        raise ValueError(f"{str(path)!r} {ALREADY_THERE}")
+        raise ValueError(f"{str(path)!r} {EXISTS_ADVICE}")
 
 
 def partitions_of(source: Path) -> tuple[str, ...]:
@@ -59,14 +59,14 @@ def partitions_of(source: Path) -> tuple[str, ...]:
     if not source.is_dir():
         return (source.name,)
     paths = []
-    for folder, folders, files in os.walk(source, onerror=_raise):
-        folders[:] = [name for name in folders if not name.startswith(_HIDDEN)]
+    for folder, folders, files in os.walk(source, onerror=_reraise):
+        folders[:] = [name for name in folders if not name.startswith(_HIDDEN_PREFIXES)]
         for name in folders:
             if Path(folder, name).is_symlink():
                 checks.fail("votes", str(Path(folder, name)), "no link to a folder", "move its files here")
         for name in files:
             path = Path(folder, name)
-            if name.startswith(_HIDDEN):
+            if name.startswith(_HIDDEN_PREFIXES):
                 continue
             if path.suffix.lower() != SUFFIX:
                 advice = "move other files away; names that begin with . or _ are skipped"
@@ -77,7 +77,7 @@ def partitions_of(source: Path) -> tuple[str, ...]:
     return tuple(sorted(paths))
 
 
-def _raise(error: OSError) -> None:
+def _reraise(error: OSError) -> None:
     raise error
 
 
@@ -90,14 +90,18 @@ def digest_of(path: Path) -> str:
 
 def rows_and_types(path: Path, columns: Sequence[str] = ()) -> tuple[int, dict[str, Untyped]]:
     """Return the number of rows, and the Arrow type of each column in order; each of ``columns`` must be there."""
-    with _opened(path) as file, _translated(path):
+    with _open_file(path) as file, _translate_errors(path):
         schema = file.schema_arrow
         if len(set(schema.names)) != len(schema.names):
-            twice = next(name for name in schema.names if schema.names.count(name) > 1)
-            raise ValueError(f"{str(path)!r} has two columns {twice[:_SHOWN]!r}: their names tell columns apart")
+            duplicate = next(name for name in schema.names if schema.names.count(name) > 1)
+            raise ValueError(
+                f"{str(path)!r} has two columns {duplicate[:_MAX_MESSAGE]!r}: their names tell columns apart"
+            )
         for name in columns:
             if name not in schema.names:
-                checks.fail("the columns", name[:_SHORT], f"in {str(path)!r}", "every partition has the same columns")
+                checks.fail(
+                    "the columns", name[:_MAX_NAME], f"in {str(path)!r}", "every partition has the same columns"
+                )
         return int(file.metadata.num_rows), dict(zip(schema.names, schema.types, strict=True))
 
 
@@ -106,21 +110,21 @@ def record_batches(path: Path, columns: Sequence[str], width: int = 1) -> Iterat
     _, types = rows_and_types(path, columns)
     rows = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, len(columns), width)))
     texts = [name for name in columns if is_text_type(types[name])]  # stores a repeated long word once
-    with _opened(path, texts) as file:
-        with _translated(path):
+    with _open_file(path, texts) as file:
+        with _translate_errors(path):
             check_pages(path, columns)
-        left = file.metadata.num_rows
+        remaining_rows = file.metadata.num_rows
         batches = file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False)
         while True:
-            with _translated(path):
+            with _translate_errors(path):
                 batch = next(batches, None)
                 if batch is None:
                     break
                 batch = batch.select(list(columns))  # pyarrow yields the file's order
-            left -= batch.num_rows
+            remaining_rows -= batch.num_rows
             yield batch
-        if left:
-            raise ValueError(f"{str(path)!r} lacks {left:,} of its rows: it is damaged")
+        if remaining_rows:
+            raise ValueError(f"{str(path)!r} lacks {remaining_rows:,} of its rows: it is damaged")
 
 
 @dataclass(frozen=True)
@@ -133,36 +137,42 @@ class ParquetSchema:
 
 
 def schema_of(
-    path: Path, how: VoteFormat, *, columns: tuple[str, ...] | None = None, keep: tuple[str, ...] = ()
+    path: Path, vote_format: VoteFormat, *, columns: tuple[str, ...] | None = None, keep: tuple[str, ...] = ()
 ) -> ParquetSchema:
     """Find out what the columns hold; `ValueError` unless they may be such votes."""
     _, types = rows_and_types(path)
     if LABEL in keep:
         checks.fail("the columns that are kept", LABEL, "other ones", "it is the name of the column of labels")
-    there = tuple(types)
-    votes = tuple(there[place] for place in choose_columns(there, f"the schema of {str(path)!r}", columns, keep))
-    names = tuple(name.item() if isinstance(name, np.generic) else name for name in how.names)
-    are_texts = any(is_text_type(_inner(types[name])) for name in votes)
+    column_names = tuple(types)
+    votes = tuple(
+        column_names[index] for index in choose_columns(column_names, f"the schema of {str(path)!r}", columns, keep)
+    )
+    names = tuple(name.item() if isinstance(name, np.generic) else name for name in vote_format.names)
+    are_texts = any(is_text_type(_get_item_type(types[name])) for name in votes)
     if names and all(isinstance(name, str) for name in names) and not are_texts:
         with suppress(ValueError):
             names = tuple(int(str(name)) for name in names)
     if not all(isinstance(name, str) for name in names) and not all(isinstance(name, int) for name in names):
         checks.fail("classes", names[:5], "whole numbers, or text", "a column of labels has one type")
-    lists = 0
-    if len(votes) == 1 and _inner(types[votes[0]]) != types[votes[0]]:
+    list_length = 0
+    if len(votes) == 1 and _get_item_type(types[votes[0]]) != types[votes[0]]:
         batch = next((batch for batch in record_batches(path, votes) if batch.num_rows), None)
-        lists = 0 if batch is None else len(batch.column(0)[0].as_py() or ())
-    width = lists or len(votes)
+        list_length = 0 if batch is None else len(batch.column(0)[0].as_py() or ())
+    width = list_length or len(votes)
     are_words = are_texts and bool(ClassLookup(names).words)
-    source_format = how.source_format(width, are_words=are_words)
-    expected = len(names) if source_format == "counts" else width if how.voters is None else how.voters
+    source_format = vote_format.source_format(width, are_words=are_words)
+    expected = len(names) if source_format == "counts" else width if vote_format.voters is None else vote_format.voters
     if width != expected:
-        description = checks.Text(f"{width} {'votes' if lists else 'columns'} in {str(path)!r}")
+        description = checks.Text(f"{width} {'votes' if list_length else 'columns'} in {str(path)!r}")
         advice = "name those that hold votes (--columns A,B,…), or others that do not (--keep ID)"
-        one = "class" if source_format == "counts" else "voter"
-        checks.fail("votes", description, f"{expected} columns, one a {one}", advice)
-    how = replace(how, voters=how.voters if source_format == "counts" else width, classes=names or how.classes)
-    schema = ParquetSchema(votes, keep, how, source_format, lists)
+        unit = "class" if source_format == "counts" else "voter"
+        checks.fail("votes", description, f"{expected} columns, one a {unit}", advice)
+    vote_format = replace(
+        vote_format,
+        voters=vote_format.voters if source_format == "counts" else width,
+        classes=names or vote_format.classes,
+    )
+    schema = ParquetSchema(votes, keep, vote_format, source_format, list_length)
     check_types(path, schema)
     return schema
 
@@ -170,63 +180,72 @@ def schema_of(
 def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]]:
     """Return the number of rows and the types; `ValueError` unless the columns may hold such votes."""
     types = require("pyarrow").types
-    rows, kinds = rows_and_types(path, (*schema.votes, *schema.keep))
+    rows, column_types = rows_and_types(path, (*schema.votes, *schema.keep))
     for name in schema.votes:
-        kind = _inner(kinds[name]) if schema.width else kinds[name]
-        kind = kind.value_type if types.is_dictionary(kind) else kind
-        number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-        text = is_text_type(kind) and schema.source_format != "counts"
-        other = schema.source_format == "labels" and (types.is_boolean(kind) or types.is_null(kind))
-        if not (text or ((number or other) and schema.source_format != "answers")):
-            listed = f", of the classes {', '.join(map(str, schema.how.names[:5]))}" if schema.how.names else ""
-            allowed = "numbers" if schema.source_format == "counts" else f"numbers or text{listed}"
+        arrow_type = _get_item_type(column_types[name]) if schema.width else column_types[name]
+        arrow_type = arrow_type.value_type if types.is_dictionary(arrow_type) else arrow_type
+        is_number = types.is_integer(arrow_type) or types.is_floating(arrow_type) or types.is_decimal(arrow_type)
+        is_text = is_text_type(arrow_type) and schema.source_format != "counts"
+        is_other = schema.source_format == "labels" and (types.is_boolean(arrow_type) or types.is_null(arrow_type))
+        if not (is_text or ((is_number or is_other) and schema.source_format != "answers")):
+            class_list = f", of the classes {', '.join(map(str, schema.how.names[:5]))}" if schema.how.names else ""
+            allowed = "numbers" if schema.source_format == "counts" else f"numbers or text{class_list}"
             advice = "a column that is no vote is kept (--keep ID), or others are named (--columns A,B,…)"
-            checks.fail(f"column {name[:_SHORT]!r} of {str(path)!r}", checks.Text(str(kind)[:_SHORT]), allowed, advice)
-    return rows, tuple(str(kinds[name]) for name in (*schema.votes, *schema.keep))
+            checks.fail(
+                f"column {name[:_MAX_NAME]!r} of {str(path)!r}",
+                checks.Text(str(arrow_type)[:_MAX_NAME]),
+                allowed,
+                advice,
+            )
+    return rows, tuple(str(column_types[name]) for name in (*schema.votes, *schema.keep))
 
 
 def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> Iterator[tuple[Block, int, Untyped]]:
     """Yield votes as in `VoteTable.blocks`, the number of their first row, and their record batch."""
-    first, place_of = 0, None
-    kind: np.dtype[np.generic] = np.dtype(float)
+    first_row, index_of = 0, None
+    dtype: np.dtype[np.generic] = np.dtype(float)
     if schema.source_format == "answers":
-        place_of, kind = vocabulary.__getitem__, np.dtype(np.int32)
+        index_of, dtype = vocabulary.__getitem__, np.dtype(np.int32)
     elif schema.source_format == "labels":
-        place_of = ClassLookup(schema.how.names, schema.how.missing).index_of
-        kind = np.min_scalar_type(-len(schema.how.names) - 1)
+        index_of = ClassLookup(schema.how.names, schema.how.missing).index_of
+        dtype = np.min_scalar_type(-len(schema.how.names) - 1)
     for batch in record_batches(path, (*schema.votes, *schema.keep), schema.width):
         columns = [(name, batch.column(name)) for name in schema.votes]
         if schema.width:
-            columns = _unfold(columns[0][1], schema, path, first)
-        values = np.empty((len(columns), batch.num_rows), dtype=kind).T  # columns are contiguous
-        for place, (name, column) in enumerate(columns):
-            values[:, place] = _values(column, place_of, path, name[:_SHORT], first)
-        yield values, first, batch
-        first += batch.num_rows
+            columns = _split_lists(columns[0][1], schema, path, first_row)
+        values = np.empty((len(columns), batch.num_rows), dtype=dtype).T  # columns are contiguous
+        for index, (name, column) in enumerate(columns):
+            values[:, index] = _read_values(column, index_of, path, name[:_MAX_NAME], first_row)
+        yield values, first_row, batch
+        first_row += batch.num_rows
 
 
-def _unfold(column: Untyped, schema: ParquetSchema, path: Path, first: int) -> list[tuple[str, Untyped]]:
+def _split_lists(column: Untyped, schema: ParquetSchema, path: Path, first_row: int) -> list[tuple[str, Untyped]]:
     """Turn a column of lists into columns."""
     lengths = require("pyarrow.compute").list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
     if (lengths != schema.width).any():
         row = int(np.argmax(lengths != schema.width))
         content = "no list" if lengths[row] < 0 else f"{lengths[row]} votes"
-        raise ValueError(f"{str(path)!r}, row {first + row:,} holds {content}, and the first one {schema.width}")
-    flat = column.flatten()
-    places = np.arange(len(column)) * schema.width
-    return [(f"{schema.votes[0][:_SHORT]}[{place}]", flat.take(places + place)) for place in range(schema.width)]
+        raise ValueError(f"{str(path)!r}, row {first_row + row:,} holds {content}, and the first one {schema.width}")
+    items = column.flatten()
+    first_items = np.arange(len(column)) * schema.width
+    return [
+        (f"{schema.votes[0][:_MAX_NAME]}[{index}]", items.take(first_items + index)) for index in range(schema.width)
+    ]
 
 
-def _values(column: Untyped, place_of: Callable[[Untyped], int] | None, path: Path, name: str, first: int) -> Block:
+def _read_values(
+    column: Untyped, index_of: Callable[[Untyped], int] | None, path: Path, name: str, first_row: int
+) -> Block:
     arrow = require("pyarrow")
     if hasattr(column, "dictionary"):
-        ends = require("pyarrow.compute").min_max(column.indices).as_py()
-        if ends["min"] is not None and not 0 <= ends["min"] <= ends["max"] < len(column.dictionary):
+        bounds = require("pyarrow.compute").min_max(column.indices).as_py()
+        if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < len(column.dictionary):
             raise ValueError(f"{str(path)!r}, column {name!r} is damaged: it names what its dictionary does not hold")
-    if place_of is None:
+    if index_of is None:
         column = column.dictionary_decode() if hasattr(column, "dictionary") else column
         if column.null_count:
-            row = first + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            row = first_row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise ValueError(f"{str(path)!r}, row {row:,}, column {name!r}: the count is missing: leave the query out")
         return np.asarray(column.cast(arrow.float64()).to_numpy(zero_copy_only=False))
     if not hasattr(column, "dictionary"):
@@ -234,28 +253,29 @@ def _values(column: Untyped, place_of: Callable[[Untyped], int] | None, path: Pa
         column = column.dictionary_encode()
     words = column.dictionary
     indices = column.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
-    used = np.flatnonzero(np.bincount(indices, minlength=len(words) + 1))  # the dictionary may hold unused words
-    places = np.empty(len(words) + 1, dtype=np.int32)
-    for index in used.tolist():
+    # the dictionary may hold unused words
+    used_indices = np.flatnonzero(np.bincount(indices, minlength=len(words) + 1))
+    value_by_index = np.empty(len(words) + 1, dtype=np.int32)
+    for index in used_indices.tolist():
         try:
-            places[index] = place_of(words[index].as_py() if index < len(words) else None)
+            value_by_index[index] = index_of(words[index].as_py() if index < len(words) else None)
         except ValueError as error:  # not a vote, or bytes that are not text
-            row = first + int(np.argmax(indices == index))
+            row = first_row + int(np.argmax(indices == index))
             reason = "it holds bytes that are no text" if isinstance(error, UnicodeDecodeError) else str(error)
             raise ValueError(f"{str(path)!r}, row {row:,}, column {name!r}: {reason}") from error
-    return np.asarray(places[indices])
+    return np.asarray(value_by_index[indices])
 
 
-def _inner(kind: Untyped) -> Untyped:
+def _get_item_type(arrow_type: Untyped) -> Untyped:
     types = require("pyarrow").types
-    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return kind.value_type if is_list else kind
+    is_list = types.is_list(arrow_type) or types.is_large_list(arrow_type) or types.is_fixed_size_list(arrow_type)
+    return arrow_type.value_type if is_list else arrow_type
 
 
-def is_text_type(kind: Untyped) -> bool:
+def is_text_type(arrow_type: Untyped) -> bool:
     types = require("pyarrow").types
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    return bool(types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view")
+    arrow_type = arrow_type.value_type if types.is_dictionary(arrow_type) else arrow_type
+    return bool(types.is_string(arrow_type) or types.is_large_string(arrow_type) or str(arrow_type) == "string_view")
 
 
 def texts_of(column: Untyped) -> list[str]:
@@ -266,17 +286,17 @@ def texts_of(column: Untyped) -> list[str]:
 
 
 @contextmanager
-def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Untyped]:
+def _open_file(path: Path, texts: Sequence[str] = ()) -> Iterator[Untyped]:
     parquet = require("pyarrow.parquet")
     check_regular(path, MOST_BYTES)
-    with _translated(path):
+    with _translate_errors(path):
         file = parquet.ParquetFile(str(path), buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=list(texts))
     with file:
         yield file
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     """Turn pyarrow's errors into one line; pass the operating system's on."""
     arrow = require("pyarrow")
     try:
@@ -284,7 +304,7 @@ def _translated(path: Path) -> Iterator[None]:
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         if getattr(error, "errno", None):
             raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:_SHOWN]
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:_MAX_MESSAGE]
         raise ValueError(f"{str(path)!r} is no Parquet file that can be read, or it is damaged: {reason}") from error
 
 
@@ -293,110 +313,110 @@ def check_pages(path: Path, columns: Sequence[str]) -> None:
 
     pyarrow ends the process if the metadata of a column are damaged.
     """
-    largest, most = dict.fromkeys(columns, 0), max(MOST_PAGE_BYTES, _A_COLUMN * len(columns))
+    largest, max_bytes = dict.fromkeys(columns, 0), max(MOST_PAGE_BYTES, _PAGE_BYTES_PER_COLUMN * len(columns))
     with path.open("rb") as file:
         try:
-            for chunk in _chunks(file):
+            for chunk in _read_chunks(file):
                 name = b".".join(chunk[3]).decode()
                 while name not in largest and "." in name:  # a nested column
                     name = name.rpartition(".")[0]
                 if name in largest:
-                    largest[name] = max(largest[name], _largest_page(file, chunk))
-                    if sum(largest.values()) > most:
-                        what = f"pages that unfold to {sum(largest.values()):,} bytes, and {most:,} are read"
-                        raise ValueError(f"{str(path)!r} holds {what}: write it with pages of a megabyte")
+                    largest[name] = max(largest[name], _find_largest_page(file, chunk))
+                    if sum(largest.values()) > max_bytes:
+                        problem = f"pages that unfold to {sum(largest.values()):,} bytes, and {max_bytes:,} are read"
+                        raise ValueError(f"{str(path)!r} holds {problem}: write it with pages of a megabyte")
         except (IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError):
             raise ValueError(f"{str(path)!r} is damaged: its columns are not described as Parquet does it") from None
 
 
-def _chunks(file: BinaryIO) -> list[dict[int, Any]]:
+def _read_chunks(file: BinaryIO) -> list[dict[int, Any]]:
     """Return the metadata of all columns by the numbers of their fields."""
     size = file.seek(0, 2)
     file.seek(max(0, size - 8))
-    end = file.read(8)
-    length = int.from_bytes(end[:4], "little")
-    if end[4:] != _END or length > size - 8:
+    tail = file.read(8)
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] != _MAGIC or length > size - 8:
         raise IndexError
     if length > MOST_FOOTER:
         raise ValueError(f"{length:,} bytes describe the file, and {MOST_FOOTER:,} are read")
     file.seek(size - 8 - length)
-    footer = _Thrift(file.read(length)).struct()
+    footer = _ThriftReader(file.read(length)).read_struct()
     return [column[3] for group in footer.get(4, []) for column in group[1]]
 
 
-def _largest_page(file: BinaryIO, chunk: dict[int, Any]) -> int:
-    at = min((offset for offset in (chunk.get(11), chunk[9]) if offset), default=0)
-    end, largest, pages = at + chunk[7], 0, 0
-    while at < end and pages < _MOST_PAGES:
+def _find_largest_page(file: BinaryIO, chunk: dict[int, Any]) -> int:
+    offset = min((page_offset for page_offset in (chunk.get(11), chunk[9]) if page_offset), default=0)
+    end, largest, pages = offset + chunk[7], 0, 0
+    while offset < end and pages < _MAX_PAGES:
         pages += 1
-        header, length = _page_header(file, at)
-        unfolded, stored = header[2], header[3]
-        if unfolded < 0 or stored < 0:
+        header, length = _read_page_header(file, offset)
+        unfolded_size, stored_size = header[2], header[3]
+        if unfolded_size < 0 or stored_size < 0:
             raise ValueError("a page has a negative size")
-        largest, at = max(largest, unfolded), at + length + stored
-    if at < end:
-        raise ValueError(f"a column of a row group has more than {_MOST_PAGES:,} pages")
+        largest, offset = max(largest, unfolded_size), offset + length + stored_size
+    if offset < end:
+        raise ValueError(f"a column of a row group has more than {_MAX_PAGES:,} pages")
     return largest
 
 
-def _page_header(file: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
-    for length in (256, _MOST_HEADER):  # it may hold long statistics
-        file.seek(at)
-        header = _Thrift(file.read(length))
+def _read_page_header(file: BinaryIO, offset: int) -> tuple[dict[int, Any], int]:
+    for length in (256, _MAX_HEADER_BYTES):  # it may hold long statistics
+        file.seek(offset)
+        header = _ThriftReader(file.read(length))
         try:
-            return header.struct(), header.at
+            return header.read_struct(), header.offset
         except IndexError:
             continue
     raise ValueError("a page's header is damaged, or longer than a megabyte")
 
 
-class _Thrift:
+class _ThriftReader:
     """A reader of the compact protocol; `IndexError` at the end of the bytes."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
+        self.data, self.offset = data, 0
 
-    def struct(self, depth: int = 0) -> dict[int, Any]:
+    def read_struct(self, depth: int = 0) -> dict[int, Any]:
         """Return the values of a structure by the numbers of their fields."""
         fields, field = dict[int, Any](), 0
-        while kind := self._byte():
-            field = field + (kind >> 4) if kind >> 4 else self._integer()
-            fields[field] = kind & 15 == 1 if kind & 15 in {1, 2} else self._value(kind & 15, depth)
+        while kind := self._read_byte():
+            field = field + (kind >> 4) if kind >> 4 else self._read_integer()
+            fields[field] = kind & 15 == 1 if kind & 15 in {1, 2} else self._read_value(kind & 15, depth)
         return fields
 
-    def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 (a number, bytes, a list or fields)
-        if depth > _MOST_DEPTH:
+    def _read_value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 (a number, bytes, a list or fields)
+        if depth > _MAX_DEPTH:
             raise IndexError
         if kind in {1, 2, 3}:
-            return self._byte()
+            return self._read_byte()
         if kind in {4, 5, 6}:
-            return self._integer()
+            return self._read_integer()
         if kind in {7, 8}:
-            length = 8 if kind == 7 else self._varint()
-            if self.at + length > len(self.data):
+            length = 8 if kind == 7 else self._read_varint()
+            if self.offset + length > len(self.data):
                 raise IndexError
-            self.at += length
-            return self.data[self.at - length : self.at]
+            self.offset += length
+            return self.data[self.offset - length : self.offset]
         if kind in {9, 10}:
-            head = self._byte()
-            size = self._varint() if head >> 4 == 15 else head >> 4
-            return [self._value(head & 15, depth + 1) for _ in range(size)]
+            head = self._read_byte()
+            size = self._read_varint() if head >> 4 == 15 else head >> 4
+            return [self._read_value(head & 15, depth + 1) for _ in range(size)]
         if kind == 12:
-            return self.struct(depth + 1)
+            return self.read_struct(depth + 1)
         raise IndexError  # Parquet uses no maps
 
-    def _byte(self) -> int:
-        self.at += 1
-        return self.data[self.at - 1]
+    def _read_byte(self) -> int:
+        self.offset += 1
+        return self.data[self.offset - 1]
 
-    def _varint(self) -> int:
+    def _read_varint(self) -> int:
         value = shift = 0
-        while (byte := self._byte()) & 128:
+        while (byte := self._read_byte()) & 128:
             value, shift = value | (byte & 127) << shift, shift + 7
             if shift > 63:
                 raise IndexError
         return value | byte << shift
 
-    def _integer(self) -> int:
-        value = self._varint()
+    def _read_integer(self) -> int:
+        value = self._read_varint()
         return (value >> 1) ^ -(value & 1)

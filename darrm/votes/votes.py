@@ -42,26 +42,26 @@ from darrm.votes.parquet_file import ParquetSchema, value_batches
 from darrm.votes.reading import open_votes, read_survey
 from darrm.votes.vote_arrays import (
     ABSTAIN,
-    GONE,
     LAYOUTS,
+    MISSING_INDEX,
     MOST_DENSE,
     MOST_VOTERS,
     ROWS_AT_ONCE,
     Classes,
+    ClassIndices,
     ClassLookup,
-    Places,
     SparseCounts,
     VoteFormat,
     VoteTable,
     check_counts,
     check_size,
     class_names,
-    complete_array,
     count_codes,
     count_entries,
-    count_places,
+    count_indices,
     is_sparse,
-    numbered,
+    number_classes,
+    require_complete,
     row_sums,
     stack,
     whole_numbers,
@@ -73,7 +73,7 @@ _COINS_AT_ONCE = 2**20
 _Rows = Iterator[tuple[int, list[Untyped]]]
 
 
-class Chosen(TypedDict, total=False):
+class ColumnOptions(TypedDict, total=False):
     columns: Sequence[str] | None  # the columns with votes; by default all
     id_column: str | None  # the column of ids
 
@@ -124,9 +124,9 @@ class Votes:
         if is_open and (not is_sparse(self._counts) or self.classes != () or self.missing is not None):
             allowed = "sparse counts without classes and without missing votes"
             checks.fail("open answers", checks.Text("others"), allowed)
-        given: Any = self._counts
-        counts = check_counts(given) if is_sparse(given) else whole_numbers(complete_array("vote counts", given))
-        names = self._checked_vocabulary() if is_open else class_names(self.classes)
+        source: Any = self._counts
+        counts = check_counts(source) if is_sparse(source) else whole_numbers(require_complete("vote counts", source))
+        names = self._check_vocabulary() if is_open else class_names(self.classes)
         if len(names) != counts.shape[1]:
             checks.fail("classes", len(names), f"the number of columns of the counts, {counts.shape[1]}")
         if not is_sparse(counts) and counts.size and counts.min() < 0:
@@ -134,7 +134,7 @@ class Votes:
             advice = f"row {row} is wrong; a count is the number of voters who chose a class"
             checks.fail("vote counts", int(counts[row].min()), "at least 0", advice)
         checks.integer_at_least(1, voters=self.voters, advice="K, how many answer each query; names go to classes=")
-        missing = self._checked_missing(counts.shape[0])
+        missing = self._check_missing(counts.shape[0])
         sums = (counts.sum(axis=1) if is_sparse(counts) else row_sums(counts)) + (0 if missing is None else missing)
         if np.any(sums != self.voters):
             row = int(np.argmax(sums != self.voters))
@@ -153,20 +153,20 @@ class Votes:
         """The number of missing open-set answers."""
         return int(np.count_nonzero(self.sparse.indices >= self.strings)) if self.is_open else 0
 
-    def _checked_vocabulary(self) -> tuple[str | None, ...]:
+    def _check_vocabulary(self) -> tuple[str | None, ...]:
         words, vocabulary = self.vocabulary[: self.strings], Vocabulary()
         vocabulary.places_of([(0, words)] if words else [])
         if len(vocabulary) != len(words) or any(word is not None for word in self.vocabulary[len(words) :]):
             checks.fail("vocabulary", checks.Text("others"), "different strings, and None after them")
         return self.vocabulary
 
-    def _checked_missing(self, queries: int) -> NDArray[np.int64] | None:
+    def _check_missing(self, queries: int) -> NDArray[np.int64] | None:
         if self.missing is None:
             return None
         missing = np.array(self.missing)
         if missing.shape != (queries,) or missing.dtype.kind not in "iu" or np.any(missing < 0):
-            found = checks.Text(f"shape {missing.shape}, type {missing.dtype}")
-            checks.fail("missing", found, f"{queries} whole numbers of at least 0, one a query")
+            description = checks.Text(f"shape {missing.shape}, type {missing.dtype}")
+            checks.fail("missing", description, f"{queries} whole numbers of at least 0, one a query")
         if self.source_format == "counts":
             checks.fail("missing", checks.Text("some"), "None, or about labels", "counts do not say whose are missing")
         return missing.astype(np.int64)
@@ -181,7 +181,7 @@ class Votes:
             object.__setattr__(self, name, None if is_none else value)
 
     @classmethod
-    def _unchecked(cls, **attributes: object) -> Votes:
+    def _make_unchecked(cls, **attributes: object) -> Votes:
         """Return votes from new arrays, without a check or a copy."""
         votes = object.__new__(cls)
         votes._set(**attributes)
@@ -189,7 +189,7 @@ class Votes:
 
     def evolve(self, **changes: object) -> Votes:
         """Replace attributes; unchecked and not copied."""
-        return self._unchecked(**{field.name: getattr(self, field.name) for field in fields(self)} | changes)
+        return self._make_unchecked(**{field.name: getattr(self, field.name) for field in fields(self)} | changes)
 
     def called(self, names: Names) -> Votes:
         """Rename the classes; ``names`` are as `class_names` returns them."""
@@ -223,7 +223,7 @@ class Votes:
         >>> Votes.of_labels([["no", "yes", None]], classes=("no", "yes"), missing="coin")
         Votes(1 queries to 3 voters, classes no, yes; from labels, 1 missing)
         """
-        matrix = complete_array("votes", labels)
+        matrix = require_complete("votes", labels)
         if matrix.ndim == 0:
             advice = "Votes.read reads a file" if isinstance(labels, str | Path) else "one row is one query"
             checks.fail("votes", checks.Text(type(labels).__name__), "of shape (queries, voters)", advice)
@@ -231,11 +231,15 @@ class Votes:
             advice = "predict first: numpy.column_stack([model.predict(x) for model in models])"
             checks.fail("votes", checks.Text("models"), "the answers of the voters", advice)
         if matrix.ndim != 2 or matrix.shape[1] < 1:
-            one = matrix.ndim == 1 and matrix.size > 0
-            advice = f"reshape one query to (1, {matrix.size})" if one else "one row is one query, one column a voter"
+            is_row = matrix.ndim == 1 and matrix.size > 0
+            advice = (
+                f"reshape one query to (1, {matrix.size})" if is_row else "one row is one query, one column a voter"
+            )
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
-        how = VoteFormat(matrix.shape[1], class_names(2 if classes is None else classes), missing=missing)
-        return cls.of_table(VoteTable("labels", ClassLookup(how.names, missing).blocks(matrix, line), how))
+        vote_format = VoteFormat(matrix.shape[1], class_names(2 if classes is None else classes), missing=missing)
+        return cls.of_table(
+            VoteTable("labels", ClassLookup(vote_format.names, missing).blocks(matrix, line), vote_format)
+        )
 
     @classmethod
     def of_table(cls, table: VoteTable) -> Votes:
@@ -243,32 +247,36 @@ class Votes:
         if table.source_format == "answers":
             votes = cls.of_columns(np.concatenate([*table.blocks]), table.vocabulary)
         elif table.source_format == "labels":
-            votes = cls._of_places(table.blocks, table.how)
+            votes = cls._count_labels(table.blocks, table.vote_format)
         else:
             try:
                 blocks = [*table.blocks]
                 counts = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)  # a mapped file is not copied
-                votes = cls.of_counts(counts, table.how.voters, table.how.names)
+                votes = cls.of_counts(counts, table.vote_format.voters, table.vote_format.names)
             except ValueError as error:
-                raise ValueError(f"{error}{table.place}") from error
+                raise ValueError(f"{error}{table.location}") from error
         ids = None if table.id_column is None else (table.id_column, tuple(table.ids))
         return votes.evolve(ids=ids, voter_names=table.voter_names)
 
     @classmethod
-    def _of_places(cls, blocks: Iterable[Places], how: VoteFormat) -> Votes:
-        voters, classes, is_long = how.voters or 0, len(how.names), len(how.names) > MOST_DENSE
-        parts, absent, rows = list[Untyped](), list[Labels](), 0
-        for places in chain([np.empty((0, voters), dtype=np.int32)], blocks):
-            parts.append(count_codes(places, classes) if is_long else count_places(places, classes))
-            if how.missing == "coin":
-                absent.append(np.count_nonzero(places == GONE, axis=1))
-            rows += len(places)
-            if not is_long:
+    def _count_labels(cls, blocks: Iterable[ClassIndices], vote_format: VoteFormat) -> Votes:
+        voters, classes, use_sparse = (
+            vote_format.voters or 0,
+            len(vote_format.names),
+            len(vote_format.names) > MOST_DENSE,
+        )
+        parts, missing_counts, rows = list[Untyped](), list[Labels](), 0
+        for indices in chain([np.empty((0, voters), dtype=np.int32)], blocks):
+            parts.append(count_codes(indices, classes) if use_sparse else count_indices(indices, classes))
+            if vote_format.missing == "coin":
+                missing_counts.append(np.count_nonzero(indices == MISSING_INDEX, axis=1))
+            rows += len(indices)
+            if not use_sparse:
                 check_size(rows, classes)
-        counts = stack(parts) if is_long else np.concatenate(parts, dtype=np.int64, casting="unsafe")
-        missing = np.concatenate(absent, dtype=np.int64, casting="unsafe") if absent else None
-        named = {"voters": voters, "classes": how.names, "source_format": "labels"}
-        return cls._unchecked(_counts=counts, missing=missing, **named)
+        counts = stack(parts) if use_sparse else np.concatenate(parts, dtype=np.int64, casting="unsafe")
+        missing = np.concatenate(missing_counts, dtype=np.int64, casting="unsafe") if missing_counts else None
+        attributes = {"voters": voters, "classes": vote_format.names, "source_format": "labels"}
+        return cls._make_unchecked(_counts=counts, missing=missing, **attributes)
 
     @classmethod
     def of_answers(
@@ -305,46 +313,46 @@ class Votes:
         """
         matrix: Any = rows
         if hasattr(matrix, "__array__"):
-            matrix = complete_array("answers", matrix)
+            matrix = require_complete("answers", matrix)
         vocabulary = VoteFormat(classes=OPEN, missing=missing, normalize=normalize).vocabulary()
         if numbers is not None and missing != "refuse":
             checks.fail("missing", missing, "'refuse' beside numbers", "numbers count given answers")
         if numbers is not None:
-            return cls._of_numbers(_rows(matrix), _rows(numbers), vocabulary)
-        places = vocabulary.places_of(_rows(matrix))
-        if not places.shape[0]:
+            return cls._count_numbers(_iterate_rows(matrix), _iterate_rows(numbers), vocabulary)
+        columns = vocabulary.places_of(_iterate_rows(matrix))
+        if not columns.shape[0]:
             checks.fail("answers", checks.Text("no rows"), "at least one query", "one row is one query")
-        return cls.of_columns(places, vocabulary)
+        return cls.of_columns(columns, vocabulary)
 
     @classmethod
-    def of_columns(cls, places: NDArray[np.int32], vocabulary: Vocabulary) -> Votes:
+    def of_columns(cls, columns: NDArray[np.int32], vocabulary: Vocabulary) -> Votes:
         """Count (Q, K) columns of a vocabulary; negative ones are missing answers."""
-        words, most = len(vocabulary.columns), 0
-        rows = np.flatnonzero((places < 0).any(axis=1))
+        strings, max_missing = len(vocabulary.columns), 0
+        rows = np.flatnonzero((columns < 0).any(axis=1))
         if rows.size:
-            absent = places[rows] < 0
-            ranks = np.cumsum(absent, axis=1, dtype=np.int32)
-            places, most = places.copy(), int(ranks.max())
-            places[rows] = np.where(absent, words + ranks - 1, places[rows])
-        return cls._open(count_codes(places, words + most), places.shape[1], vocabulary, most)
+            is_missing = columns[rows] < 0
+            ranks = np.cumsum(is_missing, axis=1, dtype=np.int32)
+            columns, max_missing = columns.copy(), int(ranks.max())
+            columns[rows] = np.where(is_missing, strings + ranks - 1, columns[rows])
+        return cls._make_open(count_codes(columns, strings + max_missing), columns.shape[1], vocabulary, max_missing)
 
     @classmethod
-    def _open(cls, counts: SparseCounts, voters: int, vocabulary: Vocabulary, blanks: int = 0) -> Votes:
+    def _make_open(cls, counts: SparseCounts, voters: int, vocabulary: Vocabulary, blanks: int = 0) -> Votes:
         words = (*vocabulary.columns, *[None] * blanks)
-        named = {"classes": (), "vocabulary": words, "normalized": vocabulary.normalized}
-        return cls._unchecked(_counts=counts, voters=voters, source_format="answers", **named)
+        attributes = {"classes": (), "vocabulary": words, "normalized": vocabulary.normalized}
+        return cls._make_unchecked(_counts=counts, voters=voters, source_format="answers", **attributes)
 
     @classmethod
-    def _of_numbers(cls, rows: _Rows, numbers: _Rows, vocabulary: Vocabulary) -> Votes:
+    def _count_numbers(cls, rows: _Rows, numbers: _Rows, vocabulary: Vocabulary) -> Votes:
         columns, counts, starts, voters = list[int](), list[int](), [0], 0
-        for (query, row), (_, times) in zip(rows, numbers, strict=True):
-            if len(row) != len(times):
-                found = checks.Text(f"{len(row)} strings and {len(times)} numbers")
-                checks.fail(f"query {query}", found, "as many strings as numbers of voters who said them")
-            for number in times:
+        for (query, row), (_, row_numbers) in zip(rows, numbers, strict=True):
+            if len(row) != len(row_numbers):
+                description = checks.Text(f"{len(row)} strings and {len(row_numbers)} numbers")
+                checks.fail(f"query {query}", description, "as many strings as numbers of voters who said them")
+            for number in row_numbers:
                 checks.integer_at_least(1, most=MOST_VOTERS, **{f"numbers of query {query}": number})
             columns += vocabulary.places_of([(query, row)], field_name="string")[0].tolist()
-            counts += map(int, times)
+            counts += map(int, row_numbers)
             voters = voters or sum(counts)
             if sum(counts[starts[-1] :]) != voters:
                 total = sum(counts[starts[-1] :])
@@ -352,7 +360,7 @@ class Votes:
             starts.append(len(columns))
         if not columns:
             checks.fail("answers", checks.Text("no rows"), "at least one query", "one row is one query")
-        return cls._open(count_entries(counts, columns, starts, len(vocabulary.columns)), voters, vocabulary)
+        return cls._make_open(count_entries(counts, columns, starts, len(vocabulary.columns)), voters, vocabulary)
 
     @classmethod
     def of_counts(cls, counts: ArrayLike, voters: int | None = None, classes: Classes = None) -> Votes:
@@ -363,12 +371,12 @@ class Votes:
         >>> Votes.of_counts([[240, 10], [100, 150]])
         Votes(2 queries to 250 voters, classes 0, 1; from counts)
         """
-        whole = whole_numbers(complete_array("vote counts", counts))
+        int_counts = whole_numbers(require_complete("vote counts", counts))
         if voters is None:
-            if not len(whole):
-                checks.fail("vote counts", whole.shape, "at least one row", "without any, say voters=")
-            voters = int(np.maximum(whole[0], 0).sum())  # the check below names a negative count
-        return cls(whole, voters, class_names(whole.shape[1] if classes is None else classes), "counts")
+            if not len(int_counts):
+                checks.fail("vote counts", int_counts.shape, "at least one row", "without any, say voters=")
+            voters = int(np.maximum(int_counts[0], 0).sum())  # the check below names a negative count
+        return cls(int_counts, voters, class_names(int_counts.shape[1] if classes is None else classes), "counts")
 
     @classmethod
     def read(
@@ -381,7 +389,7 @@ class Votes:
         missing: str = "refuse",
         normalize: Normalize = None,
         line: StatusLine | None = None,
-        **chosen: Unpack[Chosen],
+        **options: Unpack[ColumnOptions],
     ) -> Votes:
         """Read a file with a row for each query: .csv, .tsv, these as .gz, .npy, .npz or .parquet.
 
@@ -402,13 +410,13 @@ class Votes:
             ``columns``: the names of the columns with votes, by default all. ``id_column``: the column of `ids`.
         """
         checks.file_name(path=path)
-        how = VoteFormat(voters, classes, layout, missing, normalize)
+        vote_format = VoteFormat(voters, classes, layout, missing, normalize)
         if missing == "coin":
             if layout == "counts":
                 advice = "counts do not say whose votes are missing: give labels, one column a voter"
                 checks.fail("missing (--missing)", missing, "'refuse' for counts", advice)
-            how = replace(how, layout="labels")
-        votes = cls.of_table(open_votes(Path(path), how, line=line, **chosen))
+            vote_format = replace(vote_format, layout="labels")
+        votes = cls.of_table(open_votes(Path(path), vote_format, line=line, **options))
         return votes if voters is None or votes.source_format == "counts" else votes.of_voters(voters)
 
     @classmethod
@@ -422,8 +430,8 @@ class Votes:
         line: StatusLine | None = None,
     ) -> Votes:
         """Read open-set answers from .csv: a line for each voter, a column for each question; line 1 may name these."""
-        how = VoteFormat(voters, OPEN, missing=missing, normalize=normalize)
-        return cls.of_columns(*read_survey(path, how, voters, line))
+        vote_format = VoteFormat(voters, OPEN, missing=missing, normalize=normalize)
+        return cls.of_columns(*read_survey(path, vote_format, voters, line))
 
     @property
     def queries(self) -> int:
@@ -462,47 +470,49 @@ class Votes:
     def ones(self) -> NDArray[np.int64]:
         """(Q,) counts of the second of two classes; `ValueError` for other votes, and if one is missing."""
         if len(self.classes) != 2:
-            found = checks.Text("open answers" if self.is_open else f"{len(self.classes)} classes")
-            checks.fail("votes", found, "about two classes", "see Plurality and GNMax for more")
+            description = checks.Text("open answers" if self.is_open else f"{len(self.classes)} classes")
+            checks.fail("votes", description, "about two classes", "see Plurality and GNMax for more")
         return require_votes(self).counts[:, 1]
 
     @classmethod
-    def concatenate(cls, several: Sequence[Votes]) -> Votes:
+    def concatenate(cls, batches: Sequence[Votes]) -> Votes:
         """Concatenate votes of the same voters on the same classes."""
-        if not several:
+        if not batches:
             checks.fail("votes", checks.Text("none"), "those on at least one query")
-        kinds = {(votes.voters, votes.classes, votes.is_open, votes.normalized) for votes in several}
+        kinds = {(votes.voters, votes.classes, votes.is_open, votes.normalized) for votes in batches}
         if len(kinds) > 1:
             checks.fail("votes", checks.Text("those of others among them"), "of the same voters on the same classes")
-        first, parts = several[0], [votes.ids for votes in several if votes.ids is not None]
-        is_named_alike = len(parts) == len(several) and len({name for name, _ in parts}) == 1
-        ids = (parts[0][0], tuple(chain(*(values for _, values in parts)))) if is_named_alike else None
+        first, id_columns = batches[0], [votes.ids for votes in batches if votes.ids is not None]
+        has_one_id_column = len(id_columns) == len(batches) and len({name for name, _ in id_columns}) == 1
+        ids = (id_columns[0][0], tuple(chain(*(values for _, values in id_columns)))) if has_one_id_column else None
         if first.is_open:
-            return cls._concatenate_open(several, ids)
+            return cls._concatenate_open(batches, ids)
         if is_sparse(first._counts):  # noqa: SLF001 (of this class)
-            counts = stack([votes.sparse for votes in several])
+            counts = stack([votes.sparse for votes in batches])
         else:
-            counts = np.concatenate([votes.counts for votes in several])
-        missing = [np.zeros(v.queries, dtype=np.int64) if v.missing is None else v.missing for v in several]
-        from_labels = "labels" if any(votes.source_format == "labels" for votes in several) else "counts"
-        changes = {"source_format": from_labels, "missing": np.concatenate(missing), "ids": ids}
+            counts = np.concatenate([votes.counts for votes in batches])
+        missing = [np.zeros(v.queries, dtype=np.int64) if v.missing is None else v.missing for v in batches]
+        source_format = "labels" if any(votes.source_format == "labels" for votes in batches) else "counts"
+        changes = {"source_format": source_format, "missing": np.concatenate(missing), "ids": ids}
         return first.evolve(_counts=counts, **changes)
 
     @classmethod
-    def _concatenate_open(cls, several: Sequence[Votes], ids: Ids | None) -> Votes:
+    def _concatenate_open(cls, batches: Sequence[Votes], ids: Ids | None) -> Votes:
         columns: dict[str | None, int] = {}
-        for votes in several:
+        for votes in batches:
             for word in votes.vocabulary[: votes.strings]:
                 columns.setdefault(word, len(columns))
-        blanks = max(len(votes.vocabulary) - votes.strings for votes in several)
+        blanks = max(len(votes.vocabulary) - votes.strings for votes in batches)
         parts = []
-        for votes in several:
+        for votes in batches:
             words, rows = votes.vocabulary[: votes.strings], votes.sparse
-            moved = np.array([*map(columns.get, words), *range(len(columns), len(columns) + blanks)], dtype=np.int32)
-            entries = (rows.data.copy(), moved[rows.indices], rows.indptr.copy())  # they are sorted in place
+            new_columns = np.array(
+                [*map(columns.get, words), *range(len(columns), len(columns) + blanks)], dtype=np.int32
+            )
+            entries = (rows.data.copy(), new_columns[rows.indices], rows.indptr.copy())  # they are sorted in place
             parts.append(count_entries(*entries, len(columns) + blanks))
-        named = {"vocabulary": (*columns, *[None] * blanks), "ids": ids}
-        return several[0].evolve(_counts=stack(parts), **named)
+        attributes = {"vocabulary": (*columns, *[None] * blanks), "ids": ids}
+        return batches[0].evolve(_counts=stack(parts), **attributes)
 
     def impute_missing(self, *, rng: np.random.Generator | None = None) -> Votes:
         """Return votes with each missing vote replaced by an exact fair coin, for C > 2 a fair die.
@@ -517,37 +527,37 @@ class Votes:
         if self.missing is None:
             return self
         classes = len(self.classes)
-        drawn = _dice(self.missing, classes, uniform_below(rng)) if classes > 2 else _coins(self.missing, rng)
-        return self.evolve(_counts=self.counts + drawn, missing=None)
+        draws = _roll_dice(self.missing, classes, uniform_below(rng)) if classes > 2 else _flip_coins(self.missing, rng)
+        return self.evolve(_counts=self.counts + draws, missing=None)
 
     def of_voters(self, K: int) -> Votes:
         """Return these votes; `ValueError` unless they are of K voters."""
         if self.voters != K:
-            found, there_are = f"{self.voters} columns", f"plan for the {self.voters} voters that there are"
+            description, plan_advice = f"{self.voters} columns", f"plan for the {self.voters} voters that there are"
             if self.source_format == "counts":
-                found, advice = f"{self.voters} votes on every query", "a row of counts sums to K"
+                description, advice = f"{self.voters} votes on every query", "a row of counts sums to K"
             elif self.queries == K:
                 advice = f"there are {K} rows, but one row is one query: turn the votes round, votes.T"
             elif self.voters == len(self.classes):
                 advice = "one column is one voter; for counts say --layout counts, or Votes.of_counts"
             elif self.voters > K:
-                advice = f"one column is one voter: remove other columns, or {there_are}"
+                advice = f"one column is one voter: remove other columns, or {plan_advice}"
             else:
-                empty = "" if self.is_open else "leave a missing vote empty (--missing coin), or "
-                advice = f"one column is one voter: {empty}{there_are}"
-            checks.fail("votes", checks.Text(found), f"of K = {K} voters", advice)
+                missing_advice = "" if self.is_open else "leave a missing vote empty (--missing coin), or "
+                advice = f"one column is one voter: {missing_advice}{plan_advice}"
+            checks.fail("votes", checks.Text(description), f"of K = {K} voters", advice)
         return self
 
     def labeled(self, answers: NDArray[np.int64]) -> Labels:
         """Return the (Q,) names of these classes; `ABSTAIN` stays, for open-set answers it is None."""
         if self.is_open:
             return self._strings[answers]
-        if self.classes == numbered(len(self.classes)):
+        if self.classes == number_classes(len(self.classes)):
             return answers
-        names, declined = np.asarray(self.classes)[answers], answers == ABSTAIN
-        if not declined.any():
+        names, is_abstention = np.asarray(self.classes)[answers], answers == ABSTAIN
+        if not is_abstention.any():
             return names
-        return np.where(declined, str(ABSTAIN) if names.dtype.kind == "U" else ABSTAIN, names)
+        return np.where(is_abstention, str(ABSTAIN) if names.dtype.kind == "U" else ABSTAIN, names)
 
     @cached_property
     def _strings(self) -> Labels:
@@ -563,41 +573,41 @@ class Votes:
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.classes[:5])) + (", …" if len(self.classes) > 5 else "")
-        what = "open answers" if self.is_open else f"classes {names}"
-        text = f"{self.queries:,} queries to {self.voters:,} voters, {what}; from {self.source_format}"
-        if number := self.blanks if self.missing is None else self.missing.sum():
-            text += f", {number:,} missing"
+        subject = "open answers" if self.is_open else f"classes {names}"
+        text = f"{self.queries:,} queries to {self.voters:,} voters, {subject}; from {self.source_format}"
+        if missing_count := self.blanks if self.missing is None else self.missing.sum():
+            text += f", {missing_count:,} missing"
         return f"Votes({text}, normalized by {self.normalized})" if self.normalized else f"Votes({text})"
 
 
-def _coins(missing: NDArray[np.int64], rng: np.random.Generator | None) -> NDArray[np.int64]:
-    last, heads = np.cumsum(missing), np.zeros(missing.size, dtype=np.int64)
+def _flip_coins(missing: NDArray[np.int64], rng: np.random.Generator | None) -> NDArray[np.int64]:
+    cumulative, heads = np.cumsum(missing), np.zeros(missing.size, dtype=np.int64)
     coin = ExactCoins([Fraction(1, 2)])
-    for start in range(0, int(last[-1]), _COINS_AT_ONCE):
-        which = np.zeros(min(_COINS_AT_ONCE, int(last[-1]) - start), dtype=np.int64)
-        tossed = coin.flip(which, source=os.urandom if rng is None else rng.bytes)
+    for start in range(0, int(cumulative[-1]), _COINS_AT_ONCE):
+        coin_indices = np.zeros(min(_COINS_AT_ONCE, int(cumulative[-1]) - start), dtype=np.int64)
+        is_heads = coin.flip(coin_indices, source=os.urandom if rng is None else rng.bytes)
         # coin i (from 0) belongs to the first query with more than i missing votes up to it
-        queries = np.searchsorted(last, start + np.flatnonzero(tossed), side="right")
+        queries = np.searchsorted(cumulative, start + np.flatnonzero(is_heads), side="right")
         heads += np.bincount(queries, minlength=missing.size)
     return np.column_stack([missing - heads, heads])
 
 
-def _dice(missing: NDArray[np.int64], classes: int, below: UniformBelow) -> NDArray[np.int64]:
+def _roll_dice(missing: NDArray[np.int64], classes: int, draw_below: UniformBelow) -> NDArray[np.int64]:
     counts = np.zeros((missing.size, classes), dtype=np.int64)
     for start in range(0, missing.size, ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, missing.size))
         queries = np.repeat(rows, missing[rows])
-        np.add.at(counts, (queries, below(np.full(queries.size, classes, dtype=np.int64))), 1)
+        np.add.at(counts, (queries, draw_below(np.full(queries.size, classes, dtype=np.int64))), 1)
     return counts
 
 
 def vote_batches(path: Path, schema: ParquetSchema) -> Iterator[tuple[Votes, Untyped]]:
     """Yield votes of a Parquet file, each batch with its own vocabulary, and its record batch."""
-    how, vocabulary = schema.how, schema.how.vocabulary()
-    for values, first, batch in value_batches(path, schema, vocabulary):
-        place = f" (row 0 is row {first:,} of {str(path)!r})"
-        votes = Votes.of_table(VoteTable(schema.source_format, [values], how, vocabulary, place=place))
-        how = replace(how, voters=votes.voters)  # of counts without a stated K
+    vote_format, vocabulary = schema.how, schema.how.vocabulary()
+    for values, first_row, batch in value_batches(path, schema, vocabulary):
+        location = f" (row 0 is row {first_row:,} of {str(path)!r})"
+        votes = Votes.of_table(VoteTable(schema.source_format, [values], vote_format, vocabulary, location=location))
+        vote_format = replace(vote_format, voters=votes.voters)  # of counts without a stated K
         vocabulary.forget()
         yield votes, batch
 
@@ -621,7 +631,7 @@ def require_votes(votes: object) -> Votes:
     return checks.fail("votes", checks.Text(type(votes).__name__), "Votes", advice)
 
 
-def _rows(rows: Untyped) -> _Rows:
+def _iterate_rows(rows: Untyped) -> _Rows:
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
         checks.fail("answers", checks.Text(type(rows).__name__), "rows of strings", "one row is one query")
     for query, row in enumerate(rows):

@@ -163,8 +163,8 @@ def test_pages_are_measured_as_they_were_written(tmp_path: Path) -> None:
         numbers = rng.integers(0, 2**60, 50_000)
         parquet(tmp_path / "a.parquet", numbers, use_dictionary=False, data_page_size=size, data_page_version=version)
         with (tmp_path / "a.parquet").open("rb") as raw:
-            [chunk] = parquet_file._chunks(raw)
-            found = parquet_file._largest_page(raw, chunk)
+            [chunk] = parquet_file._read_chunks(raw)
+            found = parquet_file._find_largest_page(raw, chunk)
         column = files.read_metadata(tmp_path / "a.parquet").row_group(0).column(0)
         assert (chunk[7], chunk[9], chunk[5]) == (column.total_compressed_size, column.data_page_offset, 50_000)
         assert size <= found <= 2 * size + 2**13

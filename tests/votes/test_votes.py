@@ -530,9 +530,9 @@ def test_parquet_labels_beyond_their_dictionary_are_damage() -> None:
     broken = arrow.DictionaryArray.from_arrays(
         arrow.array([0, 1, 21], arrow.int8()), arrow.array(["no", "yes"]), safe=False
     )
-    assert parquet_file._values(whole, ["no", "yes"].index, Path("a"), "v", 0).tolist() == [0, 1, 1]
+    assert parquet_file._read_values(whole, ["no", "yes"].index, Path("a"), "v", 0).tolist() == [0, 1, 1]
     with pytest.raises(ValueError, match="'a', column 'v' is damaged: it names what its dictionary does not hold"):
-        parquet_file._values(broken, ["no", "yes"].index, Path("a"), "v", 0)
+        parquet_file._read_values(broken, ["no", "yes"].index, Path("a"), "v", 0)
 
 
 @pytest.mark.parametrize(
