@@ -113,7 +113,7 @@ example:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paying:
+class PaymentOptions:
     table: Path
     ledger: Path | str
     create_budget: PrivacyParams | None
@@ -131,9 +131,9 @@ class Paying:
         check_kept(self.ledger)
         if self.create_budget is not None:
             with suppress(LedgerError):  # there is no ledger yet
-                paid = PrivacyLedger(self.ledger).accountant().queries
+                queries = PrivacyLedger(self.ledger).accountant().queries
                 raise ValueError(
-                    f"ledger {str(self.ledger)!r}: it exists already and paid for {paid:,} labels, perhaps of these "
+                    f"ledger {str(self.ledger)!r}: it exists already and paid for {queries:,} labels, perhaps of these "
                     "very votes: python -m darrm.account --ledger says how to recover for nothing what did not arrive; "
                     "for other votes open it as it is, without --create-budget"
                 )
@@ -158,38 +158,38 @@ class Paying:
         try:
             create(":memory:").debit(charge, note=self.note)
         except BudgetExceededError as error:
-            raise ValueError(f"{error}{_larger_budget(charge, budget, composition)}") from error
+            raise ValueError(f"{error}{_suggest_budget(charge, budget, composition)}") from error
         return create(self.ledger, signing_key=self.signing_key)
 
 
 LEDGER_NAME = parsed_by(ledger_name, "ledger")
-_of_ledger, _of_votes = partial(option, section="Ledger"), partial(option, section="Votes")
-_PAYING = [
+_ledger_option, _votes_option = partial(option, section="Ledger"), partial(option, section="Votes")
+_PAYMENT_OPTIONS = [
     option("--table", type=FILE, required=True, metavar="T.json", help="a proven table, or the plan of a mechanism"),
     option("--ledger", type=LEDGER_NAME, required=True, metavar="L.sqlite", help="what pays: a file or a URL"),
-    _of_ledger("--create-budget", type=PRIVACY, metavar=PAIR, help="make the ledger first, with this budget"),
-    _of_ledger(
+    _ledger_option("--create-budget", type=PRIVACY, metavar=PAIR, help="make the ledger first, with this budget"),
+    _ledger_option(
         "--composition", type=click.Choice(COMPOSITIONS), help="kinds of queries (default one): see darrm ledger create"
     ),
-    _of_ledger("--population", metavar="NAME", help="a public name of the people behind the votes"),
-    _of_ledger("--signing-key", type=FILE, metavar="FILE", help="sign every entry (darrm ledger key makes a key)"),
-    _of_ledger("--note", default="", metavar="TEXT", help="a note for the ledger's log"),
+    _ledger_option("--population", metavar="NAME", help="a public name of the people behind the votes"),
+    _ledger_option("--signing-key", type=FILE, metavar="FILE", help="sign every entry (darrm ledger key makes a key)"),
+    _ledger_option("--note", default="", metavar="TEXT", help="a note for the ledger's log"),
     classes_option(
         CLASSES,
         "names of the classes 0, 1, … (default 0,1,…), or a file with one a line; open: any string",
         None,
         "Votes",
     ),
-    _of_votes(
+    _votes_option(
         "--layout",
         type=click.Choice(LAYOUTS),
         default="auto",
         help="a column is a voter (labels) or a class (counts); auto, the default: by the number of columns",
     ),
-    _of_votes(
+    _votes_option(
         "--normalize", metavar="A,B,…", help="normalize open answers by casefold, nfc, spaces, strip, in this order"
     ),
-    _of_votes(
+    _votes_option(
         "--missing",
         type=click.Choice(MISSING),
         default="refuse",
@@ -198,11 +198,11 @@ _PAYING = [
         "or an open answer is not counted (blank), which keeps the guarantee",
     ),
 ]
-paying_options = as_one(_PAYING, lambda typed: {"paying": collect(Paying, typed), **typed})
+paying_options = as_one(_PAYMENT_OPTIONS, lambda values: {"paying": collect(PaymentOptions, values), **values})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     rows: str
     columns: list[str] | None
     id_column: str | None
@@ -210,24 +210,28 @@ class Reading:
     jobs: int
 
 
-def _names(_flag: str, text: str) -> list[str]:
+def _parse_names(_flag: str, text: str) -> list[str]:
     return text.split(",")
 
 
-_NAMES = Value("text", _names)
-_READING = [
-    _of_votes(
+_NAMES = Value("text", _parse_names)
+_READING_OPTIONS = [
+    _votes_option(
         "--rows",
         type=click.Choice(("queries", "voters")),
         default="queries",
         help="a line is a query (default), or in a survey with open answers a voter",
     ),
-    _of_votes("--columns", type=_NAMES, metavar="A,B,…", help="the columns with votes (default: all but those kept)"),
-    _of_votes("--id", "id_column", metavar="NAME", help="the column of ids, copied to the output"),
-    _of_votes("--keep", type=_NAMES, metavar="A,B,…", help="from Parquet to Parquet: columns to copy to the output"),
+    _votes_option(
+        "--columns", type=_NAMES, metavar="A,B,…", help="the columns with votes (default: all but those kept)"
+    ),
+    _votes_option("--id", "id_column", metavar="NAME", help="the column of ids, copied to the output"),
+    _votes_option(
+        "--keep", type=_NAMES, metavar="A,B,…", help="from Parquet to Parquet: columns to copy to the output"
+    ),
     option("--jobs", type=Integer(1), default="1", metavar="INT", help="processes for Parquet files (default 1)"),
 ]
-reading_options = as_one(_READING, lambda typed: {"reading": collect(Reading, typed), **typed})
+reading_options = as_one(_READING_OPTIONS, lambda values: {"reading": collect(ReadingOptions, values), **values})
 
 
 def target_options(about: str) -> Decorator:
@@ -264,31 +268,31 @@ def _votes_path(text: str) -> Path:
 def file(
     *,
     votes: Path,
-    paying: Paying,
-    reading: Reading,
+    paying: PaymentOptions,
+    reading: ReadingOptions,
     target: Path,
     force: bool,
     output: Output,
 ) -> int:
     _check_target(target, votes=votes, table=paying.table, ledger=paying.ledger)
     # Parquet to Parquet works file by file, other formats in memory
-    by_files = is_parquet(votes) and not target.name.lower().endswith(SUFFIXES)
-    if by_files and (force or reading.rows == "voters"):
+    is_by_file = is_parquet(votes) and not target.name.lower().endswith(SUFFIXES)
+    if is_by_file and (force or reading.rows == "voters"):
         flag = "--force is for labels in one file" if force else "--rows voters is for a survey in a .csv file"
         raise ValueError(f"{flag}: name a new output, and votes with a query in each row")
-    if not by_files and not force:
+    if not is_by_file and not force:
         check_new_labels(target)
-    if not by_files and (reading.keep is not None or reading.jobs != 1):
+    if not is_by_file and (reading.keep is not None or reading.jobs != 1):
         raise ValueError("--keep and --jobs are for votes and labels in .parquet files: one column is kept by --id")
     if not paying.note:
         paying = replace(paying, note=printable(f"{votes.name} to {target.name}"))
-    with _one_interrupt(signal.SIGINT), _old_aside(target, force=force):
+    with _interrupt_once(signal.SIGINT), _set_old_aside(target, force=force):
         try:
             with output.status_line() as line:
-                if by_files:
+                if is_by_file:
                     ledger, count = _release_files(votes, target, paying, reading, line)
                 else:
-                    ledger, count = _release_whole(votes, target, paying, reading, output, line)
+                    ledger, count = _release_in_memory(votes, target, paying, reading, output, line)
             return _report(ledger, count, target, output)
         except KeyboardInterrupt:
             if not target.exists():  # as before the release
@@ -297,12 +301,12 @@ def file(
 
 
 def _release_files(
-    votes: Path, target: Path, paying: Paying, reading: Reading, line: StatusLine
+    votes: Path, target: Path, paying: PaymentOptions, reading: ReadingOptions, line: StatusLine
 ) -> tuple[PrivacyLedger, int]:
-    aggregator, how = paying.load()
+    aggregator, vote_format = paying.load()
     if paying.create_budget is None:
         PrivacyLedger(paying.ledger, signing_key=paying.signing_key)  # before the long reading
-    options: Untyped = asdict(how)
+    options: Untyped = asdict(vote_format)
     del options["voters"]  # those of the mechanism
     keep = [*filter(None, [reading.id_column]), *(reading.keep or [])]
     partitions = survey(
@@ -312,21 +316,23 @@ def _release_files(
     return ledger, partitions.release(ledger, note=paying.note, jobs=reading.jobs, line=line).rows
 
 
-def _release_whole(
-    path: Path, target: Path, paying: Paying, reading: Reading, output: Output, line: StatusLine
+def _release_in_memory(
+    path: Path, target: Path, paying: PaymentOptions, reading: ReadingOptions, output: Output, line: StatusLine
 ) -> tuple[PrivacyLedger, int]:
-    aggregator, how = paying.load()
+    aggregator, vote_format = paying.load()
     if reading.rows == "queries":
-        votes = Votes.read(path, line=line, columns=reading.columns, id_column=reading.id_column, **asdict(how))
-    elif how.is_open:
-        votes = Votes.read_survey(path, how.voters or 0, missing=how.missing, normalize=how.normalize, line=line)
+        votes = Votes.read(path, line=line, columns=reading.columns, id_column=reading.id_column, **asdict(vote_format))
+    elif vote_format.is_open:
+        votes = Votes.read_survey(
+            path, vote_format.voters or 0, missing=vote_format.missing, normalize=vote_format.normalize, line=line
+        )
     else:
         checks.fail("--rows", "voters", "queries where classes are listed", "transpose the votes")
     check_answered(votes)  # before a ledger is made
     total = f"{votes.queries * votes.voters:,}"
     if votes.missing is not None:
-        kind = "coin" if len(votes.classes) == 2 else "die"
-        output.note(f"{votes.missing.sum():,} of {total} votes are missing, and a fair {kind} stands for each")
+        replacement = "coin" if len(votes.classes) == 2 else "die"
+        output.note(f"{votes.missing.sum():,} of {total} votes are missing, and a fair {replacement} stands for each")
     if votes.voter_names and not is_parquet(path):
         output.note(f"line 1 of {path.name} names the voters and is no query: {quote_names(votes.voter_names)}")
     if votes.blanks:
@@ -360,23 +366,23 @@ def _release_whole(
     help="number of the first question; the answers before it arrived (default: the first question without an answer)",
 )
 @output_options()
-def stream(*, paying: Paying, stream: str, ids: bool, first: int | None, output: Output) -> int:
+def stream(*, paying: PaymentOptions, stream: str, ids: bool, first: int | None, output: Output) -> int:
     if sys.stdin is None:  # a shell's <&-
         raise ValueError("standard input is closed: questions come from there")
-    with _one_interrupt(signal.SIGINT, signal.SIGTERM):
+    with _interrupt_once(signal.SIGINT, signal.SIGTERM):
         with output.status_line() as line:
             line.show("proving the table again")
-            aggregator, how = paying.load()
-            questions = Questions(sys.stdin.fileno(), how, json_lines=output.format == "json", ids=ids)
+            aggregator, vote_format = paying.load()
+            questions = Questions(sys.stdin.fileno(), vote_format, json_lines=output.format == "json", ids=ids)
             ledger = paying.open_ledger(aggregator, 1)
             release = AnswerStream(aggregator, ledger, stream=stream, note=paying.note)
             writer = LineWriter(sys.stdout.fileno(), json_lines=output.format == "json")
         answered = answer_lines(release, writer, questions, first=first)
-        done = f"{answered} questions answered, {release.answered} in all"
+        summary = f"{answered} questions answered, {release.answered} in all"
         try:
-            return 0 if output.quiet else complain(f"{done}; {ledger.spent}; budget: {ledger.guarantee}", 0, "done")
+            return 0 if output.quiet else complain(f"{summary}; {ledger.spent}; budget: {ledger.guarantee}", 0, "done")
         except DarrmError as error:
-            return complain(f"{reason_of(error)}; only the report failed: {done}", PAID_STATUS)
+            return complain(f"{reason_of(error)}; only the report failed: {summary}", PAID_STATUS)
 
 
 @command(
@@ -392,11 +398,11 @@ def stream(*, paying: Paying, stream: str, ids: bool, first: int | None, output:
 def recover_labels(*, entry: int, ledger: Path | str, target: Path, force: bool, output: Output) -> int:
     _check_target(target, ledger=ledger)
     check_kept(ledger)
-    with _one_interrupt(signal.SIGINT):
-        opened = PrivacyLedger(ledger)
-        with _old_aside(target, force=force):
-            count = recover(opened, entry, target).size
-        return _report(opened, count, target, output)
+    with _interrupt_once(signal.SIGINT):
+        source_ledger = PrivacyLedger(ledger)
+        with _set_old_aside(target, force=force):
+            count = recover(source_ledger, entry, target).size
+        return _report(source_ledger, count, target, output)
 
 
 release = Group("release", help=ABOUT, examples=EXIT_STATUS, default_command="file")
@@ -409,21 +415,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _old_aside(target: Path, *, force: bool) -> Iterator[None]:
+def _set_old_aside(target: Path, *, force: bool) -> Iterator[None]:
     """Move labels that --force replaces aside, and back if no new ones replace them."""
-    old = [path for path in (target, receipt_path(target)) if force and path.is_file()]
-    if not old:
+    old_files = [path for path in (target, receipt_path(target)) if force and path.is_file()]
+    if not old_files:
         yield
         return
-    with TemporaryDirectory(prefix=f".{target.stem[:100]}-", dir=target.parent) as aside:
-        for path in old:
-            path.rename(Path(aside) / path.name)
+    with TemporaryDirectory(prefix=f".{target.stem[:100]}-", dir=target.parent) as folder:
+        for path in old_files:
+            path.rename(Path(folder) / path.name)
         try:
             yield
         finally:
             if not target.exists():
-                for path in old:
-                    (Path(aside) / path.name).rename(path)
+                for path in old_files:
+                    (Path(folder) / path.name).rename(path)
 
 
 def _check_target(target: Path, **files: Path | str) -> None:
@@ -432,25 +438,25 @@ def _check_target(target: Path, **files: Path | str) -> None:
         check_output_files({"output": target, **inputs}, force=True)
 
 
-def _larger_budget(charge: PrivacyCost, budget: PrivacyParams, composition: str) -> str:
+def _suggest_budget(charge: PrivacyCost, budget: PrivacyParams, composition: str) -> str:
     """Suggest a budget with the same δ, else with the same ε, else with the largest δ."""
     account = PrivacyAccountant(charges=[charge], set_aside=DELTA_RESERVE.get(composition, HALF))
 
-    def epsilon(delta: float) -> float:
+    def compute_epsilon(delta: float) -> float:
         return account.smallest_epsilon(delta, adaptive=composition in DELTA_RESERVE)
 
     def admits(delta: float) -> bool:
-        return epsilon(delta) <= budget.epsilon
+        return compute_epsilon(delta) <= budget.epsilon
 
-    larger, most = "", 0.01  # the largest δ of a suggestion
-    if math.isfinite(epsilon(budget.delta)):
-        larger = f"{at_most(epsilon(budget.delta), 2)},{budget.delta_text}"
-    elif admits(most):
-        delta = bisect_safe(admits, most, max(budget.delta, 1e-30), tolerance=0.02, geometric=True)
-        larger = f"{budget.epsilon_text},{at_most(delta, 2)}"
-    elif math.isfinite(epsilon(most)):
-        larger = f"{at_most(epsilon(most), 2)},{most:g}"
-    return f"; {larger} would admit it, if that is private enough" if larger else ""
+    suggestion, largest = "", 0.01  # the largest δ of a suggestion
+    if math.isfinite(compute_epsilon(budget.delta)):
+        suggestion = f"{at_most(compute_epsilon(budget.delta), 2)},{budget.delta_text}"
+    elif admits(largest):
+        delta = bisect_safe(admits, largest, max(budget.delta, 1e-30), tolerance=0.02, geometric=True)
+        suggestion = f"{budget.epsilon_text},{at_most(delta, 2)}"
+    elif math.isfinite(compute_epsilon(largest)):
+        suggestion = f"{at_most(compute_epsilon(largest), 2)},{largest:g}"
+    return f"; {suggestion} would admit it, if that is private enough" if suggestion else ""
 
 
 def _report(ledger: PrivacyLedger, labels: int, target: Path, output: Output) -> int:
@@ -482,23 +488,23 @@ def _report(ledger: PrivacyLedger, labels: int, target: Path, output: Output) ->
 
 
 @contextmanager
-def _one_interrupt(*signals: signal.Signals) -> Iterator[None]:
+def _interrupt_once(*signals: signal.Signals) -> Iterator[None]:
     """Let Ctrl-C interrupt once: a second one must not interrupt the report of the payment."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(*_: object) -> None:
-        for each in signals:
-            signal.signal(each, signal.SIG_IGN)
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = [(each, signal.signal(each, interrupt)) for each in signals]
+    handlers = [(number, signal.signal(number, interrupt)) for number in signals]
     try:
         yield
     finally:
-        for each, handler in before:
-            signal.signal(each, handler)
+        for number, handler in handlers:
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ from darrm.votes.vote_arrays import Classes
 from darrm.votes.votes_file import check_new
 
 __all__ = ["Destination", "FileDestination", "StreamDestination", "check_answered", "deliver", "recover"]
-LEAST_BYTES = 2**16  # for a receipt and a folder
-_SHOWN = 5  # queries in a message
+MIN_FREE_BYTES = 2**16  # for a receipt and a folder
+_MAX_QUERIES_SHOWN = 5  # queries in a message
 
 
 class Destination:
@@ -91,8 +91,8 @@ class StreamDestination(Destination):
         entries = [entry for entry in ledger.entries() if entry.output == cursor.stream]
         self.cursor = StreamCursor(cursor.stream, entries[-1].number if entries else 0)
         self.answered = sum(entry.count for entry in entries)
-        waits = bool(entries) and not entries[-1].delivered
-        self.unclaimed: Labels | None = ledger.kept_labels(self.cursor.after) if waits else None
+        is_waiting = bool(entries) and not entries[-1].delivered
+        self.unclaimed: Labels | None = ledger.kept_labels(self.cursor.after) if is_waiting else None
 
     def hand_over(self, ledger: PrivacyLedger, number: int, labels: Labels) -> None:
         del ledger
@@ -127,8 +127,8 @@ class FileDestination(Destination):
             check_new(path)  # another release may have published labels and receipt since
             raise
         queries = getattr(votes, "queries", getattr(votes, "size", 0))
-        check_space(path.parent, LEAST_BYTES + queries)  # text may be longer; its length depends on the votes
-        with folder_beside(path) as folder:
+        check_space(path.parent, MIN_FREE_BYTES + queries)  # text may be longer; its length depends on the votes
+        with temporary_folder(path) as folder:
             self._temporary = folder / f"labels{path.suffix}"
             self._temporary.touch()
             if path.suffix.lower() == PARQUET:
@@ -160,7 +160,7 @@ class FileDestination(Destination):
         sync(self.output)
         sync(self.output.parent)
         if self._has_receipt:
-            leave_receipt(ledger, number, self.output)
+            publish_receipt(ledger, number, self.output)
 
 
 def deliver(
@@ -250,7 +250,7 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str] |
     check_ledger(ledger)
     destination = output if isinstance(output, FileDestination) else FileDestination(output)
     path, labels = destination.output, ledger.kept_labels(number)
-    meant = next(entry.output for entry in ledger.undelivered() if entry.number == number)
+    intended_output = next(entry.output for entry in ledger.undelivered() if entry.number == number)
     is_published = False
     with suppress(ValueError):
         is_published = path.is_file() and labels_digest(load_labels(path)) == labels_digest(labels)
@@ -260,14 +260,14 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str] |
         with destination.prepare():
             destination.hand_over(ledger, number, labels)
     ledger.forget_labels(number)
-    for left in {path, Path(meant)} if meant else {path}:
-        remove_left(left)
+    for output_path in {path, Path(intended_output)} if intended_output else {path}:
+        remove_leftovers(output_path)
     return labels
 
 
 def check_new_labels(path: Path) -> None:
     """Raise `ValueError` unless ``path`` is new; remove temporary folders of killed processes."""
-    remove_left(Path(os.path.realpath(path)))  # also where another process has published the labels
+    remove_leftovers(Path(os.path.realpath(path)))  # also where another process has published the labels
     check_new(path)
 
 
@@ -281,18 +281,18 @@ def check_no_receipt(output: Path) -> None:
         raise ValueError(f"{str(path)!r} is the receipt of other labels: move it to these, or name another output")
 
 
-def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mapping[str, str] | None = None) -> None:
+def publish_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mapping[str, str] | None = None) -> None:
     """Publish the receipt of an entry, once; `ValueError` if another receipt exists."""
     path = receipt_path(output)
     digests = {"files": dict(files)} if files else {}
     text = json.dumps({**ledger.receipt(number), **digests}, indent=1, ensure_ascii=False)
     if path.is_file() and path.read_text(encoding="utf-8") == text:
-        remove_left(output)  # of the process that left the receipt, and may have died before this
+        remove_leftovers(output)  # of the process that left the receipt, and may have died before this
         sync(path)
         sync(path.parent)
         return
     check_no_receipt(output)
-    with folder_beside(output) as folder:
+    with temporary_folder(output) as folder:
         temporary = folder / "receipt.json"
         temporary.write_text(text, encoding="utf-8")
         sync(temporary)
@@ -301,11 +301,11 @@ def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mappi
 
 
 @contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
+def temporary_folder(path: Path) -> Iterator[Path]:
     """Create a locked temporary folder next to a file, and remove those of dead processes."""
-    remove_left(path)
+    remove_leftovers(path)
     while True:
-        temporary = tempfile.TemporaryDirectory(prefix=_prefix_of(path), dir=path.parent, ignore_cleanup_errors=True)
+        temporary = tempfile.TemporaryDirectory(prefix=_make_prefix(path), dir=path.parent, ignore_cleanup_errors=True)
         with temporary as name, ExitStack() as stack:
             folder = Path(name)
             with suppress(FileNotFoundError):  # another process removed it before it was locked
@@ -318,9 +318,9 @@ def folder_beside(path: Path) -> Iterator[Path]:
                 return
 
 
-def remove_left(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """Remove the temporary folders of killed processes."""
-    for folder in path.parent.glob(f"{glob.escape(_prefix_of(path))}*"):
+    for folder in path.parent.glob(f"{glob.escape(_make_prefix(path))}*"):
         with suppress(OSError):  # locked, or no locks on this file system
             handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
             try:
@@ -330,7 +330,7 @@ def remove_left(path: Path) -> None:
                 os.close(handle)
 
 
-def _prefix_of(path: Path) -> str:
+def _make_prefix(path: Path) -> str:
     return f".labels-{path.name[:100]}-"  # a name has at most 255 bytes
 
 
@@ -342,31 +342,35 @@ def check_aggregator(aggregator: object) -> None:
 
 def classes_for(aggregator: Aggregator, classes: Classes, name: str = "classes", advice: str = "") -> Classes:
     """Return the classes of votes, by default those of the aggregator; `ValueError` if there are more or fewer."""
-    number: Classes = getattr(aggregator, "classes", 2)
-    if classes is None or (is_open(classes) and is_open(number)):
-        return number
-    if (classes if isinstance(classes, int | str) else len(classes)) != number:
+    class_count: Classes = getattr(aggregator, "classes", 2)
+    if classes is None or (is_open(classes) and is_open(class_count)):
+        return class_count
+    if (classes if isinstance(classes, int | str) else len(classes)) != class_count:
         words: dict[object, str] = {2: "two different labels, like no,yes", OPEN: "open, or left out"}
-        allowed = words.get(number, f"{number} different labels, or their number")
-        typed = classes if isinstance(classes, int | str) else ",".join(map(str, classes))
-        checks.fail(name, str(typed), allowed, advice)
+        allowed = words.get(class_count, f"{class_count} different labels, or their number")
+        class_text = classes if isinstance(classes, int | str) else ",".join(map(str, classes))
+        checks.fail(name, str(class_text), allowed, advice)
     return classes
 
 
-def check_answered(votes: Votes, first: int = 0) -> None:
+def check_answered(votes: Votes, first_row: int = 0) -> None:
     """Raise `ValueError` that names the queries of a file, from number ``first``, without a vote.
 
     Votes in memory are never refused: if a prompt's failure depends on private data, the refusal would reveal it.
     """
-    absent = votes.missing
+    missing_counts = votes.missing
     if votes.is_open:
         queries, columns = votes.sparse.nonzero()
-        absent = np.bincount(queries[columns >= votes.strings], minlength=votes.queries)
-    empty = [] if absent is None else (first + np.flatnonzero(absent == votes.voters)).tolist()
-    if empty:
-        several = ", ".join(map(str, empty[:_SHOWN])) + (f" and {len(empty) - _SHOWN} more" * (len(empty) > _SHOWN))
-        problem = checks.Text(f"none for {'query' if len(empty) == 1 else 'queries'} {several}")
-        pronoun = "it out, it is" if len(empty) == 1 else "them out, they are"
+        missing_counts = np.bincount(queries[columns >= votes.strings], minlength=votes.queries)
+    empty_queries = (
+        [] if missing_counts is None else (first_row + np.flatnonzero(missing_counts == votes.voters)).tolist()
+    )
+    if empty_queries:
+        query_list = ", ".join(map(str, empty_queries[:_MAX_QUERIES_SHOWN])) + (
+            f" and {len(empty_queries) - _MAX_QUERIES_SHOWN} more" * (len(empty_queries) > _MAX_QUERIES_SHOWN)
+        )
+        problem = checks.Text(f"none for {'query' if len(empty_queries) == 1 else 'queries'} {query_list}")
+        pronoun = "it out, it is" if len(empty_queries) == 1 else "them out, they are"
         checks.fail("votes", problem, "there for each query", f"leave {pronoun} neither answered nor paid")
 
 

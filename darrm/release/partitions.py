@@ -32,7 +32,7 @@ from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.release.delivery import (
-    LEAST_BYTES,
+    MIN_FREE_BYTES,
     FileDestination,
     check_answered,
     check_by_query,
@@ -40,9 +40,9 @@ from darrm.release.delivery import (
     check_no_receipt,
     classes_for,
     deliver,
-    folder_beside,
-    leave_receipt,
+    publish_receipt,
     recover,
+    temporary_folder,
 )
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
@@ -85,7 +85,7 @@ class ReleasedPartitions:
     files: int
 
 
-class Reading(TypedDict, total=False):
+class ReadOptions(TypedDict, total=False):
     """How `release_partitions` reads files; `Votes.of_answers` describes ``normalize`` and ``missing``."""
 
     classes: Classes  # names, their number or "open"; by default those of the mechanism
@@ -105,7 +105,7 @@ def release_partitions(
     note: str = "",
     jobs: int | None = 1,
     line: StatusLine | None = None,
-    **reading: Unpack[Reading],
+    **reading: Unpack[ReadOptions],
 ) -> ReleasedPartitions:
     """Release one label for each row of Parquet files, in bounded memory, with one debit a file.
 
@@ -146,14 +146,14 @@ class Survey:
     def release(
         self, ledger: PrivacyLedger, *, note: str = "", jobs: int | None = 1, line: StatusLine | None = None
     ) -> ReleasedPartitions:
-        run = _Run(self, ledger, note, self._last_entry_before(ledger))
+        run = _Run(self, ledger, note, self._find_previous_entry(ledger))
         waiting = run.waiting()
-        if rest := sum(file.queries for file, entry in waiting if not entry):
-            ledger.check_admits(self.aggregator.privacy_cost(rest))
-            check_space(self.target.parent, LEAST_BYTES + rest)  # text and kept columns take more
+        if unpaid_queries := sum(file.queries for file, entry in waiting if not entry):
+            ledger.check_admits(self.aggregator.privacy_cost(unpaid_queries))
+            check_space(self.target.parent, MIN_FREE_BYTES + unpaid_queries)  # text and kept columns take more
         try:
             run.write_plan()
-            _each(run.deliver, waiting, jobs, line, f"drawing {sum(file.queries for file, _ in waiting):,} labels")
+            _run_all(run.deliver, waiting, jobs, line, f"drawing {sum(file.queries for file, _ in waiting):,} labels")
             run.finish()
         except BaseException as error:
             reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
@@ -163,7 +163,7 @@ class Survey:
             except LedgerError:
                 raise DeliveryError(ledger.path, f"{reason}; files may be paid for: {advice}") from error
             if not entries:
-                run.take_back()
+                run.remove_plan()
                 raise
             delivered = f"{sum(entry.delivered for entry in entries.values())} of {len(self.files)} files are delivered"
             raise DeliveryError(ledger.path, f"{reason}; the budget is spent in part, {delivered}: {advice}") from error
@@ -178,16 +178,16 @@ class Survey:
         restored: dict[str, object] = json.loads(json.dumps({**plan, "ledger": ledger.identity}))
         return restored
 
-    def _last_entry_before(self, ledger: PrivacyLedger) -> int:
+    def _find_previous_entry(self, ledger: PrivacyLedger) -> int:
         path = _plan_path(self.target)
         if not path.is_file():
             return max((entry.number for entry in ledger.entries()), default=0)
         plan = read_json(path, what="release", most_bytes=2**28)
-        after = plan.pop("after", None) if isinstance(plan, dict) else None
-        if not isinstance(after, int) or plan != self.plan(ledger):
+        previous_entry = plan.pop("after", None) if isinstance(plan, dict) else None
+        if not isinstance(previous_entry, int) or plan != self.plan(ledger):
             advice = "release the same votes by the same mechanism, ledger and options, and it goes on"
             raise ValueError(f"{str(path)!r} is of another release into this output, which did not end: {advice}")
-        return after
+        return previous_entry
 
 
 def survey(
@@ -197,7 +197,7 @@ def survey(
     *,
     jobs: int | None = 1,
     line: StatusLine | None = None,
-    **reading: Unpack[Reading],
+    **reading: Unpack[ReadOptions],
 ) -> Survey:
     """Check the votes of `release_partitions`; nothing is drawn."""
     checks.file_name(source=source, output=output)
@@ -222,7 +222,7 @@ def survey(
         if not is_text(path):  # pyarrow cannot open other names, and a receipt cannot hold them
             checks.fail("the name of a Parquet file", checks.Text(ascii(path)), "in UTF-8", "rename the file")
     schema = _schema_of(Path(paths[0]), aggregator, dict(reading))
-    files = tuple(_each(_inspect, [(path, schema) for path in paths], jobs, line, "checking votes"))
+    files = tuple(_run_all(_inspect, [(path, schema) for path in paths], jobs, line, "checking votes"))
     _check_files(files, _label_names(schema))
     return Survey(aggregator, folder, target, is_single, schema, files)
 
@@ -236,8 +236,8 @@ def _schema_of(path: Path, aggregator: Untyped, reading: dict[str, Any]) -> Parq
     classes = classes_for(aggregator, reading.pop("classes", None))
     if reading.get("normalize") is not None:
         checks.instance(str, normalize=reading["normalize"], advice="a function cannot be written into the plan")
-    how = VoteFormat(aggregator.voters.K, classes, **reading)
-    return schema_of(path, how, columns=None if columns is None else tuple(columns), keep=tuple(keep))
+    vote_format = VoteFormat(aggregator.voters.K, classes, **reading)
+    return schema_of(path, vote_format, columns=None if columns is None else tuple(columns), keep=tuple(keep))
 
 
 def _label_names(schema: ParquetSchema) -> tuple[object, ...]:
@@ -262,12 +262,12 @@ def _inspect(path: str, schema: ParquetSchema) -> VotesFile:
 def _check_files(files: tuple[VotesFile, ...], names: tuple[object, ...]) -> None:
     if not any(file.queries for file in files):
         checks.fail("votes", checks.Text("no rows"), "at least one query", "there is nothing to write")
-    kind, longest = label_type(names), max((len(str(name)) for name in names), default=LONGEST_NAME)
-    size, first = 4 * longest if kind is None else kind.itemsize, files[0]
+    dtype, longest = label_type(names), max((len(str(name)) for name in names), default=LONGEST_NAME)
+    size, first_file = 4 * longest if dtype is None else dtype.itemsize, files[0]
     for file in files:
-        if file.types != first.types:
-            other = checks.Text(f"{file.path!r} with other types than {first.path!r}")
-            checks.fail("partitions", other, "of the same columns and types", "write them alike")
+        if file.types != first_file.types:
+            description = checks.Text(f"{file.path!r} with other types than {first_file.path!r}")
+            checks.fail("partitions", description, "of the same columns and types", "write them alike")
         if file.queries * size > MOST_KEPT:
             advice = f"split it into files of at most {MOST_KEPT // size:,} rows"
             raise ValueError(f"{file.path!r} has {file.queries:,} rows, too many for one debit: {advice}")
@@ -280,13 +280,15 @@ class _Run:
     survey: Survey
     ledger: PrivacyLedger
     note: str
-    after: int  # the number of the ledger's last entry before the release
+    previous_entry: int  # the number of the ledger's last entry before the release
 
     def entries(self) -> dict[str, Entry]:
         """Map the paths of labels to the ledger's entries of this release."""
         outputs = {str(self.survey.output_of(file)) for file in self.survey.files}
         entries = self.ledger.entries()
-        return {entry.output: entry for entry in entries if entry.number > self.after and entry.output in outputs}
+        return {
+            entry.output: entry for entry in entries if entry.number > self.previous_entry and entry.output in outputs
+        }
 
     def waiting(self) -> list[tuple[VotesFile, int]]:
         """List the files to publish, each with the entry that keeps its labels, or 0."""
@@ -299,15 +301,15 @@ class _Run:
             elif not entry.delivered:
                 waiting.append((file, entry.number))
             elif not path.is_file():
-                lost = "if it is lost, remove the plan next to the output and release all again, at the full cost"
-                raise ValueError(f"{str(path)!r} was paid for and delivered, and is gone: put it back; {lost}")
+                advice = "if it is lost, remove the plan next to the output and release all again, at the full cost"
+                raise ValueError(f"{str(path)!r} was paid for and delivered, and is gone: put it back; {advice}")
         return waiting
 
     def write_plan(self) -> None:
         target, path = self.survey.target, _plan_path(self.survey.target)
         if not path.is_file():
-            with folder_beside(target) as folder:  # a process that dies here leaves nothing that stays
-                plan = {"after": self.after, **self.survey.plan(self.ledger)}
+            with temporary_folder(target) as folder:  # a process that dies here leaves nothing that stays
+                plan = {"after": self.previous_entry, **self.survey.plan(self.ledger)}
                 write_text(folder / path.name, json.dumps(plan, indent=1), private=True)
                 (folder / path.name).rename(path)
         parents = {parent for file in self.survey.files for parent in self.survey.output_of(file).parents}
@@ -322,11 +324,11 @@ class _Run:
         if not self.survey.is_single:
             paths = sorted(self.survey.output_of(file) for file in self.survey.files)
             files = {path.relative_to(target).as_posix(): digest_of(path) for path in paths}
-            leave_receipt(self.ledger, max(entry.number for entry in self.entries().values()), target, files)
+            publish_receipt(self.ledger, max(entry.number for entry in self.entries().values()), target, files)
         _plan_path(target).unlink(missing_ok=True)
         sync(target.parent)
 
-    def take_back(self) -> None:
+    def remove_plan(self) -> None:
         _plan_path(self.survey.target).unlink(missing_ok=True)
         for folder, _, _ in os.walk(self.survey.target, topdown=False):
             with suppress(OSError):
@@ -348,20 +350,20 @@ class _Run:
 
     def release(self, file: VotesFile) -> Labels:
         """Draw the labels of the surveyed votes, in the smallest type that holds them."""
-        path, kind = Path(file.path), label_type(_label_names(self.survey.schema))
-        before = path.stat()  # before the digest is compared, to detect a file that is replaced meanwhile
+        path, dtype = Path(file.path), label_type(_label_names(self.survey.schema))
+        initial_status = path.stat()  # before the digest is compared, to detect a file that is replaced meanwhile
         is_same = digest_of(path) == file.sha256
         batches = vote_batches(path, self.survey.schema) if is_same else iter(())
         parts = [self.survey.aggregator.release(votes) for votes, _ in batches]
         if sum(part.size for part in parts) != file.queries:
             _refuse_change(path)
-        _check_unchanged(path, before)
-        return np.concatenate(parts if kind is None else [part.astype(kind) for part in parts])
+        _check_unchanged(path, initial_status)
+        return np.concatenate(parts if dtype is None else [part.astype(dtype) for part in parts])
 
 
-def _check_unchanged(path: Path, before: os.stat_result) -> None:
-    after = path.stat()
-    if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+def _check_unchanged(path: Path, initial: os.stat_result) -> None:
+    current = path.stat()
+    if (initial.st_mtime_ns, initial.st_size) != (current.st_mtime_ns, current.st_size):
         _refuse_change(path)
 
 
@@ -377,10 +379,10 @@ class PartitionDestination(FileDestination):
     @contextmanager
     def prepare(self, votes: Untyped = None) -> Iterator[None]:
         with super().prepare(votes):
-            self._before = self._source.stat()
+            self._initial_status = self._source.stat()
             _, types = rows_and_types(self._source)
-            self._kept = [(name, types[name]) for name in self._schema.keep]
-            with label_file(self._temporary, self._kept, self._names):
+            self._kept_columns = [(name, types[name]) for name in self._schema.keep]
+            with label_file(self._temporary, self._kept_columns, self._names):
                 pass
             yield
 
@@ -388,30 +390,30 @@ class PartitionDestination(FileDestination):
         rows = 0
         if not self._schema.how.names:  # in an open-set column, null means no answer
             labels = np.array([label or None for label in labels.tolist()], dtype=object)
-        with label_file(path, self._kept, self._names) as write:
-            for batch in record_batches(self._source, self._schema.keep) if self._kept else ():
+        with label_file(path, self._kept_columns, self._names) as write:
+            for batch in record_batches(self._source, self._schema.keep) if self._kept_columns else ():
                 write(labels[rows : rows + batch.num_rows], batch)
                 rows += batch.num_rows
             for start in range(rows, labels.size, ROWS_AT_ONCE):
                 write(labels[start : start + ROWS_AT_ONCE], None)
-        if self._kept and rows != labels.size:
+        if self._kept_columns and rows != labels.size:
             _refuse_change(self._source)
-        _check_unchanged(self._source, self._before)
+        _check_unchanged(self._source, self._initial_status)
         sync(path)
 
 
-def _each(
+def _run_all(
     function: Callable[..., VotesFile],
     tasks: Sequence[tuple[Any, ...]],
     jobs: int | None,
     line: StatusLine | None,
-    what: str,
+    activity: str,
 ) -> list[VotesFile]:
     results: Iterable[VotesFile | str] = (function(*task) for task in tasks)
     if jobs != 1:
         joblib = require("joblib")
         parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
-        results = parallel(joblib.delayed(_or_failure)(function, task) for task in tasks)
+        results = parallel(joblib.delayed(_catch_failure)(function, task) for task in tasks)
     files, failures, rows, start = list[VotesFile](), list[str](), 0, time.monotonic()
     for result in results:
         if isinstance(result, str):
@@ -421,13 +423,13 @@ def _each(
         rows += result.queries
         if line is not None:
             rate = rows / max(1e-9, time.monotonic() - start)
-            line.show(f"{what}: {rows:,} rows, {rate:,.0f} a second")
+            line.show(f"{activity}: {rows:,} rows, {rate:,.0f} a second")
     if failures:  # all tasks have ended, so nothing is paid for after an error
         raise ValueError(failures[0])
     return files
 
 
-def _or_failure(function: Callable[..., VotesFile], task: tuple[Any, ...]) -> VotesFile | str:
+def _catch_failure(function: Callable[..., VotesFile], task: tuple[Any, ...]) -> VotesFile | str:
     try:
         return function(*task)
     except (DarrmError, ValueError, OSError) as error:

@@ -13,7 +13,7 @@ from darrm.errors import LedgerError
 from darrm.ledger.__main__ import main
 from darrm.ledger.chain import SIGNED, SigningKey, new_signing_key
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.release.delivery import leave_receipt, receipt_path, recover
+from darrm.release.delivery import publish_receipt, receipt_path, recover
 from tests.ledger.common import BUDGET, QUERY
 from tests.relinked import relink
 
@@ -107,7 +107,7 @@ def test_a_recovery_needs_no_key_and_finds_its_receipt_again(tmp_path: Path, key
 
     number = signed.debit(QUERY.repeated(2), labels=np.array([1, 0]), output=output)
     output.write_text("1\n0\n")
-    leave_receipt(signed, number, output)  # a process died after this
+    publish_receipt(signed, number, output)  # a process died after this
     assert recover(PrivacyLedger(tmp_path / "ledger.sqlite"), 1, output).tolist() == [1, 0]
     assert json.loads(receipt_path(output).read_text())["signature"] == signatures(tmp_path / "ledger.sqlite")[0]
     assert PrivacyLedger(tmp_path / "ledger.sqlite").undelivered() == ()

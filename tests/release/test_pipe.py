@@ -27,7 +27,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.release import AnswerStream, pipe
 from darrm.release import __main__ as release
-from darrm.release.pipe import MOST_TOGETHER, LineWriter, Questions, _pieces, answer_lines
+from darrm.release.pipe import MOST_TOGETHER, LineWriter, Questions, _join_lines, answer_lines
 from darrm.votes import votes_file
 from darrm.votes.vote_arrays import VoteFormat
 from tests.release.tables import table_of
@@ -343,7 +343,7 @@ def test_answers_are_written_in_pieces_that_a_pipe_takes_whole(sizes: list[int])
     """Together they are all lines, none is broken, and none but a longer line is more than a pipe takes at once."""
     lines = [bytes([number]) * size for number, size in enumerate(sizes)]
     at, room = iter(lines), 0
-    for piece in _pieces(lines):
+    for piece in _join_lines(lines):
         held = [next(at)]
         while sum(map(len, held)) < len(piece):
             held.append(next(at))
@@ -376,7 +376,7 @@ class Torn(LineWriter):
     def write(self, first: int, labels: list[Any]) -> None:
         if labels:
             line = b"".join(self.line_of(number, label) for number, label in enumerate(labels, first))
-            os.write(self._end, line[: self.size])
+            os.write(self._descriptor, line[: self.size])
             raise KeyboardInterrupt
 
 

@@ -157,10 +157,10 @@ def test_a_folder_that_somebody_holds_stays(tmp_path: Path) -> None:
     (tmp_path / ".labels-other.npy-abc").mkdir()
     handle = os.open(folder, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    delivery.remove_left(tmp_path / "labels.npy")
+    delivery.remove_leftovers(tmp_path / "labels.npy")
     assert len(left(tmp_path)) == 2
     os.close(handle)
-    delivery.remove_left(tmp_path / "labels.npy")
+    delivery.remove_leftovers(tmp_path / "labels.npy")
     assert left(tmp_path) == [".labels-other.npy-abc"]
 
 
@@ -174,7 +174,7 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
         folders = left(tmp_path)
         if how == fcntl.LOCK_EX and folders and len(made) < 2:
             made.append(*folders)
-            delivery.remove_left(tmp_path / "labels.npy")
+            delivery.remove_leftovers(tmp_path / "labels.npy")
         lock(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", overtaken)
