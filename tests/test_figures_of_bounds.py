@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from darrm import PrivacyAccountant, PrivacyLedger, PrivacyParams
 from darrm.account.__main__ import table_text
-from darrm.account.accountant import Spent, estimated
+from darrm.account.accountant import Spent, describe_estimate
 from darrm.account.bounds import Bound
-from darrm.account.meaning import learned
+from darrm.account.meaning import explain_guarantee
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.noisy_max.selection import PermuteAndFlip
 from darrm.privacy import at_least, at_most, pair_at_most
@@ -76,11 +76,11 @@ def test_every_text_of_a_guarantee_holds(epsilon: float, delta: float) -> None:
     row = table_text(PrivacyCost("a query", guarantee=PrivacyParams(epsilon, delta)), {3: spent}, delta)
     assert holds(figures(r"\n +3 +#\*", row)[0], epsilon)
     assert holds(figures("at delta = #:", row)[0], delta)
-    power, factor, likely = figures("e\\^# = #.* times as likely, plus #", learned("a label", epsilon, delta))
+    power, factor, likely = figures("e\\^# = #.* times as likely, plus #", explain_guarantee("a label", epsilon, delta))
     assert holds(power, epsilon)
     assert holds(factor, math.exp(epsilon), 4)
     assert holds(likely, delta)
-    assert holds(figures("up to #", estimated(delta))[0], delta, 3)
+    assert holds(figures("up to #", describe_estimate(delta))[0], delta, 3)
 
 
 @pytest.mark.parametrize(("epsilon", "shown"), [("0.00004", "(4e-05, 0)"), ("0.30000049", "(0.30001, 0)")])

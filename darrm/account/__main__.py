@@ -72,20 +72,20 @@ class TableQueries:
     overlap: int | None
 
 
-_of_table = partial(option, section=TABLE)
-_TABLE = [
-    _of_table("--table", type=FILE, metavar="T.json", help="bound the cost of queries with a table or a plan"),
-    _of_table("--queries", type=COUNTS, metavar="Q,Q,…", help="numbers of queries, like 20,50,100"),
-    _of_table("--delta", type=EXACT, metavar="REAL", help="total δ of the queries"),
-    _of_table("--models", is_flag=True, help="each voter is a model, trained once, that answers all queries"),
-    _of_table(
+_table_option = partial(option, section=TABLE)
+_TABLE_OPTIONS = [
+    _table_option("--table", type=FILE, metavar="T.json", help="bound the cost of queries with a table or a plan"),
+    _table_option("--queries", type=COUNTS, metavar="Q,Q,…", help="numbers of queries, like 20,50,100"),
+    _table_option("--delta", type=EXACT, metavar="REAL", help="total δ of the queries"),
+    _table_option("--models", is_flag=True, help="each voter is a model, trained once, that answers all queries"),
+    _table_option(
         "--overlap",
         type=Integer(1),
         metavar="INT",
         help="largest number of models that one person's data can influence (default: that of the table)",
     ),
 ]
-table_options = as_one(_TABLE, lambda typed: {"future": collect(TableQueries, typed), **typed})
+table_options = as_one(_TABLE_OPTIONS, lambda values: {"future": collect(TableQueries, values), **values})
 
 
 @command(
@@ -148,8 +148,8 @@ def _report_ledger(name: Path | str, *, log: bool, digest: bool, output: Output)
         line = ledger.digest()
         output.print(text=partial("{}\n".format, line), document=line.to_json)
         return
-    with output.status_line() as line_of_status:
-        line_of_status.show("adding up the ledger's entries")
+    with output.status_line() as status_line:
+        status_line.show("adding up the ledger's entries")
         if output.plot is not None:
             plot_ledger(output.plot, ledger)
         is_json = output.format == "json"
@@ -166,18 +166,18 @@ def _report_table(future: TableQueries, output: Output) -> None:
         checks.fail("--delta", future.delta, "in (0, 1)")
     with output.status_line() as line:
         line.show("proving the table again")
-        charge, voters = _charge(load_release(future.table), models=future.models, overlap=future.overlap)
+        charge, voters = _load_charge(load_release(future.table), models=future.models, overlap=future.overlap)
         results = {}
         for count in queries:
             line.show(f"bounds for {count:,} queries")
-            results[count] = _spent(charge, count, delta, voters)
+            results[count] = _bound_total(charge, count, delta, voters)
         if output.plot is not None:
             plot_bounds(output.plot, charge, max(queries), delta, voters, line.show)
     rows = {str(queries): spent.to_json() for queries, spent in results.items()}
     output.print(text=partial(table_text, charge, results, delta), document={"delta": delta, "queries": rows}.copy)
 
 
-def _charge(aggregator: Released, *, models: bool, overlap: int | None) -> tuple[PrivacyCost, Voters]:
+def _load_charge(aggregator: Released, *, models: bool, overlap: int | None) -> tuple[PrivacyCost, Voters]:
     voters = replace(aggregator.voters, models=models or aggregator.voters.models)
     if overlap is not None:
         if not voters.models:
@@ -190,17 +190,17 @@ def _charge(aggregator: Released, *, models: bool, overlap: int | None) -> tuple
     return charge, voters
 
 
-def _spent(charge: PrivacyCost, queries: int, delta: float, voters: Voters) -> Spent:
+def _bound_total(charge: PrivacyCost, queries: int, delta: float, voters: Voters) -> Spent:
     return PrivacyAccountant(voters, [charge.repeated(queries)]).spent(delta)
 
 
 def table_text(charge: PrivacyCost, results: Mapping[int, Spent], delta: float) -> str:
     """Write one row for each number of queries that has a bound; ``*`` marks the smallest."""
-    rows_by_count = {queries: _by_name(spent) for queries, spent in results.items() if spent.bounds}
+    rows_by_count = {queries: _map_bounds(spent) for queries, spent in results.items() if spent.bounds}
     columns = [name for name in BOUNDS if any(name in row for row in rows_by_count.values())]
     lines = [
         f"each query: {'' if charge.guarantee is None else f'{charge.guarantee} by '}{charge.what}",
-        f"total epsilon at delta = {at_most(delta, 6)}{_about(charge)}:",
+        f"total epsilon at delta = {at_most(delta, 6)}{_describe_neighbors(charge)}:",
     ]
     width = max([14, *map(len, columns)]) + 2
     if columns:
@@ -210,8 +210,8 @@ def table_text(charge: PrivacyCost, results: Mapping[int, Spent], delta: float) 
         cells = [f"{at_most(row[name])}{'*' if name == best else ' '}" if name in row else "- " for name in columns]
         lines.append(f"{queries:7d}" + "".join(cell.rjust(width) for cell in cells))
     if rows_by_count:
-        last = results[max(rows_by_count)]
-        lines.append(f"* smallest; for {last.queries} queries by {last.bound}: {last.explanation}")
+        largest = results[max(rows_by_count)]
+        lines.append(f"* smallest; for {largest.queries} queries by {largest.bound}: {largest.explanation}")
     lines += [
         f"for {queries} queries nothing bounds epsilon: {spent.explanation}"
         for queries, spent in results.items()
@@ -220,34 +220,36 @@ def table_text(charge: PrivacyCost, results: Mapping[int, Spent], delta: float) 
     return "\n".join(lines) + "\n"
 
 
-def _about(charge: PrivacyCost) -> str:
+def _describe_neighbors(charge: PrivacyCost) -> str:
     return "" if charge.sampling is None else f", for neighbors that {charge.sampling.neighbors}"
 
 
 def plot_bounds(
     path: Path,
     charge: PrivacyCost,
-    most: int,
+    max_queries: int,
     delta: float,
     voters: Voters,
     report: Callable[[str], None],
 ) -> None:
     """Draw ε over queries, one line a bound."""
-    counts = np.unique(np.round(np.linspace(1, most, min(most, 24))).astype(int)).tolist()
+    counts = np.unique(np.round(np.linspace(1, max_queries, min(max_queries, 24))).astype(int)).tolist()
     rows = []
     for queries in counts:
-        report(f"bounds of the picture, {queries:,} of {most:,} queries")
-        rows.append(_by_name(_spent(charge, queries, delta, voters)))
+        report(f"bounds of the picture, {queries:,} of {max_queries:,} queries")
+        rows.append(_map_bounds(_bound_total(charge, queries, delta, voters)))
     with saved_figure(path) as figure:
         axes = figure.add_subplot()
-        for place, name in enumerate(BOUNDS):
+        for index, name in enumerate(BOUNDS):
             if any(name in row for row in rows):
                 values = [row.get(name, math.nan) for row in rows]
-                axes.plot(counts, values, label=name, **style(place).line(len(counts)))
+                axes.plot(counts, values, label=name, **style(index).line(len(counts)))
         axes.set_xlabel("queries")
         axes.set_ylabel(f"total ε at δ = {at_most(delta, 6)}")
-        each = "" if charge.guarantee is None else f", {charge.guarantee} a query"
-        axes.set_title(f"{charge.what}{each}{_about(charge)}", fontsize="medium" if charge.sampling else None)
+        guarantee = "" if charge.guarantee is None else f", {charge.guarantee} a query"
+        axes.set_title(
+            f"{charge.what}{guarantee}{_describe_neighbors(charge)}", fontsize="medium" if charge.sampling else None
+        )
         axes.set_ylim(bottom=0.0)
         axes.grid(visible=True, alpha=0.3)
         if axes.lines:
@@ -256,7 +258,7 @@ def plot_bounds(
             say_instead(axes, f"nothing bounds ε at δ = {at_most(delta, 6)}")
 
 
-def _by_name(spent: Spent) -> dict[str, float]:
+def _map_bounds(spent: Spent) -> dict[str, float]:
     return {bound.name: bound.epsilon for bound in spent.bounds}
 
 

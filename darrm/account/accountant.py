@@ -65,8 +65,8 @@ SHARED_RANDOMNESS = (
 
 
 def guarantee_of(budget: PrivacyParams, composition: str) -> str:
-    planned = " if kinds and numbers of queries were fixed before the first answer" if composition == "planned" else ""
-    return f"({budget.epsilon_text}, {budget.delta_text}), which all labels together keep to{planned}"
+    caveat = " if kinds and numbers of queries were fixed before the first answer" if composition == "planned" else ""
+    return f"({budget.epsilon_text}, {budget.delta_text}), which all labels together keep to{caveat}"
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,11 @@ class Spent:
         queries = "1 query" if self.queries == 1 else f"{self.queries} queries"
         if math.isinf(self.epsilon):
             return f"{queries}: no finite epsilon at delta = {at_most(self.delta, 6)}; {self.explanation}"
-        about = f" for neighbors that {self.neighbors}," if self.neighbors else ""
+        neighbors = f" for neighbors that {self.neighbors}," if self.neighbors else ""
         condition = f", {self.condition}," if self.condition else ""
-        by = f"{condition}{about} by {self.bound}: {self.explanation}"
-        spent = f"{queries}: {pair_at_most(self.epsilon, self.delta, 5)}{by}"
-        return spent if self.failure_probability is None else f"{spent}; {estimated(self.failure_probability)}"
+        reason = f"{condition}{neighbors} by {self.bound}: {self.explanation}"
+        spent = f"{queries}: {pair_at_most(self.epsilon, self.delta, 5)}{reason}"
+        return spent if self.failure_probability is None else f"{spent}; {describe_estimate(self.failure_probability)}"
 
     def to_json(self) -> Document:
         """Return plain data; ε is null if no bound holds."""
@@ -110,9 +110,9 @@ class Spent:
         }
 
 
-def estimated(failure_probability: float) -> str:
-    holds = "it holds published estimates about the data at hand"
-    return f"no guarantee: {holds}, too small with probability up to {at_most(failure_probability, 3)}"
+def describe_estimate(failure_probability: float) -> str:
+    reason = "it holds published estimates about the data at hand"
+    return f"no guarantee: {reason}, too small with probability up to {at_most(failure_probability, 3)}"
 
 
 class PrivacyAccountant:
@@ -155,8 +155,8 @@ class PrivacyAccountant:
             return "nothing is charged yet"
         lines = [f"{self.queries:,} queries; accountant.spent(delta) bounds what they cost together"]
         for charge in self.charges:
-            each = "" if charge.guarantee is None else f", {charge.guarantee} each"
-            lines.append(f"{charge.count:>10,}  {charge.what}{each}")
+            guarantee = "" if charge.guarantee is None else f", {charge.guarantee} each"
+            lines.append(f"{charge.count:>10,}  {charge.what}{guarantee}")
         return "\n".join(lines)
 
     def add(self, charge: PrivacyCost, *, consent: str | None = None) -> None:
@@ -173,40 +173,40 @@ class PrivacyAccountant:
                 f"{charge.what} is private if a person reaches at most {charge.reached} of the voters, and here a "
                 f"person reaches {self._voters.reached}: charge a release for that overlap"
             )
-        proved = charge.voters
-        if proved is not None and self._voters is not None and not proved.cover(self._voters):
+        voters = charge.voters
+        if voters is not None and self._voters is not None and not voters.cover(self._voters):
             raise ValueError(
-                f"{charge.what} is charged for other {'models' if charge.models else 'voters'} ({proved}) than those "
+                f"{charge.what} is charged for other {'models' if charge.models else 'voters'} ({voters}) than those "
                 f"declared ({self._voters}): "
                 "charge a release for voters that are as many, and no more private"
             )
         self._check_neighbors(charge)
         if charge.consent_needed not in {"", consent, charge.consent}:
-            why = "was computed from the private data and is private itself"
+            reason = "was computed from the private data and is private itself"
             if charge.failure_probability is not None:
-                about = "is a published estimate about the data at hand and no guarantee"
-                why = f"{about}, too small with probability up to {at_most(charge.failure_probability, 3)}"
+                description = "is a published estimate about the data at hand and no guarantee"
+                reason = f"{description}, too small with probability up to {at_most(charge.failure_probability, 3)}"
             advice = f"charge the data-independent cost, or say consent={charge.consent_needed!r}"
-            raise PrivateFigureError(charge.what, f"this cost {why}: {advice}")
+            raise PrivateFigureError(charge.what, f"this cost {reason}: {advice}")
         charge = replace(charge, consent=charge.consent_needed)
         kind = charge.kind
         # equal costs may hold for different voters: keep the weakest promise of all
-        equal = next((other for other in self._counts if other == kind), kind)
-        least = min(equal, kind, key=attrgetter("promise"))
-        counts = {least if other == kind else other: count for other, count in self._counts.items()}
-        counts[least] = counts.get(least, 0) + charge.count
+        equal_kind = next((other for other in self._counts if other == kind), kind)
+        weakest_kind = min(equal_kind, kind, key=attrgetter("promise"))
+        counts = {weakest_kind if other == kind else other: count for other, count in self._counts.items()}
+        counts[weakest_kind] = counts.get(weakest_kind, 0) + charge.count
         if self._voters is not None and self._voters.are_private_models:
             _check_models(self._voters, counts)
         self._counts = counts
 
     def _check_neighbors(self, charge: PrivacyCost) -> None:
-        others = {kind.neighbors: kind.what for kind in self._counts}
+        subjects = {kind.neighbors: kind.what for kind in self._counts}
         if self._voters is not None:
-            others[neighbors_of(self._voters.sampled)] = "the voters declared"
-        for neighbors, what in others.items():
+            subjects[neighbors_of(self._voters.sampled)] = "the voters declared"
+        for neighbors, subject in subjects.items():
             if charge.neighbors != neighbors:
                 raise ValueError(
-                    f"{charge.what} is charged for neighbors that {charge.neighbors}, and {what} for neighbors that "
+                    f"{charge.what} is charged for neighbors that {charge.neighbors}, and {subject} for neighbors that "
                     f"{neighbors}: these do not add up; keep a separate account"
                 )
 
@@ -217,10 +217,10 @@ class PrivacyAccountant:
         account.add(charge)
         return account
 
-    def as_held(self, charge: PrivacyCost) -> PrivacyCost:
+    def match_stored_kind(self, charge: PrivacyCost) -> PrivacyCost:
         """Return the charge without a Rényi curve that was unknown when its kind was charged before."""
-        bare = charge if charge.guarantee is None else replace(charge, renyi=None)
-        return bare if charge.kind not in self._counts and bare.kind in self._counts else charge
+        without_curve = charge if charge.guarantee is None else replace(charge, renyi=None)
+        return without_curve if charge.kind not in self._counts and without_curve.kind in self._counts else charge
 
     def is_part_of(self, other: PrivacyAccountant) -> bool:
         """Whether another account has as many queries of every kind, or more."""
@@ -270,12 +270,14 @@ class PrivacyAccountant:
         checks.probability_below_one(delta=delta)
         if not self._counts:
             return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
-        applied = self._bounds(delta, adaptive=adaptive)
-        bounds = tuple(sorted(applied, key=attrgetter("epsilon")))
-        best = bounds[0] if bounds else Bound("none", math.inf, self._why_unbounded(delta, adaptive=adaptive))
+        applicable = self._compute_bounds(delta, adaptive=adaptive)
+        bounds = tuple(sorted(applicable, key=attrgetter("epsilon")))
+        best = bounds[0] if bounds else Bound("none", math.inf, self._explain_unbounded(delta, adaptive=adaptive))
         explanation = best.explanation
-        if self._vanishing and not adaptive and self._left_of(delta) > 0.0:
-            explanation = f"{explanation}; {float(self._vanishing):.3g} of delta is for strings of one person alone"
+        if self._vanishing_mass and not adaptive and self._deduct_string_delta(delta) > 0.0:
+            explanation = (
+                f"{explanation}; {float(self._vanishing_mass):.3g} of delta is for strings of one person alone"
+            )
         neighbors = {kind.neighbors for kind in self._counts if kind.sampling is not None}
         total = Spent(best.epsilon, delta, best.name, explanation, bounds, self.queries, self.failure_probability)
         return replace(total, neighbors=", ".join(neighbors))
@@ -283,16 +285,18 @@ class PrivacyAccountant:
     def spent_under(self, composition: str, delta: float) -> Spent:
         """Bound the privacy loss under one of `COMPOSITIONS`, with its condition."""
         spent = self.spent(delta, adaptive=composition in DELTA_RESERVE)
-        what = "number" if composition == "one" else "kinds and number"
-        condition = f"if the {what} of queries did not depend on the answers"
+        subject = "number" if composition == "one" else "kinds and number"
+        condition = f"if the {subject} of queries did not depend on the answers"
         return replace(spent, condition=condition if spent.queries else "")
 
     def admits(self, budget: PrivacyPair, *, adaptive: bool = False) -> bool:
         """Return whether all charges stay within ``budget``; ``adaptive`` is as in `spent`."""
         budget = PrivacyParams.of(budget, "budget")
-        if self._vanishing and not adaptive:
-            left = budget.exact_delta - self._vanishing
-            return left > 0 and self._lasting.admits(PrivacyParams(budget.exact_epsilon, left))
+        if self._vanishing_mass and not adaptive:
+            remaining_delta = budget.exact_delta - self._vanishing_mass
+            return remaining_delta > 0 and self._without_strings.admits(
+                PrivacyParams(budget.exact_epsilon, remaining_delta)
+            )
         if not self._counts:
             return True
         # compared as fractions: two queries of 0.3 fit into 0.6, whatever the floats nearest to them are
@@ -300,14 +304,14 @@ class PrivacyAccountant:
         allowed_delta = budget.exact_delta * (self._set_aside if adaptive else 1)
         if total is not None and total[0] <= budget.exact_epsilon and total[1] <= allowed_delta:
             return True
-        bounds = self._bounds(budget.delta, adaptive=adaptive, target=budget)
+        bounds = self._compute_bounds(budget.delta, adaptive=adaptive, target=budget)
         return any(bound.epsilon <= budget.epsilon for bound in bounds)
 
     def smallest_epsilon(self, delta: float, *, adaptive: bool = False) -> float:
         """Return the ε of `spent`, fast enough for every debit."""
         if not self._counts:
             return 0.0
-        bounds = self._bounds(delta, adaptive=adaptive, fast=True)
+        bounds = self._compute_bounds(delta, adaptive=adaptive, fast=True)
         return min((bound.epsilon for bound in bounds), default=math.inf)
 
     def queries_that_fit(self, charge: PrivacyCost, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
@@ -317,23 +321,23 @@ class PrivacyAccountant:
         def fits(queries: int) -> bool:
             return self.plus(charge.kind.repeated(queries)).admits(budget, adaptive=adaptive)
 
-        beyond = 1  # no more than twice what fits: far beyond a budget no grid holds the losses
-        while beyond <= most and fits(beyond):
-            beyond *= 2
-        return last_allowed_integer(fits, inside=beyond // 2, outside=min(beyond, most + 1))
+        limit = 1  # no more than twice what fits: far beyond a budget no grid holds the losses
+        while limit <= most and fits(limit):
+            limit *= 2
+        return last_allowed_integer(fits, inside=limit // 2, outside=min(limit, most + 1))
 
-    def _why_unbounded(self, delta: float, *, adaptive: bool) -> str:
-        if self._vanishing and not adaptive and self._left_of(delta) <= 0.0:
+    def _explain_unbounded(self, delta: float, *, adaptive: bool) -> str:
+        if self._vanishing_mass and not adaptive and self._deduct_string_delta(delta) <= 0.0:
             return "strings that one person alone says may be released with more than this delta"
         if not self.composes:
             return SHARED_RANDOMNESS
         if adaptive:
             return "the queries' own deltas exceed the share set aside for them, and one of them has no Rényi curve"
-        none_fails = math.fsum(math.log1p(-kind.least_delta) * count for kind, count in self._counts.items())
-        needed = float(at_most(-math.expm1(none_fails) + float(self._vanishing), 2))
-        return f"a delta of at least {needed:g} is needed" if needed > delta else "no bound fits all of them"
+        log_success = math.fsum(math.log1p(-kind.least_delta) * count for kind, count in self._counts.items())
+        minimum = float(at_most(-math.expm1(log_success) + float(self._vanishing_mass), 2))
+        return f"a delta of at least {minimum:g} is needed" if minimum > delta else "no bound fits all of them"
 
-    def _bounds(
+    def _compute_bounds(
         self, delta: float, *, adaptive: bool, target: PrivacyParams | None = None, fast: bool = False
     ) -> Iterator[Bound]:
         """Yield the bounds that apply, cheap ones first; with ``fast`` or a ``target`` only those that may decide.
@@ -341,11 +345,11 @@ class PrivacyAccountant:
         With a ``target`` the joint bound only shows whether it is within it, without a search.
         """
         fast = fast or target is not None
-        if self._vanishing and not adaptive:
-            if (left := self._left_of(delta)) > 0.0:
-                yield from self._lasting._bounds(left, adaptive=False, fast=fast)  # noqa: SLF001 (the same class)
+        if self._vanishing_mass and not adaptive:
+            if (remaining_delta := self._deduct_string_delta(delta)) > 0.0:
+                yield from self._without_strings._compute_bounds(remaining_delta, adaptive=False, fast=fast)  # noqa: SLF001 (the same class)
             return
-        yield from filter(None, self._models_bounds(delta, adaptive=adaptive, target=target, fast=fast))
+        yield from filter(None, self._compute_models_bounds(delta, adaptive=adaptive, target=target, fast=fast))
         if not self.composes:
             return
         rules: tuple[BoundRule, ...] = (*CLOSED_FORMS, profile_bound, discretized_bound)
@@ -354,23 +358,23 @@ class PrivacyAccountant:
         elif fast:
             # without a profile the grid rounds up, and the optimal bound is exact
             has_profile = any(charge.profile is not None for charge in self.charges)
-            rules = (*CLOSED_FORMS, _profile_or_point) if has_profile else CLOSED_FORMS
+            rules = (*CLOSED_FORMS, _compute_grid_bound) if has_profile else CLOSED_FORMS
         yield from filter(None, (rule(self.charges, delta) for rule in rules))
 
     @property
-    def _vanishing(self) -> Fraction:
+    def _vanishing_mass(self) -> Fraction:
         return sum((kind_count * Fraction(kind.vanishing) for kind, kind_count in self._counts.items()), Fraction(0))
 
     @property
-    def _lasting(self) -> PrivacyAccountant:
+    def _without_strings(self) -> PrivacyAccountant:
         lasting = (replace(charge, vanishing=0.0) for charge in self.charges)
         return PrivacyAccountant(self._voters, lasting, set_aside=self._set_aside)
 
-    def _left_of(self, delta: float) -> float:
-        left = PrivacyParams(0, delta).exact_delta - self._vanishing
-        return math.nextafter(float(left), 0.0) if left > 0 else 0.0
+    def _deduct_string_delta(self, delta: float) -> float:
+        remaining_delta = PrivacyParams(0, delta).exact_delta - self._vanishing_mass
+        return math.nextafter(float(remaining_delta), 0.0) if remaining_delta > 0 else 0.0
 
-    def _models_bounds(
+    def _compute_models_bounds(
         self, delta: float, *, adaptive: bool, target: PrivacyParams | None, fast: bool
     ) -> Iterator[Bound | None]:
         models = self.models
@@ -380,27 +384,27 @@ class PrivacyAccountant:
         share = delta / _WAYS if adaptive else delta
         yield subsampling_bound(models, self.charges, share)
         if target is not None:
-            part = PrivacyParams(target.exact_epsilon, target.exact_delta / _WAYS) if adaptive else target
-            if any(self._releases_within(models, part, adaptive=adaptive)):
+            share_target = PrivacyParams(target.exact_epsilon, target.exact_delta / _WAYS) if adaptive else target
+            if any(self._check_releases(models, share_target, adaptive=adaptive)):
                 yield joint_bound(models, (target.epsilon, target.epsilon))
             return
-        wholes = [math.inf, math.inf]
-        for one_by_one, release in self._releases(models):
+        epsilons = [math.inf, math.inf]
+        for one_by_one, release in self._build_releases(models):
             epsilon_at = partial(release.smallest_epsilon, adaptive=adaptive)
-            wholes[one_by_one] = smallest_whole(models, share, epsilon_at, one_by_one=one_by_one)
+            epsilons[one_by_one] = smallest_whole(models, share, epsilon_at, one_by_one=one_by_one)
             if not fast and not one_by_one:  # it names the bound of the release, and is never the smallest
-                alone = release.spent(share, adaptive=adaptive)
-                yield plain_bound(models, alone.epsilon, alone.bound)
-        yield joint_bound(models, (wholes[0], wholes[1]))
+                spent = release.spent(share, adaptive=adaptive)
+                yield plain_bound(models, spent.epsilon, spent.bound)
+        yield joint_bound(models, (epsilons[0], epsilons[1]))
 
-    def _releases_within(self, models: Voters, target: PrivacyParams, *, adaptive: bool) -> Iterator[bool]:
-        for one_by_one, release in self._releases(models):
+    def _check_releases(self, models: Voters, target: PrivacyParams, *, adaptive: bool) -> Iterator[bool]:
+        for one_by_one, release in self._build_releases(models):
             # a release that is as private as the whole is to be, needs nothing of the models
-            left = release_within(models, target, one_by_one=one_by_one)
-            yield left is None or release.admits(left, adaptive=adaptive)
+            release_target = release_within(models, target, one_by_one=one_by_one)
+            yield release_target is None or release.admits(release_target, adaptive=adaptive)
             yield not one_by_one and release.admits(target, adaptive=adaptive)
 
-    def _releases(self, models: Voters) -> Iterator[tuple[bool, PrivacyAccountant]]:
+    def _build_releases(self, models: Voters) -> Iterator[tuple[bool, PrivacyAccountant]]:
         """Account for the queries as if to non-private voters: a person reaches as many of them as models, or one."""
         for one_by_one in (False, True) if models.reached > 1 else (False,):
             overlap = 1 if one_by_one else models.reached
@@ -409,18 +413,18 @@ class PrivacyAccountant:
                 yield one_by_one, PrivacyAccountant(charges=filter(None, charges), set_aside=self._set_aside)
 
 
-def _profile_or_point(account: Account, delta: float) -> Bound | None:
+def _compute_grid_bound(account: Account, delta: float) -> Bound | None:
     # a point is never better than the whole profile
     return discretized_bound(account, delta) or profile_bound(account, delta)
 
 
 def _check_models(models: Voters, counts: dict[PrivacyCost, int]) -> None:
     for kind in counts:
-        proved = kind.voters
-        if proved is None or proved.are_non_private:
+        voters = kind.voters
+        if voters is None or voters.are_non_private:
             continue
         if kind.models is not None and replace(kind.models, overlap=models.overlap) != models:
-            raise ValueError(f"{kind.what} is charged for other models ({proved}) than those declared ({models})")
+            raise ValueError(f"{kind.what} is charged for other models ({voters}) than those declared ({models})")
         if kind.models is None and sum(counts.values()) > 1:
             raise ValueError(
                 f"{kind.what} was proved for voters that draw fresh randomness at every query, and several answers of "

@@ -20,9 +20,9 @@ class Admission:
 
     def __init__(self, budget: PrivacyParams, composition: str) -> None:
         self._budget, self._composition = budget, composition
-        self._adaptive = composition in DELTA_RESERVE
-        self._within = PrivacyAccountant()
-        self._room, self._growing = 0, True
+        self._is_adaptive = composition in DELTA_RESERVE
+        self._admitted_account = PrivacyAccountant()
+        self._reserve, self._is_growing = 0, True
 
     def admits(self, account: PrivacyAccountant, charge: PrivacyCost, *, decide: bool = False) -> bool:
         """Return whether an account is known to admit a charge, by comparing counts.
@@ -40,17 +40,17 @@ class Admission:
         _check_count("the number of queries in a charge", charge.count)
         _check_count("the number of queries in a ledger", account.queries + charge.count)
         total = account.plus(charge)
-        if total.is_part_of(self._within):
+        if total.is_part_of(self._admitted_account):
             return True
         if decide and not self._fits(total):
-            raise self._refusal(account, charge)
+            raise self._make_refusal(account, charge)
         return decide
 
     def queries_that_fit(self, account: PrivacyAccountant, charge: PrivacyCost, *, most: int) -> int:
         if self._is_second_kind(account, charge):
             return 0
         most = min(most, MOST_QUERIES - account.queries)
-        return account.queries_that_fit(charge, self._budget, most=most, adaptive=self._adaptive)
+        return account.queries_that_fit(charge, self._budget, most=most, adaptive=self._is_adaptive)
 
     def _is_second_kind(self, account: PrivacyAccountant, charge: PrivacyCost) -> bool:
         return self._composition == "one" and any(other.kind != charge.kind for other in account.charges)
@@ -61,44 +61,46 @@ class Admission:
         `BudgetExceededError` if the charge does not fit without a reserve.
         """
         total = account.plus(charge)
-        if self._room:
-            if self._fits(total.plus(charge.kind.repeated(self._room))):
-                self._room *= 2 if self._growing else 1
+        if self._reserve:
+            if self._fits(total.plus(charge.kind.repeated(self._reserve))):
+                self._reserve *= 2 if self._is_growing else 1
                 return
-            self._room, self._growing = self._room // 2, False
+            self._reserve, self._is_growing = self._reserve // 2, False
         if not self._fits(total):
-            raise self._refusal(account, charge)
-        if self._growing:
-            self._room = charge.count
+            raise self._make_refusal(account, charge)
+        if self._is_growing:
+            self._reserve = charge.count
 
     def _fits(self, account: PrivacyAccountant) -> bool:
-        if not account.admits(self._budget, adaptive=self._adaptive):
+        if not account.admits(self._budget, adaptive=self._is_adaptive):
             return False
-        self._within = account
+        self._admitted_account = account
         return True
 
-    def _refusal(self, account: PrivacyAccountant, charge: PrivacyCost) -> BudgetExceededError:
-        budget, adaptive = self._budget, self._adaptive
-        fit = account.queries_that_fit(charge, budget, most=charge.count - 1, adaptive=adaptive)
+    def _make_refusal(self, account: PrivacyAccountant, charge: PrivacyCost) -> BudgetExceededError:
+        budget, adaptive = self._budget, self._is_adaptive
+        count = account.queries_that_fit(charge, budget, most=charge.count - 1, adaptive=adaptive)
         queries = f"{charge.count} {'query' if charge.count == 1 else 'queries'} of {charge.what}"
-        left = max(0.0, budget.epsilon - account.smallest_epsilon(budget.delta, adaptive=adaptive))
-        remaining = f"epsilon {at_least(left, 6)} of {budget.epsilon_text} at delta {budget.delta_text}"
-        one_more = account.plus(charge.kind).smallest_epsilon(budget.delta, adaptive=adaptive)
-        reason = "; one more would fail with more than that delta, whatever epsilon is" if math.isinf(one_more) else ""
-        if math.isinf(one_more) and self._composition == "renyi":
-            needs = "it needs a Rényi curve, or delta 0, on a ledger of composition 'renyi'"
-            reason = f"; {needs}: --composition adaptive takes any"
+        remaining_epsilon = max(0.0, budget.epsilon - account.smallest_epsilon(budget.delta, adaptive=adaptive))
+        remaining = f"epsilon {at_least(remaining_epsilon, 6)} of {budget.epsilon_text} at delta {budget.delta_text}"
+        next_epsilon = account.plus(charge.kind).smallest_epsilon(budget.delta, adaptive=adaptive)
+        reason = (
+            "; one more would fail with more than that delta, whatever epsilon is" if math.isinf(next_epsilon) else ""
+        )
+        if math.isinf(next_epsilon) and self._composition == "renyi":
+            advice = "it needs a Rényi curve, or delta 0, on a ledger of composition 'renyi'"
+            reason = f"; {advice}: --composition adaptive takes any"
         if not account.plus(charge).composes:  # a ledger knows no voters, so it has no cap to fall back on
             reason = (
                 "; answers of trained models share the randomness of their training, and the bounds for several "
                 "of them do not fit: plan further queries with --non-private"
             )
         return BudgetExceededError(
-            f"the budget {budget} does not admit {queries}: {fit} still {'fits' if fit == 1 else 'fit'}, "
+            f"the budget {budget} does not admit {queries}: {count} still {'fits' if count == 1 else 'fit'}, "
             f"{remaining} is left{reason}; nothing was debited",
             requested=queries,
             remaining=remaining,
-            queries_that_fit=fit,
+            queries_that_fit=count,
         )
 
 

@@ -36,12 +36,12 @@ from darrm.problem import Voters
 Account = tuple[PrivacyCost, ...]
 
 MOST_PROFILE_QUERIES = 20_000  # beyond, trying every point takes longer than a minute, and the PLD bound is better
-_MOST_CELLS = 2**21  # steps that all losses together span
+_MAX_CELLS = 2**21  # steps that all losses together span
 _PARTS, _PARTS_TO_CORNER = 256, 16  # of an uneven profile, up to its last point and up to its first corner
-_LEAST_STEP = 1e-15  # e^0 and e^step are to be different floats
+_MIN_STEP = 1e-15  # e^0 and e^step are to be different floats
 # of queries that rarely tell anything: what chords may add to a variance, and how often the step is taken four times
-_CHORDS, _COARSER = 3e-3, 6
-_CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
+_MAX_CHORD_VARIANCE, _MAX_COARSENINGS = 3e-3, 6
+_CELLS_PER_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
 Profiles = tuple[tuple[PrivacyProfile, int], ...]
 
 
@@ -76,11 +76,11 @@ def general_bound(account: Account, delta: float) -> Bound | None:
     groups = guarantees_of(account)
     if groups is None:
         return None
-    epsilon, slack = _closed_form(groups, delta)
-    return _finite("general", epsilon, f"closed form with delta' = {slack:.3g}")
+    epsilon, slack = _apply_closed_form(groups, delta)
+    return _make_finite("general", epsilon, f"closed form with delta' = {slack:.3g}")
 
 
-def _closed_form(groups: list[Group], delta: float) -> tuple[float, float]:
+def _apply_closed_form(groups: list[Group], delta: float) -> tuple[float, float]:
     log_slack = log_remaining_delta(groups, delta)
     # a subnormal slack has lost its digits
     if not log_slack > math.log(1e-300):
@@ -98,7 +98,7 @@ def optimal_bound(account: Account, delta: float) -> Bound | None:
         epsilon = optimal_epsilon(groups, delta)
     except TooManyKindsError:
         return None
-    return _finite("optimal", epsilon, "the best that the (epsilon, delta) of each query allow")
+    return _make_finite("optimal", epsilon, "the best that the (epsilon, delta) of each query allow")
 
 
 def profile_bound(account: Account, delta: float) -> Bound | None:
@@ -113,14 +113,14 @@ def profile_bound(account: Account, delta: float) -> Bound | None:
         points = [[(PrivacyParams(e, d), charge.count)] for e, d in pairs if d < 1.0]
         epsilon, point = math.inf, 0.0
 
-        def closed_form(groups: list[Group]) -> float:
-            return _closed_form(groups, delta)[0]
+        def compute_closed_form(groups: list[Group]) -> float:
+            return _apply_closed_form(groups, delta)[0]
 
         # the likeliest first: of most others one look shows that they are no better
-        for groups in sorted(points, key=closed_form):
-            composed = optimal_epsilon(groups, delta, to_beat=epsilon)
-            epsilon, point = min((epsilon, point), (composed, groups[0][0].delta))
-    return _finite("profile", epsilon, f"exact divergence of one query, taken at delta = {point:.3g} a query")
+        for groups in sorted(points, key=compute_closed_form):
+            composed_epsilon = optimal_epsilon(groups, delta, to_beat=epsilon)
+            epsilon, point = min((epsilon, point), (composed_epsilon, groups[0][0].delta))
+    return _make_finite("profile", epsilon, f"exact divergence of one query, taken at delta = {point:.3g} a query")
 
 
 def renyi_bound(account: Account, delta: float) -> Bound | None:
@@ -129,24 +129,24 @@ def renyi_bound(account: Account, delta: float) -> Bound | None:
     if orders is None or delta == 0.0:
         return None
     curves: list[RenyiCurve] = []
-    failing: list[Group] = []
+    impure_groups: list[Group] = []
     for charge in account:
         if charge.renyi is not None:
             curve = charge.renyi
         elif charge.guarantee is not None:
             curve = RenyiCurve.of_pure(charge.guarantee.epsilon, orders)
-            failing.append((charge.guarantee, charge.count))
+            impure_groups.append((charge.guarantee, charge.count))
         else:
             return None
         if not (curve.orders.shape == orders.shape and bool((curve.orders == orders).all())):
             return None
         curves.append(curve.repeated(charge.count))
-    log_delta = log_remaining_delta(failing, delta)
+    log_delta = log_remaining_delta(impure_groups, delta)
     if log_delta == -math.inf:
         return None
     best = reduce(add, curves).best(math.exp(log_delta) * (1.0 - 1e-12))
     edge = ", at the edge of the grid: a wider grid may give less" if best.at_edge else ""
-    return _finite("renyi", best.epsilon * (1.0 + 1e-12), f"Rényi curves added, best order {best.order:g}{edge}")
+    return _make_finite("renyi", best.epsilon * (1.0 + 1e-12), f"Rényi curves added, best order {best.order:g}{edge}")
 
 
 MODELS_BOUNDS = ("private models", "subsampling", "non-private voters", "joint bound")
@@ -157,35 +157,35 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
     if voters is None or not (voters.models and voters.each.is_private):
         return None
     groups = voters.largest(voters.reached)
-    simple = sum((n * each.exact_epsilon for each, n in groups), Fraction(0))
-    simple_delta = sum((n * each.exact_delta for each, n in groups), Fraction(0))
-    epsilon = round_up(simple) if simple_delta <= Fraction(delta) else math.inf
+    total_epsilon = sum((n * params.exact_epsilon for params, n in groups), Fraction(0))
+    total_delta = sum((n * params.exact_delta for params, n in groups), Fraction(0))
+    epsilon = round_up(total_epsilon) if total_delta <= Fraction(delta) else math.inf
     try:
         epsilon = min(epsilon, optimal_epsilon(groups, delta))
     except TooManyKindsError:
         epsilon = min(epsilon, optimal_epsilon([(voters.each, voters.reached)], delta))
-    reached = "the one model" if voters.reached == 1 else f"the {voters.reached} models"
+    models_text = "the one model" if voters.reached == 1 else f"the {voters.reached} models"
     explanation = (
         f"answers are post-processing of models that are already private: any number of them costs no more than "
-        f"{reached} that a person's data reach, so the aggregator's noise buys nothing beyond this"
+        f"{models_text} that a person's data reach, so the aggregator's noise buys nothing beyond this"
     )
-    return _finite("private models", epsilon, explanation)
+    return _make_finite("private models", epsilon, explanation)
 
 
 def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound | None:
     """Bound labels that look at fewer models than a person reaches, see `darrm.table.release`."""
     samples = [(charge.sample, charge.count) for charge in account if charge.sample is not None]
-    looked = sum(sample.voters * count for sample, count in samples)
-    if len(samples) < len(account) or looked >= voters.reached or not voters.each.is_private:
+    models_used = sum(sample.voters * count for sample, count in samples)
+    if len(samples) < len(account) or models_used >= voters.reached or not voters.each.is_private:
         return None
-    groups = voters.largest(looked)
-    most = math.fsum(n * each.epsilon for each, n in groups) * (1.0 + 1e-9)
+    groups = voters.largest(models_used)
+    max_epsilon = math.fsum(n * params.epsilon for params, n in groups) * (1.0 + 1e-9)
     distance = math.fsum(sample.distance * count for sample, count in samples) * (1.0 + 1e-9)
-    left = delta - (1.0 + math.exp(min(most, LARGEST_EXPONENT))) * distance
-    epsilon = optimal_epsilon(groups, left) if left >= 0.0 else math.inf
-    if epsilon > most:
+    remaining_delta = delta - (1.0 + math.exp(min(max_epsilon, LARGEST_EXPONENT))) * distance
+    epsilon = optimal_epsilon(groups, remaining_delta) if remaining_delta >= 0.0 else math.inf
+    if epsilon > max_epsilon:
         return None
-    explanation = f"all labels together use at most {looked} models, and one person influences {voters.reached}"
+    explanation = f"all labels together use at most {models_used} models, and one person influences {voters.reached}"
     return Bound("subsampling", epsilon, explanation)
 
 
@@ -195,7 +195,7 @@ def plain_bound(voters: Voters, epsilon: float, name: str) -> Bound | None:
         f"as for non-private voters, of which a person's data influence {voters.reached}: the costs of their queries "
         f"add up, by {name}"
     )
-    return _finite("non-private voters", epsilon, explanation)
+    return _make_finite("non-private voters", epsilon, explanation)
 
 
 def joint_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | None:
@@ -203,21 +203,21 @@ def joint_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | None:
 
     The two ε are for a person's models exchanged all at once, and one after another.
     """
-    at_once = epsilons[0] <= epsilons[1]
-    way = "all at once" if at_once else "one after another"
-    count = "the one model" if voters.reached == 1 else f"the {voters.reached} models, exchanged {way},"
+    is_at_once = epsilons[0] <= epsilons[1]
+    order = "all at once" if is_at_once else "one after another"
+    count = "the one model" if voters.reached == 1 else f"the {voters.reached} models, exchanged {order},"
     explanation = f"the release is private as for non-private voters, and {count} that a person reaches: together"
-    return _finite("joint bound", min(epsilons), explanation)
+    return _make_finite("joint bound", min(epsilons), explanation)
 
 
 def guarantees_of(account: Account) -> list[Group] | None:
     """List the (ε, δ) pairs and counts; None if that is not all that a charge costs."""
     pairs = [(charge.guarantee, charge.count, charge.vanishing) for charge in account]
-    groups = [(own, count) for own, count, vanishing in pairs if own is not None and not vanishing]
+    groups = [(params, count) for params, count, vanishing in pairs if params is not None and not vanishing]
     return groups if len(groups) == len(account) else None
 
 
-def _finite(name: str, epsilon: float, explanation: str) -> Bound | None:
+def _make_finite(name: str, epsilon: float, explanation: str) -> Bound | None:
     return Bound(name, epsilon, explanation) if math.isfinite(epsilon) else None
 
 
@@ -232,13 +232,13 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
     if span == 0.0:
         return None
     if any(charge.sampling is not None for charge in account):
-        step, epsilon = _of_drawn(profiles, delta)
+        step, epsilon = _compose_sampled(profiles, delta)
     else:
-        smallest_step = min(_step_of(profile) for profile, _ in profiles)
-        fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_A_STEP
-        step = max(smallest_step * fineness, 2.0 * span / _MOST_CELLS)
+        smallest_step = min(_choose_step(profile) for profile, _ in profiles)
+        fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_PER_STEP
+        step = max(smallest_step * fineness, 2.0 * span / _MAX_CELLS)
         # with too many queries one cell would hold all losses of one
-        if not _LEAST_STEP <= step <= max(profile.epsilons[-1] for profile, _ in profiles):
+        if not _MIN_STEP <= step <= max(profile.epsilons[-1] for profile, _ in profiles):
             return None
         epsilon = _smallest_epsilon(profiles, step, 0, delta)
     if not math.isfinite(epsilon):
@@ -247,54 +247,54 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
     return Bound("pld", epsilon * (1.0 + 1e-12), f"privacy loss distribution of the {source}, grid step {step:.3g}")
 
 
-def _of_drawn(profiles: Profiles, delta: float) -> tuple[float, float]:
+def _compose_sampled(profiles: Profiles, delta: float) -> tuple[float, float]:
     # chords between multiples of the step add step²/24, or less, to ∫ δ dε, and as much to the variance of the losses
     areas = (float(np.trapezoid(profile.deltas, profile.epsilons)) for profile, _ in profiles)
     longest = max(profile.epsilons[-1] for profile, _ in profiles)
-    step = max(math.sqrt(24.0 * _CHORDS * min(areas)), _LEAST_STEP, longest / _MOST_CELLS)
+    step = max(math.sqrt(24.0 * _MAX_CHORD_VARIANCE * min(areas)), _MIN_STEP, longest / _MAX_CELLS)
     sides = max(len(profile.sides) for profile, _ in profiles)
-    for _ in range(_COARSER):
+    for _ in range(_MAX_COARSENINGS):
         epsilon = _smallest_epsilon(profiles, step, 0, delta)
         if math.isfinite(epsilon):
             break
         step *= 4.0
-    for finer in (4.0, 1.0) if sides > 1 else ():  # the other direction mostly costs less: a coarse look shows it
-        other = _smallest_epsilon(profiles, step * finer, 1, delta)
-        if other <= epsilon:
+    for factor in (4.0, 1.0) if sides > 1 else ():  # the other direction mostly costs less: a coarse look shows it
+        other_epsilon = _smallest_epsilon(profiles, step * factor, 1, delta)
+        if other_epsilon <= epsilon:
             return step, epsilon
-    return step, max(epsilon, other) if sides > 1 else epsilon
+    return step, max(epsilon, other_epsilon) if sides > 1 else epsilon
 
 
 def _smallest_epsilon(profiles: Profiles, step: float, side: int, delta: float) -> float:
-    if any(_last_cell(profile, step) * step > LARGEST_EXPONENT for profile, _ in profiles):
+    if any(_find_last_cell(profile, step) * step > LARGEST_EXPONENT for profile, _ in profiles):
         return math.inf
-    return _composed(profiles, step, side).smallest_epsilon(delta)
+    return _compose_on_grid(profiles, step, side).smallest_epsilon(delta)
 
 
-def _last_cell(profile: PrivacyProfile, step: float) -> int:
+def _find_last_cell(profile: PrivacyProfile, step: float) -> int:
     return math.ceil(profile.epsilons[-1] / step * (1.0 - 1e-12))
 
 
 @lru_cache(maxsize=2)  # the two bounds on models ask for one account at a dozen δ
-def _composed(profiles: Profiles, step: float, side: int) -> GridComposition:
-    kinds = []
+def _compose_on_grid(profiles: Profiles, step: float, side: int) -> GridComposition:
+    grid_queries = []
     for profile, count in profiles:
         losses, weights, infinite = dominating_atoms(on_grid(profile, step), side)
         cells = np.round(losses / step).astype(np.int64)
         masses = np.asarray(np.bincount(cells - cells[0], weights), dtype=np.float64)
-        kinds.append(GridQueries(int(cells[0]), masses, infinite, count))
-    return GridComposition(kinds, step)
+        grid_queries.append(GridQueries(int(cells[0]), masses, infinite, count))
+    return GridComposition(grid_queries, step)
 
 
-def _step_of(profile: PrivacyProfile) -> float:
+def _choose_step(profile: PrivacyProfile) -> float:
     """Return the step of an even profile, or a part of the range of another."""
     steps = np.diff(profile.epsilons)
     if steps.size == 0:
         return math.inf
     if np.max(steps) <= np.min(steps) * (1.0 + 1e-6):
         return float(np.min(steps))
-    first, last = profile.epsilons[1], profile.epsilons[-1]
-    return max(min(last / _PARTS, first / _PARTS_TO_CORNER), last / _PARTS**2)
+    first_epsilon, last_epsilon = profile.epsilons[1], profile.epsilons[-1]
+    return max(min(last_epsilon / _PARTS, first_epsilon / _PARTS_TO_CORNER), last_epsilon / _PARTS**2)
 
 
 def profile_of(charge: PrivacyCost) -> PrivacyProfile:
@@ -311,18 +311,18 @@ def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
     Multiples far from every point of the profile are on a chord between others, and are left out. Multiples that
     miss a point by its last few digits count as that point.
     """
-    known = np.array(profile.epsilons)
-    last = _last_cell(profile, step)
-    beside = np.floor(known / step)
-    grid = step * np.unique(np.clip(np.concatenate([beside + k for k in (-1.0, 0.0, 1.0, 2.0)]), 0.0, last))
-    nearest = known[np.searchsorted(0.5 * (known[1:] + known[:-1]), grid)]
-    at = (np.abs(nearest - grid) <= 1e-12 * grid) & (nearest <= grid)
+    points = np.array(profile.epsilons)
+    last_cell = _find_last_cell(profile, step)
+    cells = np.floor(points / step)
+    grid = step * np.unique(np.clip(np.concatenate([cells + k for k in (-1.0, 0.0, 1.0, 2.0)]), 0.0, last_cell))
+    nearest = points[np.searchsorted(0.5 * (points[1:] + points[:-1]), grid)]
+    is_point = (np.abs(nearest - grid) <= 1e-12 * grid) & (nearest <= grid)
     parts = []
     for values in profile.parts[1:]:
-        one = PrivacyProfile(profile.epsilons, values)
+        part_profile = PrivacyProfile(profile.epsilons, values)
         # a hair to the left: δ is at least as large there
-        deltas = one.deltas_at(np.asarray(grid * (1.0 - 1e-13), dtype=np.float64))
-        deltas[at] = np.minimum(deltas[at], one.deltas_at(nearest[at]))
+        deltas = part_profile.deltas_at(np.asarray(grid * (1.0 - 1e-13), dtype=np.float64))
+        deltas[is_point] = np.minimum(deltas[is_point], part_profile.deltas_at(nearest[is_point]))
         parts.append(np.maximum.accumulate(deltas[::-1])[::-1])
     return PrivacyProfile(tuple(grid.tolist()), *(tuple(np.minimum(part, parts[0]).tolist()) for part in parts))
 
@@ -335,28 +335,28 @@ def dominating_atoms(profile: PrivacyProfile, side: int = 0) -> tuple[NDArray[np
     probabilities x·s and s; the probability of an infinite loss is the last δ.
     """
     grid = np.array(profile.epsilons)
-    bounds, back = (np.array(values) for values in profile.sides[side % len(profile.sides)])
+    deltas, reverse_deltas = (np.array(values) for values in profile.sides[side % len(profile.sides)])
     losses = np.concatenate([-grid[:0:-1], grid])
-    below = 1.0 - 1.0 / np.exp(grid[:0:-1]) + back[:0:-1] / np.exp(grid[:0:-1])
+    below = 1.0 - 1.0 / np.exp(grid[:0:-1]) + reverse_deltas[:0:-1] / np.exp(grid[:0:-1])
     x = np.concatenate([[0.0], np.exp(losses)])
-    y = np.concatenate([[1.0], below, bounds])
-    kept = _lower_hull(x, y)
+    y = np.concatenate([[1.0], below, deltas])
+    kept = _find_lower_hull(x, y)
     x, y = x[kept], y[kept]
     slopes = np.append(np.diff(y) / np.diff(x), 0.0)
     masses = x[1:] * np.maximum(np.diff(slopes), 0.0)
     # rounding errors: if the profile of these outcomes is below the hull, the difference counts as infinite
-    above, damped = (np.append(np.cumsum(part[::-1])[::-1], 0.0) for part in (masses, masses / x[1:]))
-    reached = above - x * damped
-    infinite = float(np.max(y - reached)) + x.size * 2.0**-52
+    tail_masses, tail_weights = (np.append(np.cumsum(part[::-1])[::-1], 0.0) for part in (masses, masses / x[1:]))
+    profile_values = tail_masses - x * tail_weights
+    infinite = float(np.max(y - profile_values)) + x.size * 2.0**-52
     return losses[np.array(kept[1:]) - 1], masses, min(infinite, 1.0)
 
 
-def _lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[int]:
+def _find_lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[int]:
     hull: list[int] = []
     for index in range(x.size):
         while len(hull) >= 2:
-            first, last = hull[-2], hull[-1]
-            if (y[last] - y[first]) * (x[index] - x[first]) <= (y[index] - y[first]) * (x[last] - x[first]):
+            previous, last = hull[-2], hull[-1]
+            if (y[last] - y[previous]) * (x[index] - x[previous]) <= (y[index] - y[previous]) * (x[last] - x[previous]):
                 break
             hull.pop()
         hull.append(index)

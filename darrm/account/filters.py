@@ -61,7 +61,7 @@ from darrm.numerics.bisection import bisect_safe
 from darrm.privacy import PrivacyParams
 
 HALF = Fraction(1, 2)
-_LEAST = -20.0 * math.log(2.0)  # of log(α − 1): an order so near 1 belongs to an ε without any protection
+_MIN_LOG_ORDER = -20.0 * math.log(2.0)  # of log(α − 1): an order so near 1 belongs to an ε without any protection
 _ROUNDING = 1e-12  # relative: some hundred rounded operations
 
 
@@ -75,35 +75,39 @@ def filter_bound(account: Account, delta: float, set_aside: Fraction = HALF) -> 
     if aside == whole:
         return simple_bound(account, delta)
     guaranteed = sum(charge.count * charge.guarantee.exact_delta for charge in account if charge.guarantee is not None)
-    failing = guaranteed + sum(charge.count * Fraction(charge.vanishing) for charge in account)
-    order, epsilon = _smallest(account, float(whole - aside), confessing=failing <= aside)
+    failing_delta = guaranteed + sum(charge.count * Fraction(charge.vanishing) for charge in account)
+    order, epsilon = _find_smallest_epsilon(account, float(whole - aside), confessing=failing_delta <= aside)
     explanation = f"a Rényi filter of order {order:.3g}"
-    if total is not None and failing <= aside and round_up(total[0]) <= epsilon:
+    if total is not None and failing_delta <= aside and round_up(total[0]) <= epsilon:
         epsilon, explanation = round_up(total[0]), "the epsilons add up"
     if math.isinf(epsilon):
         return None
     return Bound("filter", epsilon, f"{explanation}: holds even if the kinds of queries were chosen after answers")
 
 
-def _smallest(account: Account, rest: float, *, confessing: bool) -> tuple[float, float]:
-    log_rest = -math.log(rest)
+def _find_smallest_epsilon(account: Account, remaining_delta: float, *, confessing: bool) -> tuple[float, float]:
+    log_inverse = -math.log(remaining_delta)
 
-    def fits(place: float) -> bool:
-        order = 1.0 + math.exp(place)
-        used = math.fsum(charge.count * _divergence(charge, order, confessing=confessing) for charge in account)
-        return used * (1.0 + _ROUNDING) <= _room(place, log_rest)
+    def fits(log_order: float) -> bool:
+        order = 1.0 + math.exp(log_order)
+        total = math.fsum(charge.count * _bound_divergence(charge, order, confessing=confessing) for charge in account)
+        return total * (1.0 + _ROUNDING) <= _compute_limit(log_order, log_inverse)
 
-    if not fits(_LEAST):
+    if not fits(_MIN_LOG_ORDER):
         return math.inf, math.inf
-    last = max(math.log(1.0 / rest - 1.0), _LEAST + 1.0)
-    place = bisect_safe(fits, inside=_LEAST, outside=last, steps=60)
+    max_log_order = max(math.log(1.0 / remaining_delta - 1.0), _MIN_LOG_ORDER + 1.0)
+    log_order = bisect_safe(fits, inside=_MIN_LOG_ORDER, outside=max_log_order, steps=60)
     # the ε whose filter has this order
-    order = 1.0 + math.exp(place)
-    epsilon = math.log1p(-1.0 / order) + (log_rest - math.log(order)) / math.exp(place) + _room(place, log_rest)
+    order = 1.0 + math.exp(log_order)
+    epsilon = (
+        math.log1p(-1.0 / order)
+        + (log_inverse - math.log(order)) / math.exp(log_order)
+        + _compute_limit(log_order, log_inverse)
+    )
     return order, max(0.0, epsilon) * (1.0 + _ROUNDING) + _ROUNDING
 
 
-def _divergence(charge: PrivacyCost, order: float, *, confessing: bool) -> float:
+def _bound_divergence(charge: PrivacyCost, order: float, *, confessing: bool) -> float:
     bounds = [math.inf]
     if charge.vanishing and not confessing:
         return math.inf
@@ -113,33 +117,35 @@ def _divergence(charge: PrivacyCost, order: float, *, confessing: bool) -> float
     if charge.guarantee is not None and (confessing or charge.guarantee.exact_delta == 0):
         bounds.append(float(RenyiCurve.of_pure(charge.guarantee.epsilon, [order]).values[0]))
         if charge.profile is not None:
-            bounds.append(_left_after_cut(charge.profile, charge.guarantee.epsilon, order))
+            bounds.append(_bound_cut_divergence(charge.profile, charge.guarantee.epsilon, order))
     return min(bounds)
 
 
-def _left_after_cut(profile: PrivacyProfile, epsilon: float, order: float) -> float:
+def _bound_cut_divergence(profile: PrivacyProfile, epsilon: float, order: float) -> float:
     """Bound the Rényi divergence of the rest after the cut at e^ε."""
     # a cut that lies further on leaves more: it is at a point of the profile, or beyond its last
-    last = profile.epsilons[-1]
-    at = np.array([*profile.epsilons, *([max(epsilon, last * (1.0 + 1e-9) + 1e-9)] if epsilon > last else [])])
-    heights, u = profile.deltas_at(at), np.exp(at)
+    largest = profile.epsilons[-1]
+    epsilons = np.array(
+        [*profile.epsilons, *([max(epsilon, largest * (1.0 + 1e-9) + 1e-9)] if epsilon > largest else [])]
+    )
+    heights, u = profile.deltas_at(epsilons), np.exp(epsilons)
     slopes = np.diff(heights) / np.diff(u)
     bases, sizes = heights[:-1] - slopes * u[:-1], heights[:-1] - 2.0 * slopes * u[:-1]
     integral, rounding = float(heights[-1] * u[-1] ** -order / order), 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         for power, until in ((-order, math.inf), (order - 1.0, epsilon)):
-            inside = at[:-1] < until  # the integral of (base + slope·u)·u^{power − 1}
-            first, second = np.diff(u**power) / power, np.diff(u ** (power + 1.0)) / (power + 1.0)
-            integral += float(np.sum((bases * first + slopes * second)[inside]))
-            ends = (u[:-1] ** power + u[1:] ** power)[inside] * (1.0 / abs(power) + u[1:][inside] / abs(power + 1.0))
-            rounding += float(np.sum(sizes[inside] * ends))
+            inside = epsilons[:-1] < until  # the integral of (base + slope·u)·u^{power − 1}
+            constant_part, linear_part = np.diff(u**power) / power, np.diff(u ** (power + 1.0)) / (power + 1.0)
+            integral += float(np.sum((bases * constant_part + slopes * linear_part)[inside]))
+            errors = (u[:-1] ** power + u[1:] ** power)[inside] * (1.0 / abs(power) + u[1:][inside] / abs(power + 1.0))
+            rounding += float(np.sum(sizes[inside] * errors))
     # a power of a rounded number is off by as many units as its exponent
     integral += (order + 16.0) * 2.0**-52 * (rounding + abs(integral))
     moment = order * (order - 1.0) * integral
     return math.log1p(moment) * (1.0 + _ROUNDING) / (order - 1.0) if math.isfinite(moment) else math.inf
 
 
-def _room(place: float, log_rest: float) -> float:
+def _compute_limit(log_order: float, log_inverse: float) -> float:
     """Compute the limit of Σρ_i at the order 1 + e^place."""
-    order = 1.0 + math.exp(place)
-    return order * (log_rest - math.log(order)) / math.exp(2.0 * place)
+    order = 1.0 + math.exp(log_order)
+    return order * (log_inverse - math.log(order)) / math.exp(2.0 * log_order)

@@ -30,22 +30,22 @@ def power_of_test(epsilon: float, delta: float, level: float = ALARMS) -> float:
     return min(1.0, below, 1.0 - math.exp(-epsilon) * max(0.0, 1.0 - delta - level))
 
 
-def belief_after(epsilon: float, delta: float, before: ArrayLike, level: float = ALARMS) -> Array:
+def belief_after(epsilon: float, delta: float, prior: ArrayLike, level: float = ALARMS) -> Array:
     """Compute the largest belief after an event whose probability is ``level`` or more if it is false."""
-    p, power = np.asarray(before, dtype=np.float64), power_of_test(epsilon, delta, level)
+    p, power = np.asarray(prior, dtype=np.float64), power_of_test(epsilon, delta, level)
     if level == delta == 0.0:  # the limit of both
         power, level = math.exp(min(epsilon, 700.0)), 1.0
-    whole = p * power + (1.0 - p) * level
-    return np.divide(p * power, whole, out=np.zeros_like(whole), where=whole > 0.0)
+    total = p * power + (1.0 - p) * level
+    return np.divide(p * power, total, out=np.zeros_like(total), where=total > 0.0)
 
 
-def learned(what: str, epsilon: float, delta: float, *, present: bool = False) -> str:
+def explain_guarantee(event: str, epsilon: float, delta: float, *, present: bool = False) -> str:
     """Explain (ε, δ) in one sentence; with ``present`` the other data are those without this person."""
     growth = at_most(math.exp(epsilon), 4) if epsilon < math.log(1e300) else "more than 1e300"
     factor, power = f"e^{at_most(epsilon)} = {growth}", power_of_test(epsilon, delta)
     compared = "without the data of this person" if present else "with other data of this person"
     if delta > 0.0:
-        bound = f"Any event of {what} is at most {factor} times as likely, plus {at_most(delta, 6)}, as {compared}"
+        bound = f"Any event of {event} is at most {factor} times as likely, plus {at_most(delta, 6)}, as {compared}"
     else:
-        bound = f"The odds of any belief about a person change by at most {factor} after {what}"
+        bound = f"The odds of any belief about a person change by at most {factor} after {event}"
     return f"{bound}; a test with {100 * ALARMS:g} % false alarms has power {at_most(100.0 * power, 4)} % at most"

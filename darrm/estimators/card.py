@@ -3,7 +3,7 @@
 
 import json
 
-from darrm.account.accountant import Spent, estimated
+from darrm.account.accountant import Spent, describe_estimate
 from darrm.privacy import PrivacyParams, at_most, pair_at_most
 from darrm.util.extras import Untyped
 
@@ -135,7 +135,7 @@ def describe_spent(spent: Spent) -> str:
     explanation = f"{spent.bound}: {spent.explanation}" if spent.bound else "nothing was released yet"
     certainty = "It does not depend on the data"
     if spent.failure_probability is not None:
-        certainty = estimated(spent.failure_probability)
+        certainty = describe_estimate(spent.failure_probability)
     condition = f", {spent.condition}" if spent.condition else ""
     pair = pair_at_most(spent.epsilon, spent.delta)
     return f"Spent so far: {pair}{condition}, by {explanation}. {certainty[0].upper()}{certainty[1:]}."

@@ -86,30 +86,30 @@ def create(
     )
 
 
-def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyLedger:
+def move(name: str, new_name: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyLedger:
     """Move a ledger with its identity, entries and labels; close the old one, return the new one.
 
     *There are never two budgets.* All rows are copied and checked in a transaction of the new store; then the old
     ledger is closed, durably; then the new one is committed. If the move is cut off anywhere, at most one of them pays,
     and the same command goes on.
     """
-    source, target = open_store(name, timeout=timeout), open_store(there, timeout=timeout)
+    source, target = open_store(name, timeout=timeout), open_store(new_name, timeout=timeout)
     if source.path == target.path:
-        checks.fail("the new place", there, "another than the old one")
+        checks.fail("the new place", new_name, "another than the old one")
     with source.transaction(write=False) as database:
-        old = Transaction(database)
-        budget, moved = old.budget, old.state.moved_to
-    if moved not in {"", target.path}:
-        raise LedgerError(source.path, f"it is closed, its budget moved to {moved} already")
-    if moved and _holds(target, budget):  # the move is complete, and only its report was cut off
+        source_transaction = Transaction(database)
+        budget, new_place = source_transaction.budget, source_transaction.state.moved_to
+    if new_place not in {"", target.path}:
+        raise LedgerError(source.path, f"it is closed, its budget moved to {new_place} already")
+    if new_place and _has_budget(target, budget):  # the move is complete, and only its report was cut off
         return PrivacyLedger(target)
     continues = target.is_unfinished()
     if not continues:
         target.create()
-    with target.transaction(write=True) as new:
+    with target.transaction(write=True) as target_transaction:
         try:
-            with source.transaction(write=not moved) as database:
-                Transaction(new).take_over(Transaction(database), moved)
+            with source.transaction(write=not new_place) as database:
+                Transaction(target_transaction).take_over(Transaction(database), new_place)
         except BaseException:
             if not continues:  # it may be another process's by now
                 target.discard()
@@ -117,7 +117,7 @@ def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyL
     return PrivacyLedger(target)
 
 
-def _holds(store: Store, budget: Budget) -> bool:
+def _has_budget(store: Store, budget: Budget) -> bool:
     with suppress(LedgerError), store.transaction(write=False) as database:
         return Transaction(database).budget == budget
     return False  # there is no ledger yet, or an empty file

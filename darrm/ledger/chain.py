@@ -114,13 +114,13 @@ class EntryRow(NamedTuple):
     waits: bool = False  # whether labels wait for delivery
 
     @property
-    def has_types(self) -> bool:
+    def has_valid_types(self) -> bool:
         texts = (self.time, *self[4:12])  # SQLite stores anything anywhere
         return isinstance(self.queries, int) and all(isinstance(text, str) for text in texts)
 
-    def hash_after(self, before: str, cost: Cost) -> str:
+    def compute_hash(self, previous_hash: str, cost: Cost) -> str:
         # ``waits`` changes later
-        return checksum(before, self.number, self.time, cost.checksum, *self[3:10])
+        return checksum(previous_hash, self.number, self.time, cost.checksum, *self[3:10])
 
 
 class State(NamedTuple):
@@ -128,7 +128,7 @@ class State(NamedTuple):
     moved_to: str  # the new place of a moved ledger; empty while it is open
     checksum: str = ""
 
-    def computed(self, last_hash: str, costs: list[Cost]) -> State:
+    def add_checksum(self, last_hash: str, costs: list[Cost]) -> State:
         totals = (value for cost in costs for value in (cost.number, cost.total, cost.table_digest))
         return self._replace(checksum=checksum(self.last_entry, last_hash, self.moved_to, *totals))
 
@@ -187,7 +187,7 @@ class LedgerDigest:
         budget = (self.budget.epsilon_text, self.budget.delta_text)
         words = (self.identity, self.number, self.queries, *budget, self.composition, quote(self.population, safe=""))
         text = ":".join(map(str, (_DIGEST, *words, self.entry_hash)))
-        return f"{text}:{_check_of(text)}"
+        return f"{text}:{_compute_check(text)}"
 
     __str__ = to_text
 
@@ -196,7 +196,7 @@ class LedgerDigest:
         """Read what `to_text` wrote; `ValueError` if a word was miscopied."""
         line, _, check = text.strip().rpartition(":")
         words = line.removeprefix(f"{_DIGEST}:").split(":")
-        if not line.startswith(f"{_DIGEST}:") or len(words) != 8 or check != _check_of(line):
+        if not line.startswith(f"{_DIGEST}:") or len(words) != 8 or check != _compute_check(line):
             checks.fail("a digest of a ledger", text, f"a line {_DIGEST}:…", "its last word checks the others")
         identity, number, queries, epsilon, delta, composition, population, entry_hash = words
         budget = PrivacyParams(epsilon, delta)
@@ -207,7 +207,7 @@ class LedgerDigest:
         return {**vars(self), "budget": self.budget.to_json(), "text": self.to_text()}
 
 
-def _check_of(text: str) -> str:
+def _compute_check(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -215,13 +215,13 @@ class SigningKey:
     """An Ed25519 key in PEM without a password; `ValueError` if it is none, or others than its owner may read it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        file, load = Path(path), require(_SERIALIZATION).load_pem_private_key
+        file, load_key = Path(path), require(_SERIALIZATION).load_pem_private_key
         check_regular(file, 2**16)
         if (mode := stat.S_IMODE(file.stat().st_mode)) & (stat.S_IRWXG | stat.S_IRWXO):
             advice = f"others may have read it: chmod 600 {file}, or make another"
             checks.fail("the signing key", f"{file} of mode {mode:o}", "readable by its owner only", advice)
         try:
-            self._key: Untyped = load(file.read_bytes(), password=None)
+            self._key: Untyped = load_key(file.read_bytes(), password=None)
         except (TypeError, ValueError, require("cryptography.exceptions").UnsupportedAlgorithm):  # with a password, too
             self._key = None
         if not isinstance(self._key, require(_ED25519).Ed25519PrivateKey):
@@ -242,7 +242,7 @@ def new_signing_key(path: str | os.PathLike[str]) -> Path:
     secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     shared = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
     for file, content, mode in ((private, secret, 0o600), (public, shared, 0o644)):
-        with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as written:
-            written.write(content)
+        with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as handle:
+            handle.write(content)
         sync(file)
     return public

@@ -118,13 +118,13 @@ the (epsilon, delta) of each query allow
         self._store = path if isinstance(path, Store) else open_store(str(path), timeout=timeout)
         self._key, self._key_file = None if signing_key is None else SigningKey(signing_key), signing_key
         with self._store.transaction(write=False) as database:
-            read = Transaction(database, self._key)
-            self._row, self._budget = read.budget, read.params
-            read.account()
-            read.check(most=MOST_CHECKED)
+            transaction = Transaction(database, self._key)
+            self._row, self._budget = transaction.budget, transaction.params
+            transaction.account()
+            transaction.check(max_entries=MOST_CHECKED)
             if self._key is not None:
-                read.check_key()
-            self._seen = read.newest  # the newest entry that a transaction of this object read
+                transaction.check_key()
+            self._newest = transaction.newest  # the newest entry that a transaction of this object read
         self._admission = Admission(self.budget, self.composition)
 
     @classmethod
@@ -208,13 +208,13 @@ the (epsilon, delta) of each query allow
 
     def digest(self, number: int | None = None) -> LedgerDigest:
         """Return what later shows changed or missing entries, at an entry, by default the last; or `ValueError`."""
-        with self._transaction(write=False) as (read, _):
-            return read.digest(number)
+        with self._transaction(write=False) as (transaction, _):
+            return transaction.digest(number)
 
     def receipt(self, number: int) -> Document:
         """Return an entry with the digest at it, to keep with its labels."""
-        with self._transaction(write=False) as (read, _):
-            return read.receipt(number)
+        with self._transaction(write=False) as (transaction, _):
+            return transaction.receipt(number)
 
     def debit(
         self,
@@ -240,30 +240,30 @@ the (epsilon, delta) of each query allow
         _check_text("the charge's words", charge.what)
         if charge.data_dependent and charge.failure_probability is None:
             raise PrivateFigureError(charge.what, "a ledger keeps no cost that is private data: publish it with noise")
-        kept = None if labels is None else _to_npy(labels, charge)
+        stored_labels = None if labels is None else _encode_npy(labels, charge)
         entry = EntryRow(
             queries=int(charge.count),
             note=note,
             table_digest=charge.table,
             labels_digest="" if labels is None else labels_digest(labels),
             token=secrets.token_hex(16),
-            output=_target(output, cursor),
-            questions="" if cursor is None else _ids(cursor.questions, charge.count),
+            output=_name_output(output, cursor),
+            questions="" if cursor is None else _format_ids(cursor.questions, charge.count),
             waits=labels is not None,
         )
-        number, newest = 0, self._seen[0]
+        number, newest = 0, self._newest[0]
         account = None
         try:
             for attempt in range(_ATTEMPTS + 1):
                 if account is not None:
                     self._admission.make_room(account, self._charge_for(account, charge))
-                with self._transaction(write=True) as (written, account):
+                with self._transaction(write=True) as (transaction, account):
                     cost = self._charge_for(account, charge)
-                    self._check_place(written, output, cursor)
+                    self._check_output(transaction, output, cursor)
                     if self._admission.admits(account, cost, decide=attempt == _ATTEMPTS):
-                        number = written.write(entry, cost, kept)
+                        number = transaction.write(entry, cost, stored_labels)
                         if cursor is not None:
-                            written.forget_labels(cursor.after)
+                            transaction.forget_labels(cursor.after)
                 if number:
                     break
         except BaseException as error:
@@ -278,7 +278,7 @@ the (epsilon, delta) of each query allow
         self._admission.admits(account, self._charge_for(account, charge), decide=True)
 
     def _charge_for(self, account: PrivacyAccountant, charge: PrivacyCost) -> PrivacyCost:
-        return account.as_held(charge) if self.composition == "one" else charge
+        return account.match_stored_kind(charge) if self.composition == "one" else charge
 
     @property
     def spent(self) -> Spent:
@@ -303,18 +303,18 @@ the (epsilon, delta) of each query allow
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the log, oldest first."""
-        with self._transaction(write=False) as (read, _):
-            return read.entries()
+        with self._transaction(write=False) as (transaction, _):
+            return transaction.entries()
 
     def check(self) -> None:
         """Read the whole log: `LedgerError` if a sum or a hash is wrong. Opening reads up to `MOST_CHECKED` entries."""
-        with self._transaction(write=False) as (read, _):
-            read.check()
+        with self._transaction(write=False) as (transaction, _):
+            transaction.check()
 
     def costs(self) -> dict[int, PrivacyCost]:
         """Return the total cost of each `Entry.kind`."""
-        with self._transaction(write=False) as (read, _):
-            return read.costs()
+        with self._transaction(write=False) as (transaction, _):
+            return transaction.costs()
 
     def undelivered(self) -> tuple[Entry, ...]:
         """List the entries whose labels wait in the ledger, oldest first."""
@@ -322,14 +322,14 @@ the (epsilon, delta) of each query allow
 
     def kept_labels(self, number: int) -> Labels:
         """Return the labels of an undelivered entry; `ValueError` for any other."""
-        with self._transaction(write=False) as (read, _):
-            waiting = {entry.number: entry for entry in read.entries() if not entry.delivered}
+        with self._transaction(write=False) as (transaction, _):
+            waiting = {entry.number: entry for entry in transaction.entries() if not entry.delivered}
             if number not in waiting:
                 allowed = f"one of {', '.join(map(str, waiting))}" if waiting else "undelivered, and none is"
                 checks.fail("the entry", number, allowed)
-            kept, digest = read.labels(number) or b"", waiting[number].labels
+            content, digest = transaction.labels(number) or b"", waiting[number].labels
         try:
-            labels = np.load(BytesIO(kept), allow_pickle=False)
+            labels = np.load(BytesIO(content), allow_pickle=False)
             if labels_digest(labels) == digest:
                 return np.asarray(labels)
         except (ValueError, EOFError, TypeError):
@@ -338,26 +338,26 @@ the (epsilon, delta) of each query allow
 
     def forget_labels(self, number: int) -> None:
         """Drop the labels of a delivered entry."""
-        with self._transaction(write=True) as (written, _):
-            written.forget_labels(number)
+        with self._transaction(write=True) as (transaction, _):
+            transaction.forget_labels(number)
 
     def recovery(self, number: int | str, output: str = "") -> str:
         """Return the command that delivers an entry's labels."""
         ledger = shlex.quote(printable(self.path))
-        by_parts = output and not output.startswith(STREAM) and not output.lower().endswith(SUFFIXES)
-        there = shlex.quote(output) if by_parts else f"labels-{number}.csv"
-        return f"python -m darrm.release recover {number} --ledger {ledger} --output {there}"
+        is_folder = output and not output.startswith(STREAM) and not output.lower().endswith(SUFFIXES)
+        target = shlex.quote(output) if is_folder else f"labels-{number}.csv"
+        return f"python -m darrm.release recover {number} --ledger {ledger} --output {target}"
 
-    def _check_place(self, read: Transaction, output: Path | None, cursor: StreamCursor | None) -> None:
-        if cursor is not None and (later := read.newest_for(cursor.stream, after=cursor.after)):
+    def _check_output(self, transaction: Transaction, output: Path | None, cursor: StreamCursor | None) -> None:
+        if cursor is not None and (newer_entry := transaction.newest_for(cursor.stream, after=cursor.after)):
             raise ValueError(
-                f"another process answers this stream (entry {later} of the ledger): stop one of them, or "
+                f"another process answers this stream (entry {newer_entry} of the ledger): stop one of them, or "
                 "name each stream (--stream NAME); nothing was debited for this question"
             )
         if output is None:
             return
-        target = _target(output, None)
-        if entry := read.newest_for(target, waits=True):
+        target = _name_output(output, None)
+        if entry := transaction.newest_for(target, waits=True):
             raise ValueError(
                 f"labels for {target!r} were paid for already and are not delivered yet (entry {entry} of the "
                 f"ledger): wait for the other release, or run `{self.recovery(entry, target)}`; nothing was debited"
@@ -371,14 +371,14 @@ the (epsilon, delta) of each query allow
             if transaction.budget != self._row:
                 raise transaction.corrupted("its budget or its identity changed since it was opened")
             account = transaction.account()
-            transaction.check_holds(*self._seen)
-            self._seen = transaction.newest  # as it stands if all is rolled back
-            if write and (there := transaction.state.moved_to):
-                message = f"it is closed, its budget moved to {there}: debit there; nothing was debited"
+            transaction.check_contains(*self._newest)
+            self._newest = transaction.newest  # as it stands if all is rolled back
+            if write and (new_place := transaction.state.moved_to):
+                message = f"it is closed, its budget moved to {new_place}: debit there; nothing was debited"
                 raise LedgerError(self.path, message)
             yield transaction, account
             newest = transaction.newest
-        self._seen = newest  # committed
+        self._newest = newest  # committed
 
     def raise_if_paid(self, error: BaseException, *, after: int, token: str = "") -> None:
         """Raise a `DeliveryError` if there is an entry after ``after`` of the call with the token."""
@@ -386,14 +386,14 @@ the (epsilon, delta) of each query allow
             raise error
         failure, path = reason_of(error), self.path
         try:
-            with self._transaction(write=False) as (read, _):
-                entries = read.read_entries(after + 1)
+            with self._transaction(write=False) as (transaction, _):
+                entries = transaction.read_entries(after + 1)
                 row = next((entry for entry in entries if token in {"", entry.token}), None)
-        except BaseException as unread:
+        except BaseException as read_error:
             where = shlex.quote(printable(path))
             spent = f"{failure}; the ledger cannot be read now, so count the budget as spent"
-            listed = f"if `python -m darrm.account --ledger {where}` lists the labels as undelivered"
-            raise DeliveryError(path, f"{spent}: {listed}, `{self.recovery('ENTRY')}` writes them") from unread
+            advice = f"if `python -m darrm.account --ledger {where}` lists the labels as undelivered"
+            raise DeliveryError(path, f"{spent}: {advice}, `{self.recovery('ENTRY')}` writes them") from read_error
         if row is None:
             return
         number, output = row.number, row.output
@@ -401,8 +401,8 @@ the (epsilon, delta) of each query allow
             where = "the labels are kept" if row.labels_digest else "the labels to draw are paid for"
             message = f"{failure}; the budget is spent and {where}: `{self.recovery(number, output)}` writes them"
             raise DeliveryError(path, message, entry=number) from error
-        there = f" and the labels are in {output!r}" if output and not output.startswith(STREAM) else ""
-        raise DeliveryError(path, f"{failure}; the budget is spent{there} (entry {number} of the ledger)") from error
+        location = f" and the labels are in {output!r}" if output and not output.startswith(STREAM) else ""
+        raise DeliveryError(path, f"{failure}; the budget is spent{location} (entry {number} of the ledger)") from error
 
 
 def reason_of(error: BaseException) -> str:
@@ -423,11 +423,11 @@ def _check_text(name: str, text: str) -> None:
 
 def check_id(name: str, question: str) -> None:
     if not isinstance(question, str) or not 0 < len(question) <= LONGEST_ID or not question.isprintable():
-        shown = checks.Text("an empty one") if question == "" else str(question)[:LONGEST_ID]
-        checks.fail(name, shown, f"printable text of at most {LONGEST_ID} characters", "the ledger's log shows it")
+        excerpt = checks.Text("an empty one") if question == "" else str(question)[:LONGEST_ID]
+        checks.fail(name, excerpt, f"printable text of at most {LONGEST_ID} characters", "the ledger's log shows it")
 
 
-def _ids(questions: tuple[str, ...], count: int) -> str:
+def _format_ids(questions: tuple[str, ...], count: int) -> str:
     if len(questions) not in {0, count}:
         checks.fail("the ids of questions", len(questions), f"{count}, one for each query of the charge, or none")
     for question in questions:
@@ -435,7 +435,7 @@ def _ids(questions: tuple[str, ...], count: int) -> str:
     return json.dumps(questions, ensure_ascii=False) if questions else ""
 
 
-def _target(output: Path | None, cursor: StreamCursor | None) -> str:
+def _name_output(output: Path | None, cursor: StreamCursor | None) -> str:
     if cursor is not None:
         return cursor.stream
     return "" if output is None else printable(str(output.absolute()))
@@ -446,10 +446,10 @@ def printable(name: str) -> str:
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
-def _to_npy(labels: Labels, charge: PrivacyCost) -> bytes:
-    most = charge.count * charge.labels
-    if labels.shape != (most,) and not (charge.labels > 1 and labels.ndim == 1 and labels.size <= most):
-        checks.fail("labels", labels.shape, f"({most},), one for each query of the charge")
+def _encode_npy(labels: Labels, charge: PrivacyCost) -> bytes:
+    max_labels = charge.count * charge.labels
+    if labels.shape != (max_labels,) and not (charge.labels > 1 and labels.ndim == 1 and labels.size <= max_labels):
+        checks.fail("labels", labels.shape, f"({max_labels},), one for each query of the charge")
     file = BytesIO()
     np.save(file, labels, allow_pickle=False)
     return file.getvalue()

@@ -18,26 +18,35 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from darrm.errors import LedgerError
-from darrm.ledger.sqlite import HOW_TO_CREATE, IS_TAKEN, RESTORE, SQLiteDatabase, SQLiteStore, corrupted, is_url, schema
+from darrm.ledger.sqlite import (
+    EXISTS_ADVICE,
+    HOW_TO_CREATE,
+    RESTORE,
+    SQLiteDatabase,
+    SQLiteStore,
+    corrupted,
+    is_url,
+    schema,
+)
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
 
-_LIKE = "write postgresql://USER@HOST:PORT/DATABASE, or postgresql:///?service=NAME"
-_SECRETS = ("password", "secret", "_key")  # how such words of libpq end; sslkey names a file
-_BROKEN = "08"  # the class of SQLSTATEs of connections
+_URL_ADVICE = "write postgresql://USER@HOST:PORT/DATABASE, or postgresql:///?service=NAME"
+_SECRET_SUFFIXES = ("password", "secret", "_key")  # how such words of libpq end; sslkey names a file
+_CONNECTION_CLASS = "08"  # the class of SQLSTATEs of connections
 _SCHEMA = (
     # a B-tree takes no text of more than 2,700 bytes, and a Rényi curve is longer
     *schema("bigint", 'text COLLATE "C" NOT NULL', "bytea", "EXCLUDE USING hash (cost WITH =)"),
     "CREATE INDEX undelivered ON entries USING hash (output) WHERE labels IS NOT NULL",
 )
-_ALONE = "SELECT pg_advisory_xact_lock(1684107890)"  # "darr": one ledger is made at a time
-_ADDED = """SELECT count(*) FROM pg_catalog.pg_class c
+_LOCK_CREATION = "SELECT pg_advisory_xact_lock(1684107890)"  # "darr": one ledger is made at a time
+_COUNT_TRIGGERS = """SELECT count(*) FROM pg_catalog.pg_class c
     LEFT JOIN pg_catalog.pg_trigger t ON t.tgrelid = c.oid AND NOT t.tgisinternal
     LEFT JOIN pg_catalog.pg_rewrite r ON r.ev_class = c.oid
     WHERE c.relnamespace = current_schema()::regnamespace AND (t.oid IS NOT NULL OR r.oid IS NOT NULL)"""
 _ADVICE = {  # by SQLSTATE, or its class
     "42P01": f"there is no ledger in it: {HOW_TO_CREATE}",
-    "42P07": IS_TAKEN,
+    "42P07": EXISTS_ADVICE,
     "42501": "this user may not do that: GRANT it SELECT, INSERT, UPDATE on the ledger's tables; nothing was debited",
     "42": f"it is corrupted, a table or a column of it is missing or damaged: {RESTORE}",
     "25006": "it cannot be written, so nothing was debited: the server or this user is read-only (a standby?)",
@@ -50,7 +59,7 @@ _ADVICE = {  # by SQLSTATE, or its class
     "XX": f"it is corrupted: {RESTORE}",
     "23": f"it is corrupted, the server refuses a row: {RESTORE}",
 }
-_LOST = (
+_UNREACHABLE = (
     "the server cannot be reached, or refuses the login: nothing was released; check that it runs, the URL, and the "
     "password in PGPASSWORD, ~/.pgpass or a service file"
 )
@@ -62,8 +71,8 @@ def check_url(url: str) -> None:
     try:
         words = require("psycopg.conninfo").conninfo_to_dict(url)
     except psycopg.Error:
-        raise ValueError(f"the URL of the ledger cannot be read: {_LIKE}") from None
-    if any(value and word.endswith(_SECRETS) for word, value in words.items()):
+        raise ValueError(f"the URL of the ledger cannot be read: {_URL_ADVICE}") from None
+    if any(value and word.endswith(_SECRET_SUFFIXES) for word, value in words.items()):
         advice = "command lines and logs show it: set PGPASSWORD, ~/.pgpass or a service file (PGSERVICEFILE)"
         raise ValueError(f"the URL of a ledger must have no password in it: {advice}")
 
@@ -76,14 +85,14 @@ class PostgresStore:
         check_url(path)
         self.path, self.timeout = path, timeout
         self._is_new, self._is_uncertain = False, False
-        self._afresh()
+        self._reset_connection()
 
-    def _afresh(self) -> None:
+    def _reset_connection(self) -> None:
         """Begin without a connection: a forked child must leave that of its parent alone."""
         self._process = os.getpid()
-        self._link: Untyped = None
+        self._connection: Untyped = None
         self._close: Callable[[], object] = lambda: None
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def create(self) -> None:
         """Let the next transaction make the tables."""
@@ -98,45 +107,48 @@ class PostgresStore:
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator["PostgresDatabase"]:
         if self._process != os.getpid():
-            self._afresh()
-        with self._turn, _translated(self.path):
+            self._reset_connection()
+        with self._lock, _translate_errors(self.path):
             database = self._begin(write=write)
             try:
                 yield database
                 self._commit()
             except BaseException:
-                if self._link is not None:
+                if self._connection is not None:
                     with suppress(require("psycopg").Error):  # a connection that is not idle is dropped later
-                        self._link.execute("ROLLBACK")
+                        self._connection.execute("ROLLBACK")
                 raise
 
     def _begin(self, *, write: bool) -> "PostgresDatabase":
         """Start a transaction, over a new connection if the old one was lost while idle."""
         psycopg = require("psycopg")
-        is_idle = self._link is not None and self._link.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        is_idle = (
+            self._connection is not None
+            and self._connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        )
         if not is_idle:
-            self._drop()
-            self._link = self._connect()
-            self._close = weakref.finalize(self, _close, self._link, self._process)
+            self._drop_connection()
+            self._connection = self._connect()
+            self._close = weakref.finalize(self, _close, self._connection, self._process)
         try:
             level = "SERIALIZABLE" if write else "REPEATABLE READ, READ ONLY"
-            self._link.execute(f"BEGIN ISOLATION LEVEL {level}")
+            self._connection.execute(f"BEGIN ISOLATION LEVEL {level}")
             if self._is_new and write:
-                self._link.execute(_ALONE)
+                self._connection.execute(_LOCK_CREATION)
             elif write or self._is_uncertain:  # a reader waits for a commit that was cut off
-                self._link.execute("LOCK TABLE budget IN EXCLUSIVE MODE")
+                self._connection.execute("LOCK TABLE budget IN EXCLUSIVE MODE")
         except BaseException as error:
-            is_lost = is_idle and isinstance(error, psycopg.OperationalError) and self._link.closed
-            self._drop()
+            is_lost = is_idle and isinstance(error, psycopg.OperationalError) and self._connection.closed
+            self._drop_connection()
             if not is_lost:
                 raise
             return self._begin(write=write)
         self._is_new = self._is_new and not write
         self._is_uncertain = False
-        return PostgresDatabase(self._link, self.path)
+        return PostgresDatabase(self._connection, self.path)
 
     def _connect(self) -> Untyped:
-        link = require("psycopg").connect(
+        connection = require("psycopg").connect(
             self.path,
             autocommit=True,
             connect_timeout=max(2, round(min(self.timeout, 10.0))),
@@ -145,53 +157,53 @@ class PostgresStore:
             client_encoding="utf8",
             cursor_factory=require("psycopg").RawCursor,  # reads $1, as SQLite does
         )
-        link.adapters.register_loader("numeric", require("psycopg.types.numeric").IntLoader)  # sums of counts
-        link.execute("SELECT set_config('search_path', quote_ident(current_schema()), false)")
-        link.execute(f"SET lock_timeout = {round(1000 * self.timeout)}")
-        link.execute("SET row_security = off")  # rows that a policy hides are an error
+        connection.adapters.register_loader("numeric", require("psycopg.types.numeric").IntLoader)  # sums of counts
+        connection.execute("SELECT set_config('search_path', quote_ident(current_schema()), false)")
+        connection.execute(f"SET lock_timeout = {round(1000 * self.timeout)}")
+        connection.execute("SET row_security = off")  # rows that a policy hides are an error
         settings = ("fsync", "synchronous_commit", "server_encoding")
-        fsync, commit, encoding = (link.execute(f"SHOW {name}").fetchone()[0] for name in settings)
-        if commit == "off":
-            link.execute("SET synchronous_commit = on")
+        fsync, commit_mode, encoding = (connection.execute(f"SHOW {name}").fetchone()[0] for name in settings)
+        if commit_mode == "off":
+            connection.execute("SET synchronous_commit = on")
         if fsync != "on" or encoding != "UTF8":
-            link.close()
-            wrong = "its server does not wait for the disk (fsync = off)" if fsync != "on" else f"it is {encoding}"
-            raise LedgerError(self.path, f"{wrong}: a ledger needs fsync = on and a database in UTF8")
-        return link
+            connection.close()
+            problem = "its server does not wait for the disk (fsync = off)" if fsync != "on" else f"it is {encoding}"
+            raise LedgerError(self.path, f"{problem}: a ledger needs fsync = on and a database in UTF8")
+        return connection
 
     def _commit(self) -> None:
         try:
-            self._link.execute("COMMIT")
+            self._connection.execute("COMMIT")
         except BaseException:
             self._is_uncertain = True
-            self._drop()
+            self._drop_connection()
             raise
 
-    def _drop(self) -> None:
-        self._link = None
+    def _drop_connection(self) -> None:
+        self._connection = None
         self._close()
 
 
-def _close(link: Untyped, process: int) -> None:
+def _close(connection: Untyped, process: int) -> None:
     if os.getpid() == process:  # not a parent's connection
         with suppress(require("psycopg").Error):
-            link.close()
+            connection.close()
 
 
 class PostgresDatabase:
     schema = _SCHEMA
 
-    def __init__(self, link: Untyped, path: str) -> None:
-        self.link, self.path = link, path
+    def __init__(self, connection: Untyped, path: str) -> None:
+        self.connection, self.path = connection, path
 
     def execute(self, statement: str, *values: object) -> list[tuple[Untyped, ...]]:
-        with _translated(self.path):
-            cursor = self.link.execute(statement, values or None)
+        with _translate_errors(self.path):
+            cursor = self.connection.execute(statement, values or None)
             return cursor.fetchall() if cursor.description else []
 
     def check_format(self) -> None:
         """Refuse triggers and rules; a schema without tables fails later."""
-        if self.execute(_ADDED) != [(0,)]:
+        if self.execute(_COUNT_TRIGGERS) != [(0,)]:
             raise corrupted(self.path, "a trigger or a view was added, which may undo a debit")
 
     def check_pages(self) -> None:
@@ -199,17 +211,21 @@ class PostgresDatabase:
 
 
 @contextmanager
-def _translated(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     """Turn errors of PostgreSQL into `LedgerError`, with the consequence for the budget."""
     psycopg = require("psycopg")
     try:
         yield
     except psycopg.Error as error:
-        state = error.sqlstate or _BROKEN
-        named = [state[:length] for length in (5, 2) if state[:length] in _ADVICE]
-        unknown = _LOST if isinstance(error, psycopg.OperationalError) else "the database refused: nothing was released"
+        state = error.sqlstate or _CONNECTION_CLASS
+        codes = [state[:length] for length in (5, 2) if state[:length] in _ADVICE]
+        advice = (
+            _UNREACHABLE
+            if isinstance(error, psycopg.OperationalError)
+            else "the database refused: nothing was released"
+        )
         words = " ".join(str(error).split()) or type(error).__name__
-        raise LedgerError(path, f"{_ADVICE[named[0]] if named else unknown} (PostgreSQL: {words})") from error
+        raise LedgerError(path, f"{_ADVICE[codes[0]] if codes else advice} (PostgreSQL: {words})") from error
 
 
 Store = SQLiteStore | PostgresStore

@@ -7,15 +7,15 @@ from textwrap import fill
 
 import numpy as np
 
-from darrm.account.accountant import estimated
-from darrm.account.meaning import ALARMS, belief_after, learned, power_of_test
+from darrm.account.accountant import describe_estimate
+from darrm.account.meaning import ALARMS, belief_after, explain_guarantee, power_of_test
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.privacy import at_most, pair_at_most
 from darrm.util.figures import GRAY, LIGHT_GRAY, VERMILION, saved_figure
 from darrm.util.files import Document
 
-_WIDTH, _LABEL = 100, 12  # characters of a line, and of the names of its lines
-_MOST_QUERIES_COUNTED = 1_000_000
+_WIDTH, _LABEL_WIDTH = 100, 12  # characters of a line, and of the names of its lines
+_MAX_QUERIES_COUNTED = 1_000_000
 
 
 def ledger_text(ledger: PrivacyLedger, *, everything: bool = False) -> str:
@@ -23,27 +23,27 @@ def ledger_text(ledger: PrivacyLedger, *, everything: bool = False) -> str:
     entries = ledger.entries()
     waiting = [entry for entry in entries if not entry.delivered]
     lines = [("Ledger", f"{ledger.path}{f', population {ledger.population}' if ledger.population else ''}")]
-    lines += [("Budget", ledger.guarantee), *_spent(ledger)]
+    lines += [("Budget", ledger.guarantee), *_describe_spent(ledger)]
     for entry in waiting if everything else waiting[:1]:
-        others = (
+        suffix = (
             f", and those of {len(waiting) - 1} more entries (--all)" if len(waiting) > 1 and not everything else ""
         )
-        what = f"{entry.count} labels of entry {entry.number}{others}; this writes them and pays nothing:"
-        lines += [("Undelivered", what), ("", ledger.recovery(entry.number, entry.output))]
+        sentence = f"{entry.count} labels of entry {entry.number}{suffix}; this writes them and pays nothing:"
+        lines += [("Undelivered", sentence), ("", ledger.recovery(entry.number, entry.output))]
     newest = f", the newest at {entries[-1].time}" if entries else ""
     lines.append(("Entries", f"{len(entries)}{newest}{'' if everything or not entries else ' (--all lists them)'}"))
     if not everything:
-        how = f"`darrm account {shlex.quote(ledger.path)} --digest` prints the line to keep"
-        lines.append(("Digest", f"at entry {len(entries)}: {how}"))
-    indent = " " * (_LABEL + 1)
-    written = [_wrap(f"{name:{_LABEL}} {text}", indent) if name else f"{indent}{text}" for name, text in lines]
+        advice = f"`darrm account {shlex.quote(ledger.path)} --digest` prints the line to keep"
+        lines.append(("Digest", f"at entry {len(entries)}: {advice}"))
+    indent = " " * (_LABEL_WIDTH + 1)
+    written = [_wrap(f"{name:{_LABEL_WIDTH}} {text}", indent) if name else f"{indent}{text}" for name, text in lines]
     for entry in entries if everything else ():
         note = f"  {entry.note}" if entry.note else ""
         written.append(_wrap(f"  {entry.time}  {entry.count:>8}  {entry.what}{note}", "    "))
         if entry.questions:
             written.append(_wrap(f"    entry {entry.number} paid for {', '.join(entry.questions)}", "    "))
     if everything:
-        written.append(f"{'Digest':{_LABEL}} {ledger.digest()}")  # one word, to copy
+        written.append(f"{'Digest':{_LABEL_WIDTH}} {ledger.digest()}")  # one word, to copy
     return "\n".join(written) + "\n"
 
 
@@ -51,7 +51,7 @@ def _wrap(line: str, indent: str) -> str:
     return fill(line, _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _spent(ledger: PrivacyLedger) -> list[tuple[str, str]]:
+def _describe_spent(ledger: PrivacyLedger) -> list[tuple[str, str]]:
     spent, account, budget = ledger.spent, ledger.accountant(), ledger.budget
     if not spent.queries:
         return [("Spent", "nothing yet")]
@@ -62,17 +62,19 @@ def _spent(ledger: PrivacyLedger) -> list[tuple[str, str]]:
         pair = f"{pair_at_most(spent.epsilon, spent.delta, 5)}, {share} % of epsilon"
     remarks = [f"for neighbors that {spent.neighbors}"] if spent.neighbors else []
     remarks += [spent.condition] if spent.condition else []
-    remarks += [] if spent.failure_probability is None else [estimated(spent.failure_probability)]
-    fit = ledger.queries_that_fit(account.charges[-1].kind, most=_MOST_QUERIES_COUNTED)
-    least = "at least " if fit == _MOST_QUERIES_COUNTED else ""
+    remarks += [] if spent.failure_probability is None else [describe_estimate(spent.failure_probability)]
+    fit = ledger.queries_that_fit(account.charges[-1].kind, most=_MAX_QUERIES_COUNTED)
+    qualifier = "at least " if fit == _MAX_QUERIES_COUNTED else ""
     lines = [
         ("Spent", ", ".join([f"{queries}: {pair}", *remarks])),
         ("Bound", f"{spent.bound}: {spent.explanation}"),
-        ("Remaining", f"{least}{fit} more queries of {account.charges[-1].what}"),
+        ("Remaining", f"{qualifier}{fit} more queries of {account.charges[-1].what}"),
     ]
     if account.failure_probability is None:
-        present = any(one.sampling is not None and one.sampling.scheme == "poisson" for one in account.charges)
-        lines.append(("Meaning", learned("all labels together", budget.epsilon, budget.delta, present=present)))
+        present = any(charge.sampling is not None and charge.sampling.scheme == "poisson" for charge in account.charges)
+        lines.append(
+            ("Meaning", explain_guarantee("all labels together", budget.epsilon, budget.delta, present=present))
+        )
     return lines
 
 
@@ -96,8 +98,8 @@ def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:
             power = [power_of_test(epsilon, delta, share) for share in shares.tolist()]
             guesses.plot(shares, power, color=color, label=label)
             for level, dash in ((ALARMS, "-"), (1e-3, "--")):
-                after = belief_after(epsilon, delta, shares, level)
-                beliefs.plot(shares, after, color=color, linestyle=dash, label=f"{name}, events of {level:g} or more")
+                belief = belief_after(epsilon, delta, shares, level)
+                beliefs.plot(shares, belief, color=color, linestyle=dash, label=f"{name}, events of {level:g} or more")
         guesses.set(xlabel="wrong for one version of a person's data", ylabel="right for the other, at most")
         guesses.set_title("guessing which version was used", fontsize="medium")
         beliefs.set(xlabel="belief about a person before the labels", ylabel="after them, at most")

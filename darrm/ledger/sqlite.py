@@ -14,7 +14,7 @@ A forked child inherits SQLite's memory of locks without the locks, and would wa
 transactions of all threads to end.
 
 **SQLite's locks are not enough.** A process loses all its POSIX locks on a file when it closes any handle of that file,
-also one that a backup opened in another thread. So every transaction, a reader's too, first takes `lock_beside`, by
+also one that a backup opened in another thread. So every transaction, a reader's too, first takes `hold_lock`, by
 flock on an empty file ``.NAME.lock``; only closing its handle ends that lock. The file may be deleted while the ledger
 is not in use, and a copy needs none. Before darrm opens a file that may be a ledger as plain bytes, it waits until this
 process is in no transaction: `between_transactions`.
@@ -41,9 +41,9 @@ from darrm.util.files import between_transactions
 MEMORY = ":memory:"
 RESTORE = "restore a copy that is at least as new as the last release, or count its whole budget as spent"
 HOW_TO_CREATE = "make a ledger first, by PrivacyLedger.create(path, budget) or release --create-budget EPS,DELTA"
-IS_TAKEN = "it exists already, and a new budget would forget all debits: open it as it is"
+EXISTS_ADVICE = "it exists already, and a new budget would forget all debits: open it as it is"
 # a URL or the words of libpq: other schemes and spellings, and words that may hold a password
-_NO_FILE = re.compile(
+_NOT_A_FILE = re.compile(
     r"://|^\s*[a-z][a-z0-9+.]+:/|(password|passwd|secret|_key)\s*=|\b(host|hostaddr|dbname)\s*=", re.IGNORECASE
 )
 
@@ -54,9 +54,9 @@ def is_url(name: object) -> bool:
         return False
     if name.startswith(("postgresql:", "postgres:")):
         return True
-    if _NO_FILE.search(name):
-        like = "a ledger is a file or a URL like postgresql://USER@HOST:PORT/DATABASE, and this is neither"
-        raise ValueError(f"{like}: it is not shown, because it may hold a password")
+    if _NOT_A_FILE.search(name):
+        explanation = "a ledger is a file or a URL like postgresql://USER@HOST:PORT/DATABASE, and this is neither"
+        raise ValueError(f"{explanation}: it is not shown, because it may hold a password")
     return False
 
 
@@ -80,34 +80,34 @@ def schema(integer: str, text: str, blob: str, one_cost: str) -> tuple[str, ...]
     )
 
 
-def corrupted(path: str, what: str) -> LedgerError:
-    return LedgerError(path, f"it is corrupted ({what}): {RESTORE}")
+def corrupted(path: str, reason: str) -> LedgerError:
+    return LedgerError(path, f"it is corrupted ({reason}): {RESTORE}")
 
 
-_APPLICATION, _VERSION = 0x6C656467, 1  # "ledg"; both are in the header of the file
+_APPLICATION_ID, _FORMAT_VERSION = 0x6C656467, 1  # "ledg"; both are in the header of the file
 _SCHEMA = (
     *schema("INTEGER", "TEXT NOT NULL", "BLOB", "UNIQUE (cost)"),
     "CREATE INDEX undelivered ON entries (output) WHERE labels IS NOT NULL",
-    f"PRAGMA application_id = {_APPLICATION}",
-    f"PRAGMA user_version = {_VERSION}",
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {_FORMAT_VERSION}",
 )
 _POLLING_SECONDS = 0.002  # far below the time of a debit, which waits for the disk
-_IN_WAL = (
+_WAL_ADVICE = (
     "another program switched it to a write-ahead log (WAL), so a copy of the file lacks the newest entries, and "
     "holds it open: close that program; nothing was debited"
 )
-_WITHOUT_LOCKS = (
+_NO_LOCKS_ADVICE = (
     "the file system does not lock files ({}), so nothing was debited: keep the ledger on a disk of this machine, or "
     "mount the folder with locks"
 )
-_PERMISSIONS = "it cannot be accessed: check the permissions of the file and its folder"
+_PERMISSION_ADVICE = "it cannot be accessed: check the permissions of the file and its folder"
 ADVICE = {
     sqlite3.SQLITE_ERROR: f"it is corrupted, a table or a column of it is missing or damaged: {RESTORE}",
     sqlite3.SQLITE_FULL: "the disk is full: nothing was debited; free some space and try again",
     sqlite3.SQLITE_IOERR: "the file system refused to read or write: nothing was released; check the disk",
     sqlite3.SQLITE_READONLY: "it cannot be written, so nothing was debited: make the file and its folder writable",
-    sqlite3.SQLITE_PERM: _PERMISSIONS,
-    sqlite3.SQLITE_AUTH: _PERMISSIONS,
+    sqlite3.SQLITE_PERM: _PERMISSION_ADVICE,
+    sqlite3.SQLITE_AUTH: _PERMISSION_ADVICE,
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened, or its journal cannot be written: check that the file and its "
     "folder exist and are writable",
     sqlite3.SQLITE_BUSY: "another process kept it locked for too long: nothing was debited; try again",
@@ -121,40 +121,40 @@ def check_kept(path: Path | str) -> None:
         checks.fail("--ledger", str(path), "a file", "a ledger in memory forgets all debits; name a file")
 
 
-_turn = threading.RLock()  # a waiting fork holds it, so that threads which debit all the time let it pass
+_fork_lock = threading.RLock()  # a waiting fork holds it, so that threads which debit all the time let it pass
 
 
-for _lock in (between_transactions, _turn):  # hooks before a fork run in reverse order
+for _lock in (between_transactions, _fork_lock):  # hooks before a fork run in reverse order
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @contextmanager
-def lock_beside(path: str, *, write: bool) -> Iterator[bool]:
+def hold_lock(path: str, *, write: bool) -> Iterator[bool]:
     """Hold the lock of a ledger's transactions; yield False if another process does. A reader makes no file."""
     real = Path(os.path.realpath(path))  # of the file, not of a link to it
-    beside = real.with_name(f".{real.name}.lock")
+    lock_file = real.with_name(f".{real.name}.lock")
     try:
-        handle = _open_beside(beside, real, write=write)
+        handle = _open_lock_file(lock_file, real, write=write)
     except OSError as error:
         if write:
-            message = f"it cannot be written, so nothing was debited: {beside.name} next to it cannot be opened"
+            message = f"it cannot be written, so nothing was debited: {lock_file.name} next to it cannot be opened"
             raise LedgerError(path, f"{message} ({error.strerror}); make the folder writable") from error
         yield True
         return
     try:
-        yield _is_locked(handle, beside, path)
+        yield _acquire_lock(handle, lock_file, path)
     finally:
         os.close(handle)
 
 
-def _open_beside(beside: Path, real: Path, *, write: bool) -> int:
-    shared = os.O_NOFOLLOW | os.O_CLOEXEC
+def _open_lock_file(lock_file: Path, real: Path, *, write: bool) -> int:
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
     if not write:
         try:
-            return os.open(beside, os.O_RDWR | shared)
+            return os.open(lock_file, os.O_RDWR | flags)
         except PermissionError:
-            return os.open(beside, os.O_RDONLY | shared)
-    handle = os.open(beside, os.O_RDWR | os.O_CREAT | shared, 0o600)
+            return os.open(lock_file, os.O_RDONLY | flags)
+    handle = os.open(lock_file, os.O_RDWR | os.O_CREAT | flags, 0o600)
     with suppress(OSError):  # another user made it
         lock, ledger = os.fstat(handle), real.stat()
         mode = stat.S_IMODE(ledger.st_mode) & 0o666 | 0o600
@@ -165,18 +165,20 @@ def _open_beside(beside: Path, real: Path, *, write: bool) -> int:
     return handle
 
 
-def _is_locked(handle: int, beside: Path, path: str) -> bool:
+def _acquire_lock(handle: int, lock_file: Path, path: str) -> bool:
     # an emulated lock of a network folder is exclusive only for who may write
-    kind = fcntl.LOCK_EX if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR else fcntl.LOCK_SH
+    lock_type = fcntl.LOCK_EX if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR else fcntl.LOCK_SH
     try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        fcntl.flock(handle, lock_type | fcntl.LOCK_NB)
         with suppress(BlockingIOError):  # SQLite's kind of lock: it reports a lack of them as a file that is locked
             fcntl.lockf(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(handle), beside.stat())  # it may have been deleted since it was opened
+        return os.path.samestat(os.fstat(handle), lock_file.stat())  # it may have been deleted since it was opened
     except (BlockingIOError, FileNotFoundError):
         return False
     except OSError as error:
-        raise LedgerError(path, _WITHOUT_LOCKS.format(errno.errorcode.get(error.errno or 0, error.strerror))) from error
+        raise LedgerError(
+            path, _NO_LOCKS_ADVICE.format(errno.errorcode.get(error.errno or 0, error.strerror))
+        ) from error
 
 
 class SQLiteDatabase:
@@ -189,28 +191,28 @@ class SQLiteDatabase:
         return self.connection.execute(statement, {str(n): value for n, value in enumerate(values, 1)}).fetchall()
 
     def check_format(self) -> None:
-        application, version = (self._one(f"PRAGMA {name}") for name in ("application_id", "user_version"))
-        if application != _APPLICATION:
+        application, version = (self._query_value(f"PRAGMA {name}") for name in ("application_id", "user_version"))
+        if application != _APPLICATION_ID:
             if self.is_empty:
                 state = f"it is empty: {RESTORE}. If its creation was cut short and it never paid, delete it, and"
                 raise LedgerError(self.path, f"{state} {HOW_TO_CREATE}")
             raise LedgerError(self.path, f"it is no ledger: {HOW_TO_CREATE}")
-        if version != _VERSION:
-            message = f"it is a ledger of format {version}, and this darrm reads format {_VERSION}"
+        if version != _FORMAT_VERSION:
+            message = f"it is a ledger of format {version}, and this darrm reads format {_FORMAT_VERSION}"
             raise LedgerError(self.path, f"{message}: use the version of darrm that wrote it")
-        if self._one("SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"):
+        if self._query_value("SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"):
             raise corrupted(self.path, "a trigger or a view was added, which may undo a debit")
 
     @property
     def is_empty(self) -> bool:
         # as after a creation that was cut off
-        return bool(self._one("SELECT count(*) FROM sqlite_master") == 0)
+        return bool(self._query_value("SELECT count(*) FROM sqlite_master") == 0)
 
     def check_pages(self) -> None:
-        if (answer := self._one("PRAGMA quick_check(1)")) != "ok":
+        if (answer := self._query_value("PRAGMA quick_check(1)")) != "ok":
             raise corrupted(self.path, str(answer))
 
-    def _one(self, statement: str) -> Untyped:
+    def _query_value(self, statement: str) -> Untyped:
         return self.execute(statement)[0][0]
 
 
@@ -235,7 +237,7 @@ class SQLiteStore:
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError as error:
-            raise LedgerError(self.path, IS_TAKEN) from error
+            raise LedgerError(self.path, EXISTS_ADVICE) from error
         except OSError as error:
             raise LedgerError(self.path, f"it cannot be created: {error.strerror}; check its folder") from error
 
@@ -252,7 +254,7 @@ class SQLiteStore:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[SQLiteDatabase]:
-        with translated(self.path), self._connection() as connection, self._begun(connection, write=write):
+        with translate_errors(self.path), self._connection() as connection, self._begin(connection, write=write):
             try:
                 self._check_file()
                 yield SQLiteDatabase(connection, self.path)
@@ -286,15 +288,15 @@ class SQLiteStore:
                 connection.close()
 
     @contextmanager
-    def _begun(self, connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+    def _begin(self, connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
         """Wait for the lock; in SQLite's own waiting a reader among many writers sleeps for seconds."""
         deadline = time.monotonic() + self.timeout
         while True:
-            with _turn:
+            with _fork_lock:
                 pass
-            lock = nullcontext(enter_result=True) if self.path == MEMORY else lock_beside(self.path, write=write)
+            lock = nullcontext(enter_result=True) if self.path == MEMORY else hold_lock(self.path, write=write)
             with between_transactions, lock as is_locked:
-                obstacle = _begin(connection, write=write) if is_locked else ADVICE[sqlite3.SQLITE_BUSY]
+                obstacle = _try_begin(connection, write=write) if is_locked else ADVICE[sqlite3.SQLITE_BUSY]
                 if not obstacle:
                     connection.execute(f"PRAGMA busy_timeout = {math.ceil(1000 * self.timeout)}")  # a commit's readers
                     yield
@@ -320,7 +322,7 @@ class SQLiteStore:
         self._inode = inode
 
 
-def _begin(connection: sqlite3.Connection, *, write: bool) -> str:
+def _try_begin(connection: sqlite3.Connection, *, write: bool) -> str:
     """Begin a transaction, or return why another program prevents it."""
     obstacle = ADVICE[sqlite3.SQLITE_BUSY]
     try:
@@ -331,7 +333,7 @@ def _begin(connection: sqlite3.Connection, *, write: bool) -> str:
         connection.execute("SELECT count(*) FROM sqlite_master")  # a reader locks when it first reads
         if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
             return ""
-        obstacle = _IN_WAL  # switch it back: a copy of the file would lack the newest entries
+        obstacle = _WAL_ADVICE  # switch it back: a copy of the file would lack the newest entries
         connection.execute("ROLLBACK")
         connection.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.OperationalError as error:
@@ -343,7 +345,7 @@ def _begin(connection: sqlite3.Connection, *, write: bool) -> str:
 
 
 @contextmanager
-def translated(path: str) -> Iterator[None]:
+def translate_errors(path: str) -> Iterator[None]:
     """Turn errors of SQLite into `LedgerError`, with the consequence for the budget."""
     try:
         yield

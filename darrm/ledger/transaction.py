@@ -26,8 +26,8 @@ from darrm.util.files import Document
 
 _RECENT = 16  # entries at the end of the log whose hashes every transaction computes
 _PAGE = 10_000  # entries that are read at once
-_MISSING = "entries of the log are missing"
-_DIFFER = "the log and its totals differ"
+_MISSING_ENTRIES = "entries of the log are missing"
+_WRONG_TOTALS = "the log and its totals differ"
 
 
 class Transaction:
@@ -36,8 +36,8 @@ class Transaction:
     def __init__(self, database: Database, key: SigningKey | None = None) -> None:
         self.database, self.path, self._key = database, database.path, key
 
-    def corrupted(self, what: str) -> LedgerError:
-        return corrupted(self.path, what)
+    def corrupted(self, reason: str) -> LedgerError:
+        return corrupted(self.path, reason)
 
     @cached_property
     def budget(self) -> Budget:
@@ -85,29 +85,29 @@ class Transaction:
             yield from map(EntryRow._make, rows)
 
     @cached_property
-    def _recent(self) -> list[EntryRow]:
+    def _tail(self) -> list[EntryRow]:
         """The last entries, and the one that they follow."""
         first = max(1, self.state.last_entry - _RECENT)
         entries = list(self.read_entries(first))
         if [entry.number for entry in entries] != list(range(first, self.state.last_entry + 1)):
-            raise self.corrupted(_MISSING)
+            raise self.corrupted(_MISSING_ENTRIES)
         return entries
 
     def _entries_from(self, number: int) -> Iterator[EntryRow]:
-        if self._recent and number >= self._recent[0].number:
-            return (entry for entry in self._recent if entry.number >= number)
+        if self._tail and number >= self._tail[0].number:
+            return (entry for entry in self._tail if entry.number >= number)
         return self.read_entries(max(number, 1))
 
     @property
     def newest(self) -> tuple[int, str]:
         """The number and hash of the last entry, or of the budget."""
-        return (self.state.last_entry, self._recent[-1].entry_hash if self._recent else self.budget.entry_hash)
+        return (self.state.last_entry, self._tail[-1].entry_hash if self._tail else self.budget.entry_hash)
 
-    def check_holds(self, number: int, entry_hash: str) -> None:
+    def check_contains(self, number: int, entry_hash: str) -> None:
         entry = next(self._entries_from(number), None) if number else None
         if number and (entry is None or (entry.number, entry.entry_hash) != (number, entry_hash)):
-            lost = f"entry {number}, which it had, is gone or was changed"
-            raise self.corrupted(f"{lost}: an older copy took its place")
+            description = f"entry {number}, which it had, is gone or was changed"
+            raise self.corrupted(f"{description}: an older copy took its place")
 
     def costs(self) -> dict[int, PrivacyCost]:
         try:
@@ -120,13 +120,13 @@ class Transaction:
 
     def account(self) -> PrivacyAccountant:
         """Check that the totals belong to the end of the log, and return all debits."""
-        before, recent = self.budget.entry_hash, self._recent
+        previous_hash, recent = self.budget.entry_hash, self._tail
         if recent and recent[0].number > 1:
-            before, recent = recent[0].entry_hash, recent[1:]
-        if self.state != self._checksummed(self.state):
-            raise self.corrupted(_DIFFER)
+            previous_hash, recent = recent[0].entry_hash, recent[1:]
+        if self.state != self._add_checksum(self.state):
+            raise self.corrupted(_WRONG_TOTALS)
         for entry in recent:
-            before = self._check_hash(entry, before)
+            previous_hash = self._check_hash(entry, previous_hash)
         account = PrivacyAccountant(set_aside=DELTA_RESERVE.get(self.budget.composition, HALF))
         try:
             for number, charge in self.costs().items():
@@ -136,38 +136,38 @@ class Transaction:
             raise self.corrupted(str(error)) from error
         return account
 
-    def _checksummed(self, state: State) -> State:
-        return state.computed(self.newest[1], list(self.cost_rows.values()))
+    def _add_checksum(self, state: State) -> State:
+        return state.add_checksum(self.newest[1], list(self.cost_rows.values()))
 
-    def _check_hash(self, entry: EntryRow, before: str) -> str:
+    def _check_hash(self, entry: EntryRow, previous_hash: str) -> str:
         cost = self.cost_rows.get(entry.cost)
-        if cost is None or entry.entry_hash != entry.hash_after(before, cost) or not entry.has_types:
+        if cost is None or entry.entry_hash != entry.compute_hash(previous_hash, cost) or not entry.has_valid_types:
             raise self.corrupted(f"entry {entry.number} of the log was changed")
         return entry.entry_hash
 
-    def check(self, most: int | None = None) -> None:
+    def check(self, max_entries: int | None = None) -> None:
         """Read the whole ledger, unless it has more than ``most`` entries."""
-        if most is None or self.state.last_entry <= most:
+        if max_entries is None or self.state.last_entry <= max_entries:
             self.database.check_pages()
             self.entries()
 
     def entries(self) -> tuple[Entry, ...]:
         """Read the whole log, with its numbers, hashes and sums."""
-        costs, before, entries = self.costs(), self.budget.entry_hash, []
+        costs, previous_hash, entries = self.costs(), self.budget.entry_hash, []
         totals: Counter[int] = Counter()
         for number, row in enumerate(self.read_entries(), 1):
             if row.number != number:
-                raise self.corrupted(_MISSING)
-            before = self._check_hash(row, before)
+                raise self.corrupted(_MISSING_ENTRIES)
+            previous_hash = self._check_hash(row, previous_hash)
             totals[row.cost] += row.queries
-            entries.append(self._entry(row, costs[row.cost]))
+            entries.append(self._make_entry(row, costs[row.cost]))
         if len(entries) != self.state.last_entry:
-            raise self.corrupted(_MISSING)
+            raise self.corrupted(_MISSING_ENTRIES)
         if dict(totals) != {number: cost.total for number, cost in self.cost_rows.items()}:
-            raise self.corrupted(_DIFFER)
+            raise self.corrupted(_WRONG_TOTALS)
         return tuple(entries)
 
-    def _entry(self, row: EntryRow, cost: PrivacyCost) -> Entry:
+    def _make_entry(self, row: EntryRow, cost: PrivacyCost) -> Entry:
         try:
             questions = json.loads(row.questions or "[]")
         except (ValueError, RecursionError) as error:
@@ -195,47 +195,48 @@ class Transaction:
             self.database.execute(statement)
         row = budget._replace(checksum=budget.entry_hash)
         self.database.execute("INSERT INTO budget VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8)", *row)
-        self.put_state(State(0, "").computed(budget.entry_hash, []))
+        self.put_state(State(0, "").add_checksum(budget.entry_hash, []))
 
-    def take_over(self, old: "Transaction", moved: str) -> None:
+    def take_over(self, source: "Transaction", new_place: str) -> None:
         """Fill a new ledger with the rows of an old one, and close that; ``moved`` is its new place, or empty."""
-        if old.state.moved_to != moved:
-            raise LedgerError(old.path, f"it is closed, its budget moved to {old.state.moved_to} already")
-        old.account()
-        self.create(old.budget)
-        for cost in old.cost_rows.values():
+        if source.state.moved_to != new_place:
+            raise LedgerError(source.path, f"it is closed, its budget moved to {source.state.moved_to} already")
+        source.account()
+        self.create(source.budget)
+        for cost in source.cost_rows.values():
             self.put_cost(cost)
-        for entry in old.read_entries():
-            self._put_entry(entry, old.labels(entry.number) if entry.waits else None)
-        self.put_state(old.state)
-        if (self.entries(), self.costs()) != (old.entries(), old.costs()):
-            raise old.corrupted("its copy differs from it")
+        for entry in source.read_entries():
+            self._put_entry(entry, source.labels(entry.number) if entry.waits else None)
+        self.put_state(source.state)
+        if (self.entries(), self.costs()) != (source.entries(), source.costs()):
+            raise source.corrupted("its copy differs from it")
         self.set_moved("")
-        if not moved:
-            old.set_moved(self.path)
+        if not new_place:
+            source.set_moved(self.path)
 
     def set_moved(self, moved_to: str) -> None:
         """Close the ledger; an empty text opens a copy."""
-        self.put_state(self._checksummed(self.state._replace(moved_to=moved_to)))
+        self.put_state(self._add_checksum(self.state._replace(moved_to=moved_to)))
 
     def write(self, entry: EntryRow, charge: PrivacyCost, labels: bytes | None) -> int:
         """Write a debit; set and return its number, and set time, cost, hash and signature."""
-        if self._key is not None or (self._recent and self._recent[-1].signature):
+        if self._key is not None or (self._tail and self._tail[-1].signature):
             self.check_key()
-        text = charge.to_text()
-        equal = (cost for cost in self.cost_rows.values() if cost.cost == text)
-        cost = next(equal, None) or Cost.first(max(self.cost_rows, default=0) + 1, text, charge.what)
+        cost_text = charge.to_text()
+        equal_costs = (cost for cost in self.cost_rows.values() if cost.cost == cost_text)
+        cost = next(equal_costs, None) or Cost.first(max(self.cost_rows, default=0) + 1, cost_text, charge.what)
         table = max(cost.table_digest, charge.table)
         cost = cost._replace(total=cost.total + int(charge.count), table_digest=table)
-        last, before = self.newest
-        clock = self._recent[-1].time if self._recent else self.budget.created
-        entry = entry._replace(number=last + 1, time=max(now(), clock), cost=cost.number)  # a clock may be set back
-        entry = entry._replace(entry_hash=entry.hash_after(before, cost))
+        last_number, previous_hash = self.newest
+        previous_time = self._tail[-1].time if self._tail else self.budget.created
+        # a clock may be set back
+        entry = entry._replace(number=last_number + 1, time=max(now(), previous_time), cost=cost.number)
+        entry = entry._replace(entry_hash=entry.compute_hash(previous_hash, cost))
         self.put_cost(cost)
-        self._recent.append(entry)
-        self.state = self._checksummed(State(entry.number, ""))
+        self._tail.append(entry)
+        self.state = self._add_checksum(State(entry.number, ""))
         if self._key is not None:
-            self._recent[-1] = entry = entry._replace(signature=self._key.sign(self.digest().to_text()))
+            self._tail[-1] = entry = entry._replace(signature=self._key.sign(self.digest().to_text()))
         self._put_entry(entry, labels)
         self.put_state(self.state)
         return entry.number
@@ -277,16 +278,16 @@ class Transaction:
 
     def newest_for(self, output: str, *, after: int = 0, waits: bool = False) -> int:
         """Return the number of the newest entry for an output, or 0; ``waits``: of undelivered ones."""
-        newest = "SELECT coalesce(max(id), 0) FROM entries WHERE id > $1 AND output = $2"
+        statement = "SELECT coalesce(max(id), 0) FROM entries WHERE id > $1 AND output = $2"
         condition = " AND labels IS NOT NULL" if waits else ""
-        return int(self.database.execute(newest + condition, after, output)[0][0])
+        return int(self.database.execute(statement + condition, after, output)[0][0])
 
     def check_key(self) -> None:
-        signature = self._recent[-1].signature if self._recent else ""
+        signature = self._tail[-1].signature if self._tail else ""
         if self._key is None and signature:
             message = "its entries are signed: give the key, by --signing-key FILE or signing_key="
             raise LedgerError(self.path, f"{message}; nothing was debited")
-        if self._key is not None and self._recent and signature != self._key.sign(self.digest().to_text()):
+        if self._key is not None and self._tail and signature != self._key.sign(self.digest().to_text()):
             message = (
                 f"entry {self.state.last_entry} is not signed with this key: signing begins with the first entry of a "
                 "new ledger, or this one was changed without the key, which darrm verify would show"
@@ -294,12 +295,12 @@ class Transaction:
             raise LedgerError(self.path, f"{message}; nothing was debited")
 
     def digest(self, number: int | None = None) -> LedgerDigest:
-        last = self.state.last_entry
-        number = last if number is None else number
-        checks.integer_at_least(0, most=last, entry=number)
+        last_number = self.state.last_entry
+        number = last_number if number is None else number
+        checks.integer_at_least(0, most=last_number, entry=number)
         entries = list(self._entries_from(number))
-        later = sum(entry.queries for entry in entries if entry.number > number)
-        queries = sum(cost.total for cost in self.cost_rows.values()) - later
+        later_queries = sum(entry.queries for entry in entries if entry.number > number)
+        queries = sum(cost.total for cost in self.cost_rows.values()) - later_queries
         entry_hash = entries[0].entry_hash if number else self.budget.entry_hash
         budget = self.budget
         return LedgerDigest(
@@ -320,5 +321,5 @@ class Transaction:
             "labels": row.labels_digest,
             "cost": cost.cost,
         }
-        signed = {"signature": row.signature} if str(row.signature).startswith(SIGNED) else {}
-        return {"format": "darrm-receipt 1", "ledger_digest": digest.to_json(), "entry": entry, **signed}
+        signature = {"signature": row.signature} if str(row.signature).startswith(SIGNED) else {}
+        return {"format": "darrm-receipt 1", "ledger_digest": digest.to_json(), "entry": entry, **signature}

@@ -67,7 +67,9 @@ class _Stream(AnswerStream):
         self._keep = keep
         account = ledger.accountant()
         kinds = {charge.kind for charge in account.charges}
-        if ledger.composition == "one" and kinds - {account.as_held(deployment.aggregator.privacy_cost(1)).kind}:
+        if ledger.composition == "one" and kinds - {
+            account.match_stored_kind(deployment.aggregator.privacy_cost(1)).kind
+        }:
             checks.fail("--table", checks.Text("another"), "the one that this ledger of one kind pays for")
         mine = [entry for entry in ledger.entries() if entry.output == self.cursor.stream]
         if any(len(entry.questions) != entry.count for entry in mine):

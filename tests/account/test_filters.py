@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.filters import HALF, _left_after_cut, filter_bound
+from darrm.account.filters import HALF, _bound_cut_divergence, filter_bound
 from darrm.errors import BudgetExceededError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.composition import optimal_epsilon
@@ -144,13 +144,13 @@ def test_what_a_cut_leaves_is_bounded_by_the_profile() -> None:
         for epsilon, order in ((0.5, 1.1), (0.5, 2.4), (1.2, 2.4), (2.0, 9.0), (4.0, 3.0)):
             c = math.exp(epsilon)
             moments = [float(np.sum(y * np.minimum(x / y, c) ** order)) for x, y in ((p, q), (q, p))]
-            found = math.exp((order - 1.0) * _left_after_cut(profile, epsilon, order))
+            found = math.exp((order - 1.0) * _bound_cut_divergence(profile, epsilon, order))
             assert found >= max(moments) * (1.0 - 1e-12)
     for epsilon, order in ((0.5, 2.0), (1.0, 1.5), (2.0, 20.0)):
         response = PrivacyProfile((0.0, epsilon), (math.tanh(epsilon / 2.0), 0.0))
         exact = float(RenyiCurve.of_pure(epsilon, [order]).values[0])
-        assert _left_after_cut(response, epsilon, order) == pytest.approx(exact, rel=1e-9)
-        assert _left_after_cut(response, epsilon, order) >= exact * (1.0 - 1e-12)
+        assert _bound_cut_divergence(response, epsilon, order) == pytest.approx(exact, rel=1e-9)
+        assert _bound_cut_divergence(response, epsilon, order) >= exact * (1.0 - 1e-12)
 
 
 def test_a_certain_answer_is_counted_by_its_profile() -> None:

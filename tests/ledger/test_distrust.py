@@ -157,11 +157,11 @@ def test_counts_of_two_accounts_are_never_mixed(path: Path) -> None:
 
     class Replaced(dict[PrivacyCost, int]):
         def get(self, kind: PrivacyCost, default: int = 0) -> int:  # type: ignore[override]
-            ledger._admission._within = later  # within the budget, as the known one is
+            ledger._admission._admitted_account = later  # within the budget, as the known one is
             return super().get(kind, default)
 
     known._counts = Replaced(known._counts)
-    ledger._admission._within = known
+    ledger._admission._admitted_account = known
     with pytest.raises(BudgetExceededError):
         ledger.debit(other.repeated(2))
     assert ledger.spent.epsilon == 2.0
@@ -226,7 +226,7 @@ def test_one_who_is_always_overtaken_decides_under_the_lock(path: Path, monkeypa
     def overtaken(self: Admission, account: PrivacyAccountant, charge: PrivacyCost) -> None:
         if self is ledger._admission:
             other.debit(QUERY.repeated(3))
-            self._room = 0
+            self._reserve = 0
         bound(self, account, charge)
 
     monkeypatch.setattr(Admission, "make_room", overtaken)

@@ -19,7 +19,7 @@ from darrm.account.__main__ import main
 from darrm.commands.command_line import run
 from darrm.errors import LedgerError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.sqlite import lock_beside
+from darrm.ledger.sqlite import hold_lock
 from darrm.loss.composition import compose_optimal
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
@@ -80,11 +80,11 @@ def test_darrm_opens_no_ledger_during_a_transaction_of_its_process(means: Any, p
 
 def test_a_lock_whose_file_was_deleted_is_taken_on_the_new_file(path: Path) -> None:
     beside = path.with_name(".ledger.sqlite.lock")
-    with lock_beside(str(path), write=True) as is_locked:
+    with hold_lock(str(path), write=True) as is_locked:
         assert is_locked
-        with lock_beside(str(path), write=True) as again:
+        with hold_lock(str(path), write=True) as again:
             assert not again
-        with lock_beside(str(path), write=False) as again:
+        with hold_lock(str(path), write=False) as again:
             assert not again
     beside.unlink()
     PrivacyLedger(path).debit(QUERY)
@@ -116,7 +116,7 @@ def test_links_to_a_ledger_share_its_lock(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "folder" / "link.sqlite"
     link.parent.mkdir()
     link.symlink_to(path)
-    with lock_beside(str(path), write=True), lock_beside(str(link), write=True) as is_locked:
+    with hold_lock(str(path), write=True), hold_lock(str(link), write=True) as is_locked:
         assert not is_locked
 
 

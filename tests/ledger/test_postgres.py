@@ -213,8 +213,10 @@ def test_commits_are_durable_whatever_the_server_was_told(server: Server) -> Non
     PrivacyLedger.create(url, BUDGET)
     store = PostgresStore(f"{url}%20-csynchronous_commit%3Doff", timeout=5.0)
     with store.transaction(write=True) as tables:
-        assert tables.link.execute("SELECT current_setting('synchronous_commit')").fetchone() == ("on",)
-        assert tables.link.execute("SELECT current_setting('transaction_isolation')").fetchone() == ("serializable",)
+        assert tables.connection.execute("SELECT current_setting('synchronous_commit')").fetchone() == ("on",)
+        assert tables.connection.execute("SELECT current_setting('transaction_isolation')").fetchone() == (
+            "serializable",
+        )
 
 
 @pytest.mark.slow

@@ -251,7 +251,7 @@ def build(path: Path, entries: int) -> None:
         (last,) = written.read_entries(entries)
         cost = cost._replace(total=entries)
         written.put_cost(cost)
-        written.put_state(State(entries, "").computed(last.entry_hash, [cost]))
+        written.put_state(State(entries, "").add_checksum(last.entry_hash, [cost]))
 
 
 def long(folder: Path, entries: int) -> Row:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from darrm import NoiseFunction, PrivacyAccountant, PrivacyParams, Problem, Release, Table, Voters, certify
-from darrm.account.bounds import _composed, on_grid
+from darrm.account.bounds import _compose_on_grid, on_grid
 from darrm.loss.amplification import (
     amplified,
     amplified_profile,
@@ -576,6 +576,6 @@ def test_the_direction_that_costs_more_is_the_one_that_counts() -> None:
     assert charge.profile is not None
     spent = PrivacyAccountant(charges=[charge.repeated(1000)]).spent(1e-5)
     pld = next(bound.epsilon for bound in spent.bounds if bound.name == "pld")
-    sides = [_composed(((charge.profile, 1000),), 1e-4, side).smallest_epsilon(1e-5) for side in (0, 1)]
+    sides = [_compose_on_grid(((charge.profile, 1000),), 1e-4, side).smallest_epsilon(1e-5) for side in (0, 1)]
     assert sides[1] != sides[0]
     assert pld >= max(sides) * (1.0 - 1e-9)
