@@ -69,7 +69,7 @@ an answered id keeps its label.
 
 
 @dataclass(frozen=True)
-class Listening:
+class ListenOptions:
     """Where the server listens, and what encrypts."""
 
     host: str
@@ -91,7 +91,7 @@ class Listening:
         return f"http{'s' * (self.tls_key is not None)}://{self.host}:{self.port}"
 
 
-_LISTENING = (
+_LISTEN_OPTIONS = (
     option(
         "--host",
         default="127.0.0.1",
@@ -106,7 +106,7 @@ _LISTENING = (
         "--behind-proxy", is_flag=True, section=NETWORK, help="a proxy encrypts: listen beyond this machine without TLS"
     ),
 )
-listening_options = as_one(_LISTENING, lambda typed: {"listening": collect(Listening, typed), **typed})
+listening_options = as_one(_LISTEN_OPTIONS, lambda values: {"listening": collect(ListenOptions, values), **values})
 
 
 @command(
@@ -137,17 +137,17 @@ def start(
     *,
     clients: Path,
     report: str,
-    listening: Listening,
+    listening: ListenOptions,
     body: int,
     output: Output,
-    **deployed: Any,
+    **options: Any,
 ) -> None:
     for package in ("starlette", "uvicorn", "pydantic"):
         require(package)
-    from darrm.serve.app import Service, allow_connections, configured, listen  # noqa: PLC0415 (the extra's)
+    from darrm.serve.app import Service, allow_connections, listen, make_server  # noqa: PLC0415 (the extra's)
 
     listening.check()
-    deployment = deployment_of(**deployed)
+    deployment = deployment_of(**options)
     if any(client.voter > deployment.ballot.voters for client in read_clients(clients)):
         checks.fail("--clients", str(clients), f"of voters up to {deployment.ballot.voters}, as the table has")
     PrivacyLedger(deployment.ledger)  # fails now, before questions are kept
@@ -155,7 +155,7 @@ def start(
     worker = AnswerWorker(deployment, output.note)
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn passes it on: the worker is closed first
-        server = configured(Service(worker, clients, body, report).app, listening.tls_certificate, listening.tls_key)
+        server = make_server(Service(worker, clients, body, report).app, listening.tls_certificate, listening.tls_key)
         with listen(listening.host, listening.port) as listener:
             output.note(f"listening on {listening}")
             server.run([listener])
@@ -177,18 +177,19 @@ def deployment_of(
 ) -> Deployment:
     """Check files and options; the table is proved again."""
     aggregator = load_release(table)
-    number = aggregator.classes
-    named: Any = number if classes is None else classes
-    if is_open(number) != is_open(named) or (
-        not is_open(number) and (named if isinstance(named, int) else len(named)) != number
+    table_classes = aggregator.classes
+    ballot_classes: Any = table_classes if classes is None else classes
+    if is_open(table_classes) != is_open(ballot_classes) or (
+        not is_open(table_classes)
+        and (ballot_classes if isinstance(ballot_classes, int) else len(ballot_classes)) != table_classes
     ):
-        checks.fail("--classes", classes, f"for {number}, as the table is")
-    if (missing == "blank") > is_open(number) or (missing == "coin" and is_open(number)):
+        checks.fail("--classes", classes, f"for {table_classes}, as the table is")
+    if (missing == "blank") > is_open(table_classes) or (missing == "coin" and is_open(table_classes)):
         checks.fail("--missing", missing, "refuse; coin for listed classes; blank for open classes")
     if state is None and is_url(ledger):
         checks.fail("--state", checks.Text("nothing"), "a file", "questions wait on this machine, not in the database")
-    waiting = Path(f"{ledger}.questions") if state is None else state
-    return Deployment(aggregator, ledger, waiting, VoteSchema(aggregator.voters.K, named, missing), stream)
+    state_path = Path(f"{ledger}.questions") if state is None else state
+    return Deployment(aggregator, ledger, state_path, VoteSchema(aggregator.voters.K, ballot_classes, missing), stream)
 
 
 @command(
@@ -229,14 +230,14 @@ def ask(*, url: str, output: Output) -> None:
     token = os.environ.get(TOKEN, "")
     if not token:
         raise ValueError(f"put the token into the environment, {TOKEN}=…: command lines are seen by others")
-    rows: Any = parse_json(sys.stdin.read())  # command lines are seen by others
+    questions: Any = parse_json(sys.stdin.read())  # command lines are seen by others
     with ServeClient(url, token) as server:
         try:
-            answered = server.ask(rows)
+            rows = server.ask(questions)
         except require("httpx").TransportError as error:
             raise OSError(f"{url}: {error or type(error).__name__}: is the server there?") from error
-    lines = [f"{one['id']}: {one.get('label', one['state'])}\n" for one in answered]
-    output.print(text=lambda: "".join(lines), document=lambda: answered)
+    lines = [f"{row['id']}: {row.get('label', row['state'])}\n" for row in rows]
+    output.print(text=lambda: "".join(lines), document=lambda: rows)
 
 
 serve = Group("serve", help=DESCRIPTION)

@@ -38,10 +38,13 @@ from darrm.serve.worker import AnswerWorker
 from darrm.util.files import Json, parse_json
 
 BODY_SECONDS = 20.0  # until a body has arrived
-_SHOWN = 200  # questions of a list
-_MOST_HEAD_BYTES = 2**14  # of the address and the headers of a request
-_MOST_REQUESTS = 1024  # of known clients at once
-_OPEN = {"0": "state <> 'open'", "1": "state IN ('open', 'ready') AND state = 'open'"}  # the second reads an index
+_MAX_LISTED = 200  # questions of a list
+_MAX_HEAD_BYTES = 2**14  # of the address and the headers of a request
+_MAX_REQUESTS = 1024  # of known clients at once
+_OPEN_CONDITIONS = {
+    "0": "state <> 'open'",
+    "1": "state IN ('open', 'ready') AND state = 'open'",
+}  # the second reads an index
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _PAGE_HEADERS = {  # no scripts, external content or framing
     "Content-Security-Policy": _POLICY,
@@ -51,8 +54,8 @@ _PAGE_HEADERS = {  # no scripts, external content or framing
 }
 _IDLE_SECONDS = 75  # longer than a proxy keeps an idle connection (nginx: 60)
 _STOP_SECONDS = 5
-_MOST_FILES = 8192
-_WAITING = 2048  # connections that are not accepted yet
+_MAX_FILES = 8192
+_BACKLOG = 2048  # connections that are not accepted yet
 _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --full: #2f6f9f; }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
@@ -77,7 +80,7 @@ class Service:
     """The endpoints of a deployment; a server runs ``app``."""
 
     def __init__(self, worker: AnswerWorker, clients: Path, most_bytes: int = 2**20, report: str = "") -> None:
-        self._worker, self._path, self._most_bytes, self._report = worker, clients, most_bytes, report
+        self._worker, self._path, self._max_bytes, self._report = worker, clients, most_bytes, report
         self._clients = read_clients(clients)
         self._version: tuple[int, ...] | None = None
         self._busy = 0  # requests of known clients that are being answered
@@ -94,14 +97,14 @@ class Service:
         routes = [self._route(endpoint) for endpoint in (*self.endpoints, Endpoint("GET", "/", self.home, NOTHING))]
         routes += [Route("/health", self.health), Route("/openapi.json", self.openapi), Route("/docs", self.docs)]
         self.routes = Starlette(
-            routes=routes, exception_handlers={HTTPException: _off_the_routes}, lifespan=self._lifespan
+            routes=routes, exception_handlers={HTTPException: _refuse_path}, lifespan=self._lifespan
         )
         self.routes.router.redirect_slashes = False  # a redirect to http behind a proxy would expose the token
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse long headers and requests to upgrade."""
-        refused = _refused_head(scope) if scope["type"] == "http" else None
-        await (refused or self.routes)(scope, receive, send)
+        refusal = _refuse_head(scope) if scope["type"] == "http" else None
+        await (refusal or self.routes)(scope, receive, send)
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -112,12 +115,12 @@ class Service:
     def _route(self, endpoint: Endpoint[Sent]) -> Route:
         async def answer(request: Request) -> Response:
             try:
-                client = self._client(request)
+                client = self._find_client(request)
                 self._busy += 1
                 try:
-                    value = await self._body(request) if endpoint.has_body else dict(request.query_params)
-                    sent = endpoint.validate(value)
-                    response = await endpoint.handler(client, sent, request.path_params.get("id", ""))
+                    value = await self._read_body(request) if endpoint.has_body else dict(request.query_params)
+                    data = endpoint.validate(value)
+                    response = await endpoint.handler(client, data, request.path_params.get("id", ""))
                 finally:
                     self._busy -= 1
             except RefusedError as error:
@@ -137,15 +140,15 @@ class Service:
 
         return Route(endpoint.path.replace("{id}", "{id:path}"), answer, methods=[endpoint.method])  # with slashes
 
-    def _client(self, request: Request) -> Client:
-        kind, _, value = request.headers.get("authorization", "").partition(" ")
+    def _find_client(self, request: Request) -> Client:
+        scheme, _, value = request.headers.get("authorization", "").partition(" ")
         # a browser's: the token is the password, which it also sends for pages of others, so it reads only
-        if kind.lower() == "basic" and request.method in {"GET", "HEAD"}:
+        if scheme.lower() == "basic" and request.method in {"GET", "HEAD"}:
             try:
                 value = base64.b64decode(value, validate=True).decode().partition(":")[2]
             except (binascii.Error, UnicodeDecodeError):
                 value = ""
-        elif kind.lower() != "bearer":
+        elif scheme.lower() != "bearer":
             value = ""
         try:
             if (version := read_version(self._path)) is None or version != self._version:
@@ -155,20 +158,20 @@ class Service:
         client = authenticate(self._clients, value)
         if client is None:
             raise RefusedError(401, "no known token: send it as Authorization: Bearer TOKEN")
-        if self._busy >= _MOST_REQUESTS:
+        if self._busy >= _MAX_REQUESTS:
             raise RefusedError(503, "too many requests at once; try again")
         return client
 
-    async def _body(self, request: Request) -> Json:
-        body, most = bytearray(), self._most_bytes
-        too_long = RefusedError(413, f"the body is longer than {most:,} bytes: send less at once")
-        if int(request.headers.get("content-length", "0")) > most:
+    async def _read_body(self, request: Request) -> Json:
+        body, max_bytes = bytearray(), self._max_bytes
+        too_long = RefusedError(413, f"the body is longer than {max_bytes:,} bytes: send less at once")
+        if int(request.headers.get("content-length", "0")) > max_bytes:
             raise too_long
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                async for piece in request.stream():
-                    body += piece
-                    if len(body) > most:
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > max_bytes:
                         raise too_long
         except TimeoutError as error:
             raise RefusedError(408, "the body took too long") from error
@@ -178,15 +181,17 @@ class Service:
             allowed = "JSON in UTF-8, with each name of an object once and every number below 1.8e308"
             raise RefusedError(400, f"the body must be {allowed}") from None
 
-    def _most_of(self, project: str) -> int:
-        named = [client.project_questions for client in self._clients if client.project == project]
-        return min(filter(None, named), default=0)
+    def _find_project_limit(self, project: str) -> int:
+        limits = [client.project_questions for client in self._clients if client.project == project]
+        return min(filter(None, limits), default=0)
 
-    def _keep(self, questions: Questions, asked: list[Question], client: Client) -> dict[str, Row | None]:
+    def _keep_questions(
+        self, questions: Questions, new_questions: list[Question], client: Client
+    ) -> dict[str, Row | None]:
         """Return the questions that existed, and None for new ones."""
-        project = self._most_of(client.project)
-        is_new = [(one.id, questions.ask(one, client, project)) for one in asked]
-        return {name: None if new else _seen(questions, name, client) for name, new in is_new}
+        project = self._find_project_limit(client.project)
+        results = [(question.id, questions.ask(question, client, project)) for question in new_questions]
+        return {name: None if is_new else _read_visible(questions, name, client) for name, is_new in results}
 
     async def create(self, client: Client, question: Question, _: str) -> Response:
         """Ask the voters until a deadline, or give all votes or counts.
@@ -195,77 +200,82 @@ class Service:
         too (402).
         """
         _check_asks(client)
-        before = (await self._worker.do(self._keep, [question], client))[question.id]
-        row = await self._worker.do(_seen, question.id, client)
-        return JSONResponse(self._for(row, client), 201 if before is None else 200)
+        previous_row = (await self._worker.do(self._keep_questions, [question], client))[question.id]
+        row = await self._worker.do(_read_visible, question.id, client)
+        return JSONResponse(self._make_visible(row, client), 201 if previous_row is None else 200)
 
-    async def ask(self, client: Client, asked: list[Question], _: str) -> Response:
+    async def ask(self, client: Client, questions: list[Question], _: str) -> Response:
         """Give all votes of up to 1,000 questions and get their labels: all are kept, or none."""
         _check_asks(client)
-        names = [one.id for one in asked]
-        ends = {name: self._worker.end_of(name) for name in names}
-        rows = await self._worker.do(self._keep, asked, client)
+        names = [question.id for question in questions]
+        futures = {name: self._worker.end_of(name) for name in names}
+        rows = await self._worker.do(self._keep_questions, questions, client)
         waiting = [name for name, row in rows.items() if row is None or row["state"] in WAITING]
         if waiting:
-            await asyncio.wait([ends[name] for name in waiting], timeout=requests.LONGEST_POLL)
-            rows |= {name: ends[name].result() for name in waiting if ends[name].done()}
-        missing = [name for name in waiting if not ends[name].done()]
-        seen = await asyncio.gather(*(self._worker.do(_seen, name, client) for name in missing))  # one commit
-        rows |= dict(zip(missing, seen, strict=True))
-        return JSONResponse([self._for(rows[name] or {}, client) for name in names])
+            await asyncio.wait([futures[name] for name in waiting], timeout=requests.LONGEST_POLL)
+            rows |= {name: futures[name].result() for name in waiting if futures[name].done()}
+        unfinished = [name for name in waiting if not futures[name].done()]
+        # one commit
+        remaining_rows = await asyncio.gather(*(self._worker.do(_read_visible, name, client) for name in unfinished))
+        rows |= dict(zip(unfinished, remaining_rows, strict=True))
+        return JSONResponse([self._make_visible(rows[name] or {}, client) for name in names])
 
-    def _for(self, question: Row, client: Client) -> Row:
+    def _make_visible(self, question: Row, client: Client) -> Row:
         """Drop the label unless the client asked the question or is a reader."""
-        names = {other.voter: other.name for other in self._clients}
-        shown = question | {"voted": [names.get(voter, f"voter {voter}") for voter in question["voted"]]}
+        names = {member.voter: member.name for member in self._clients}
+        visible_row = question | {"voted": [names.get(voter, f"voter {voter}") for voter in question["voted"]]}
         if not client.reads and question["asker"] != client.name:
-            shown.pop("label", None)
-        return shown
+            visible_row.pop("label", None)
+        return visible_row
 
-    async def vote(self, client: Client, sent: Vote, name: str) -> Response:
+    async def vote(self, client: Client, data: Vote, name: str) -> Response:
         """Vote; the same again changes nothing (200), another is refused (409)."""
         if not client.voter:
             raise RefusedError(403, f"the client {client.name} is no voter")
-        new = await self._worker.do(Questions.vote, name, client.voter, sent.vote)
-        return JSONResponse({"id": name, "new": new}, 201 if new else 200)
+        is_new = await self._worker.do(Questions.vote, name, client.voter, data.vote)
+        return JSONResponse({"id": name, "new": is_new}, 201 if is_new else 200)
 
-    async def read(self, client: Client, sent: Wait, name: str) -> Response:
+    async def read(self, client: Client, data: Wait, name: str) -> Response:
         """Return one question, who has voted, and for its asker the label; ?wait=SECONDS waits for its end."""
-        end = self._worker.end_of(name)
-        row = await self._worker.do(_seen, name, client)
-        if sent.wait and row["state"] in WAITING:
-            await asyncio.wait([end], timeout=sent.wait)
-            row = end.result() if end.done() else await self._worker.do(_seen, name, client)
-        return JSONResponse(self._for(row, client))
+        future = self._worker.end_of(name)
+        row = await self._worker.do(_read_visible, name, client)
+        if data.wait and row["state"] in WAITING:
+            await asyncio.wait([future], timeout=data.wait)
+            row = future.result() if future.done() else await self._worker.do(_read_visible, name, client)
+        return JSONResponse(self._make_visible(row, client))
 
-    async def list_questions(self, client: Client, sent: Filter, _: str) -> Response:
+    async def list_questions(self, client: Client, data: Filter, _: str) -> Response:
         """List the newest questions that you may see; ?open=1: only open ones; ?open=0: only others."""
-        return JSONResponse(await self._list(client, "1" if sent.open is None else _OPEN[sent.open]))
+        return JSONResponse(await self._list_rows(client, "1" if data.open is None else _OPEN_CONDITIONS[data.open]))
 
-    async def _list(self, client: Client, only: str = "1") -> list[Row]:
-        own, values = ("", ()) if client.reads or client.voter else (" AND asker = ?", (client.name,))
-        rows = await self._worker.do(Questions.shown, f"WHERE {only}{own}", values, _SHOWN)
-        return [self._for(row, client) for row in rows]
+    async def _list_rows(self, client: Client, condition: str = "1") -> list[Row]:
+        owner_condition, values = ("", ()) if client.reads or client.voter else (" AND asker = ?", (client.name,))
+        rows = await self._worker.do(Questions.list_rows, f"WHERE {condition}{owner_condition}", values, _MAX_LISTED)
+        return [self._make_visible(row, client) for row in rows]
 
     async def budget(self, client: Client, _: object, __: str) -> Response:
         """Count how many questions the common budget, your own and your project's admit."""
-        return JSONResponse(await self._budget(client))
+        return JSONResponse(await self._count_budget(client))
 
-    async def _budget(self, client: Client) -> dict[str, Json]:
-        used, of_project, answered = await self._worker.do(_used, client)
+    async def _count_budget(self, client: Client) -> dict[str, Json]:
+        client_used, project_used, answered = await self._worker.do(_count_used, client)
         budget: dict[str, Json] = {
             "left": await self._worker.left(),
             "answered": answered,
-            "client": {"used": used, "limit": client.questions},
+            "client": {"used": client_used, "limit": client.questions},
         }
         if client.project:
-            budget["project"] = {"name": client.project, "used": of_project, "limit": self._most_of(client.project)}
+            budget["project"] = {
+                "name": client.project,
+                "used": project_used,
+                "limit": self._find_project_limit(client.project),
+            }
         return budget
 
     async def metrics(self, _: Client, __: object, ___: str) -> Response:
         """Return numbers for Prometheus."""
         numbers = await self._worker.do(Questions.numbers)
-        values = {
+        series = {
             "darrm_questions gauge": {f'{{state="{name}"}}': n for name, n in sorted(numbers.items())},
             "darrm_answered_total counter": {"": self._worker.answered},
             "darrm_budget_questions_left gauge": {"": await self._worker.left()},
@@ -273,13 +283,13 @@ class Service:
             "darrm_requests_total counter": {f'{{status="{s}"}}': n for s, n in sorted(self._requests.items())},
         }
         lines = []
-        for name, numbered in values.items():
-            lines += [f"# TYPE {name}", *(f"{name.split()[0]}{key} {n}" for key, n in numbered.items())]
+        for name, samples in series.items():
+            lines += [f"# TYPE {name}", *(f"{name.split()[0]}{key} {n}" for key, n in samples.items())]
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
     async def home(self, client: Client, _: object, __: str) -> Response:
         """Return the page."""
-        rows, budget = await self._list(client), await self._budget(client)
+        rows, budget = await self._list_rows(client), await self._count_budget(client)
         return HTMLResponse(
             home_page(rows, budget, client.name, self._worker.trouble, self._report), headers=_PAGE_HEADERS
         )
@@ -294,22 +304,22 @@ class Service:
 
     async def docs(self, _: Request) -> Response:
         """Describe the endpoints for people."""
-        described = [(f"{one.method} {one.path}", one.summary) for one in self.endpoints]
-        described.append(("GET /health", self.health.__doc__ or ""))
-        rows = [f"<dt><code>{escape(name)}</code></dt><dd>{escape(summary)}</dd>" for name, summary in described]
-        more = (
+        summaries = [(f"{endpoint.method} {endpoint.path}", endpoint.summary) for endpoint in self.endpoints]
+        summaries.append(("GET /health", self.health.__doc__ or ""))
+        rows = [f"<dt><code>{escape(name)}</code></dt><dd>{escape(summary)}</dd>" for name, summary in summaries]
+        intro = (
             '<p>For programs: <a href="/openapi.json">openapi.json</a>. A token is sent as '
             "<code>Authorization: Bearer TOKEN</code>.</p>"
         )
-        page = _page("Endpoints", f"<h1>Endpoints</h1>{more}<dl>{''.join(rows)}</dl>")
+        page = _render_page("Endpoints", f"<h1>Endpoints</h1>{intro}<dl>{''.join(rows)}</dl>")
         return HTMLResponse(page, headers=_PAGE_HEADERS)
 
 
-def _refused_head(scope: Scope) -> JSONResponse | None:
+def _refuse_head(scope: Scope) -> JSONResponse | None:
     headers = scope["headers"]
     length = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in headers)
-    if length > _MOST_HEAD_BYTES:
-        status, error = 431, f"the headers are longer than {_MOST_HEAD_BYTES:,} bytes"
+    if length > _MAX_HEAD_BYTES:
+        status, error = 431, f"the headers are longer than {_MAX_HEAD_BYTES:,} bytes"
     elif any(name == b"upgrade" for name, _ in headers):  # its body would be read as the next request
         status, error = 400, "this server takes no request to upgrade: leave the header Upgrade out"
     else:
@@ -317,7 +327,7 @@ def _refused_head(scope: Scope) -> JSONResponse | None:
     return JSONResponse({"error": error}, status, {"Connection": "close"})
 
 
-async def _off_the_routes(_: Request, error: Exception) -> Response:
+async def _refuse_path(_: Request, error: Exception) -> Response:
     status, headers = getattr(error, "status_code", 500), getattr(error, "headers", None)
     return JSONResponse({"error": "there is no such endpoint; /docs lists them"}, status, headers)
 
@@ -327,8 +337,8 @@ def _check_asks(client: Client) -> None:
         raise RefusedError(403, f"the client {client.name} may not ask")
 
 
-def _seen(questions: Questions, name: str, client: Client) -> Row:
-    row = questions.one(name)
+def _read_visible(questions: Questions, name: str, client: Client) -> Row:
+    row = questions.find_row(name)
     if row is None or not (
         client.reads or client.voter or hmac.compare_digest(row["asker"].encode(), client.name.encode())
     ):
@@ -336,13 +346,13 @@ def _seen(questions: Questions, name: str, client: Client) -> Row:
     return row
 
 
-def _used(questions: Questions, client: Client) -> tuple[int, int, int]:
+def _count_used(questions: Questions, client: Client) -> tuple[int, int, int]:
     """Count paid and waiting questions of a client and of its project, and all answered ones."""
     client_used, project_used = questions.used(f"client {client.name}"), questions.used(f"project {client.project}")
     return client_used, project_used, questions.numbers().get("answered", 0)
 
 
-def _page(title: str, body: str) -> str:
+def _render_page(title: str, body: str) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
@@ -350,15 +360,15 @@ def _page(title: str, body: str) -> str:
     )
 
 
-def _bar(name: str, left: int, most: int) -> str:
-    text = f"{left:,} of {most:,} questions left"
-    meter = f'<meter min="0" max="{max(most, 1)}" value="{left}" aria-label="{escape(name)}">{text}</meter>'
+def _render_bar(name: str, remaining: int, limit: int) -> str:
+    text = f"{remaining:,} of {limit:,} questions left"
+    meter = f'<meter min="0" max="{max(limit, 1)}" value="{remaining}" aria-label="{escape(name)}">{text}</meter>'
     return f"<p>{escape(name)}: {text}<br>{meter}</p>"
 
 
-def _question(question: dict[str, Json]) -> str:
-    nobody = "nobody" if question["state"] in {"open", "expired"} else "all, with the question"
-    voted = ", ".join(map(str, question["voted"])) or nobody
+def _to_html(question: dict[str, Json]) -> str:
+    default = "nobody" if question["state"] in {"open", "expired"} else "all, with the question"
+    voters = ", ".join(map(str, question["voted"])) or default
     if question["state"] == "answered":
         label = f"answer: {question['label']}" if "label" in question else "answered; the label is its asker's"
         end = f'<span class="label">{escape(label)}</span>'
@@ -368,41 +378,45 @@ def _question(question: dict[str, Json]) -> str:
     if question["state"] == "open":
         until = f" until {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(question['deadline']))} UTC"
     text = f"<p>{escape(question['text'])}</p>" if question["text"] else ""
-    return f"<article><h2>{escape(question['id'])}</h2>{text}<p>{end}{until}</p><p>Voted: {escape(voted)}</p></article>"
+    return (
+        f"<article><h2>{escape(question['id'])}</h2>{text}<p>{end}{until}</p><p>Voted: {escape(voters)}</p></article>"
+    )
 
 
 def home_page(questions: list[dict[str, Json]], budget: dict[str, Json], name: str, trouble: str, report: str) -> str:
     answered = sum(question["state"] == "answered" for question in questions)
-    bars = _bar("Common budget", budget["left"], budget["left"] + budget["answered"])
-    own = [("Your own", budget["client"]), *([("Your project", budget["project"])] if "project" in budget else [])]
-    bars += "".join(_bar(title, max(0, row["limit"] - row["used"]), row["limit"]) for title, row in own if row["limit"])
+    bars = _render_bar("Common budget", budget["left"], budget["left"] + budget["answered"])
+    limits = [("Your own", budget["client"]), *([("Your project", budget["project"])] if "project" in budget else [])]
+    bars += "".join(
+        _render_bar(title, max(0, row["limit"] - row["used"]), row["limit"]) for title, row in limits if row["limit"]
+    )
     link = f'<p><a href="{escape(report)}">The auditor\'s report</a></p>' if report else ""
     alarm = '<p class="trouble" role="alert">Nothing is answered just now; what waits is kept.</p>' if trouble else ""
     body = f"<h1>Questions</h1><p>You are {escape(name)}. {len(questions)} shown, {answered} answered.</p>"
-    return _page(
+    return _render_page(
         "Questions",
-        body + alarm + bars + link + "".join(map(_question, questions)) + '<p><a href="/docs">The endpoints</a></p>',
+        body + alarm + bars + link + "".join(map(_to_html, questions)) + '<p><a href="/docs">The endpoints</a></p>',
     )
 
 
 def allow_connections() -> None:
     """Raise this process's limit of open files, if allowed: each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    max_files = _MAX_FILES if hard == resource.RLIM_INFINITY else min(_MAX_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < max_files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, hard))
 
 
 def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=_WAITING)
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        why = error.strerror or error
-        raise OSError(f"{host}:{port} cannot be listened on ({why}): is another server there?") from error
+        reason = error.strerror or error
+        raise OSError(f"{host}:{port} cannot be listened on ({reason}): is another server there?") from error
 
 
-def configured(app: ASGIApp, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Server:
+def make_server(app: ASGIApp, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Server:
     """Return a server that logs no requests and trusts no headers of proxies."""
     config = uvicorn.Config(
         app,
@@ -418,7 +432,7 @@ def configured(app: ASGIApp, certificate: Path | None = None, key: Path | None =
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=_WAITING,
+        backlog=_BACKLOG,
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_STOP_SECONDS,
         # no limit_concurrency: idle connections count, and /health would be refused because of them

@@ -12,8 +12,8 @@ from darrm.util import checks
 from darrm.util.extras import Untyped, require
 from darrm.util.files import Json
 
-_AGAIN = (429, 500, 503)
-_IN_THE_CLEAR = "tokens and votes are not sent in the clear"
+_RETRIED_STATUSES = (429, 500, 503)
+_ENCRYPTION_ADVICE = "tokens and votes are not sent in the clear"
 
 
 def is_loopback(host: str) -> bool:
@@ -38,39 +38,41 @@ class ServeClient:
         address = require("httpx").URL(url)
         is_encrypted = address.scheme == "https"
         if not is_encrypted and not (address.scheme == "http" and is_loopback(address.host)):
-            checks.fail("url", f"{address.scheme}://{address.host}", "https, or http on this machine", _IN_THE_CLEAR)
+            checks.fail(
+                "url", f"{address.scheme}://{address.host}", "https, or http on this machine", _ENCRYPTION_ADVICE
+            )
         self._http: Untyped = require("httpx").Client(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
             # a proxy named by the environment would see an unencrypted token
             **{"timeout": 90.0, "trust_env": is_encrypted, **options},
         )
-        self._lost, self._attempts = require("httpx").TransportError, attempts
+        self._transport_error, self._attempts = require("httpx").TransportError, attempts
 
     def _call(self, method: str, path: str, body: object = None) -> Untyped:
         for attempt in range(1, self._attempts + 1):
             try:
                 answer = self._http.request(method, path, **({} if body is None else {"json": body}))
-            except self._lost:
+            except self._transport_error:
                 if attempt == self._attempts:
                     raise
             else:
                 if answer.is_success:
                     return answer.json()
-                if answer.status_code not in _AGAIN or attempt == self._attempts:
+                if answer.status_code not in _RETRIED_STATUSES or attempt == self._attempts:
                     try:
-                        said = answer.json()
+                        fields = answer.json()
                     except ValueError:
-                        said = {}
+                        fields = {}
                     raise ServerRefusedError(
-                        answer.status_code, said.pop("error", f"status {answer.status_code}"), said
+                        answer.status_code, fields.pop("error", f"status {answer.status_code}"), fields
                     )
             time.sleep(0.1 * 2**attempt)
         raise AssertionError  # the last attempt returns or raises
 
-    def create(self, name: str, text: str = "", **how: Untyped) -> dict[str, Json]:
+    def create(self, name: str, text: str = "", **options: Untyped) -> dict[str, Json]:
         """Ask a question: ``seconds=`` until its deadline, or ``votes=`` or ``counts=``."""
-        return dict(self._call("POST", "/questions", {"id": name, "text": text, **how}))
+        return dict(self._call("POST", "/questions", {"id": name, "text": text, **options}))
 
     def ask(self, questions: Sequence[dict[str, Json]]) -> list[dict[str, Json]]:
         """Give all votes of many questions; return them with their labels."""
@@ -94,6 +96,6 @@ class ServeClient:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._http.close()

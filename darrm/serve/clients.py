@@ -41,21 +41,21 @@ class Client:
         for name in ("voter", "questions", "project_questions"):
             checks.integer_at_least(0, **{name: getattr(self, name)})
         is_digest = isinstance(self.digest, str) and _TOKEN.fullmatch(self.digest)
-        if not isinstance(self.reads, bool) or not is_digest or self.digest == hashed(""):
+        if not isinstance(self.reads, bool) or not is_digest or self.digest == hash_token(""):
             allowed = "with a digest of 64 hexadecimal digits, not that of no token, and reads true or false"
             checks.fail("a client", self.name, allowed)
 
 
-def hashed(token: str) -> str:
+def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_clients(path: Path) -> tuple[Client, ...]:
     """Read clients; `ValueError` if two share a name or a voter."""
     rows = read_json(path, what="a file of clients", most_bytes=MOST_BYTES)
-    known = {field.name for field in fields(Client)}
+    field_names = {field.name for field in fields(Client)}
     if not isinstance(rows, list) or not all(
-        isinstance(row, dict) and {"name", "digest"} <= set(row) <= known for row in rows
+        isinstance(row, dict) and {"name", "digest"} <= set(row) <= field_names for row in rows
     ):
         checks.fail("the file of clients", str(path), "as `python -m darrm.serve client` writes it")
     clients = tuple(Client(**row) for row in rows)
@@ -85,13 +85,13 @@ def add_client(path: Path, client: Client) -> str:
         if client.voter and any(client.voter == other.voter for other in clients):
             checks.fail("voter", client.voter, "a number that no other client has")
         token = secrets.token_hex(32)  # safe in shells and options
-        rows = [asdict(other) for other in (*clients, replace(client, digest=hashed(token)))]
-        with replacing(path, private=True) as made:
-            made.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        rows = [asdict(other) for other in (*clients, replace(client, digest=hash_token(token)))]
+        with replacing(path, private=True) as new_file:
+            new_file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
             if path.exists():  # the server may run as another user
-                before, now = path.stat(), made.stat()
-                if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
-                    os.chown(made, before.st_uid, before.st_gid)
+                old_status, new_status = path.stat(), new_file.stat()
+                if (old_status.st_uid, old_status.st_gid) != (new_status.st_uid, new_status.st_gid):
+                    os.chown(new_file, old_status.st_uid, old_status.st_gid)
         sync(path.parent)
         return token
     finally:
@@ -102,7 +102,7 @@ def authenticate(clients: Iterable[Client], token: str) -> Client | None:
     """Find the client of a token, in a time that does not depend on the hashes."""
     if not _TOKEN.fullmatch(token):
         return None
-    digest, match = hashed(token), None
+    digest, match = hash_token(token), None
     for client in clients:
         if hmac.compare_digest(client.digest, digest):
             match = client

@@ -90,39 +90,39 @@ class Endpoint(Generic[Sent]):
         try:
             return self.sent.validate_python(value)
         except ValidationError as error:
-            raise ValueError(_first(error)) from None
+            raise ValueError(_describe_error(error)) from None
 
 
-def _first(error: ValidationError) -> str:
-    wrong = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    if wrong["type"] == "extra_forbidden":  # its name may be a vote
+def _describe_error(error: ValidationError) -> str:
+    first_error = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    if first_error["type"] == "extra_forbidden":  # its name may be a vote
         return "the body has a field that the endpoint does not know: see /docs"
-    name = ".".join(map(str, wrong["loc"])) or "the body"
-    if wrong["type"] == "value_error":
-        return wrong["msg"].removeprefix("Value error, ")
-    message = re.sub(r"^\w+ should", "must", wrong["msg"])
+    name = ".".join(map(str, first_error["loc"])) or "the body"
+    if first_error["type"] == "value_error":
+        return first_error["msg"].removeprefix("Value error, ")
+    message = re.sub(r"^\w+ should", "must", first_error["msg"])
     return f"{name} {message}" if message.startswith("must") else f"{name}: {message}"
 
 
 def openapi(endpoints: Iterable[Endpoint[Json]], public: dict[str, str]) -> dict[str, Json]:
-    known = [*endpoints]
-    inputs = [(number, _MODE, one.sent) for number, one in enumerate(known)]
+    endpoint_list = [*endpoints]
+    inputs = [(number, _MODE, endpoint.sent) for number, endpoint in enumerate(endpoint_list)]
     schemas, definitions = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")
-    paths: dict[str, Json] = {path: {"get": _operation(summary)} for path, summary in public.items()}
-    for number, one in enumerate(known):
-        operation = _operation(one.summary) | {"security": [{"token": []}]}
+    paths: dict[str, Json] = {path: {"get": _describe_operation(summary)} for path, summary in public.items()}
+    for number, endpoint in enumerate(endpoint_list):
+        operation = _describe_operation(endpoint.summary) | {"security": [{"token": []}]}
         operation["responses"]["4XX"] = {"description": "an object with error, a message"}
         schema = schemas[number, _MODE]
         parameters = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
-        parameters = parameters if "{id}" in one.path else []
-        if one.has_body:
+        parameters = parameters if "{id}" in endpoint.path else []
+        if endpoint.has_body:
             operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
         elif "$ref" in schema:
             fields = definitions["$defs"].pop(schema["$ref"].rpartition("/")[2])["properties"]
             parameters += [{"name": name, "in": "query", "schema": field} for name, field in fields.items()]
         if parameters:
             operation["parameters"] = parameters
-        paths.setdefault(one.path, {})[one.method.lower()] = operation
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
     security = {"token": {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0",
@@ -132,5 +132,5 @@ def openapi(endpoints: Iterable[Endpoint[Json]], public: dict[str, str]) -> dict
     }
 
 
-def _operation(summary: str) -> dict[str, Json]:
+def _describe_operation(summary: str) -> dict[str, Json]:
     return {"summary": summary, "responses": {"200": {"description": "as the summary says"}}}

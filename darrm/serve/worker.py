@@ -37,11 +37,11 @@ from darrm.util.files import Json
 
 MOST_TOGETHER = 256  # questions of one debit
 LONGEST_PAUSE = 1.0  # seconds until deadlines are looked at
-_GATHER = 0.004  # seconds to wait for the next requests of clients that were just answered
-_MOST_GATHERS = 5
+_GATHER_SECONDS = 0.004  # seconds to wait for the next requests of clients that were just answered
+_MAX_GATHERS = 5
 _RETRY = 1.0  # seconds after the ledger failed
-_LEFT_FOR = 2.0  # seconds of validity of a count of the remaining budget
-_OUTSIDE = (DarrmError, OSError, sqlite3.Error, MemoryError)  # not caused by a question: retried
+_COUNT_SECONDS = 2.0  # seconds of validity of a count of the remaining budget
+_RETRIED_ERRORS = (DarrmError, OSError, sqlite3.Error, MemoryError)  # not caused by a question: retried
 P = ParamSpec("P")
 T = TypeVar("T")
 Keep = Callable[[Sequence[End]], None]
@@ -71,22 +71,22 @@ class _Stream(AnswerStream):
             account.match_stored_kind(deployment.aggregator.privacy_cost(1)).kind
         }:
             checks.fail("--table", checks.Text("another"), "the one that this ledger of one kind pays for")
-        mine = [entry for entry in ledger.entries() if entry.output == self.cursor.stream]
-        if any(len(entry.questions) != entry.count for entry in mine):
+        entries = [entry for entry in ledger.entries() if entry.output == self.cursor.stream]
+        if any(len(entry.questions) != entry.count for entry in entries):
             checks.fail("--stream", deployment.stream, "that of a server", "another program answered this stream")
         # of the entry whose labels were read: another process may have debited since
-        self._last = next((entry.questions for entry in mine if entry.number == self.cursor.after), ())
+        self._last_ids = next((entry.questions for entry in entries if entry.number == self.cursor.after), ())
         questions.belongs_to(ledger.identity, deployment.stream)
-        lost, unpaid = questions.compared({name for entry in mine for name in entry.questions})
+        lost_ids, unpaid = questions.find_differences({name for entry in entries for name in entry.questions})
         if unpaid:
             raise LedgerError(
                 ledger.path, f"it is older than the answers, {unpaid} of which it did not pay for: {RESTORE}"
             )
-        found = set() if self.unclaimed is None else set(self._last)
-        self._lost = [End(name, "lost") for name in lost if name not in found]
+        pending_ids = set() if self.unclaimed is None else set(self._last_ids)
+        self._lost_ends = [End(name, "lost") for name in lost_ids if name not in pending_ids]
         if not self.waiting():  # one commit, before passed deadlines expire paid questions
-            keep(self._lost)
-        self._lost = []
+            keep(self._lost_ends)
+        self._lost_ends = []
 
     def check_turn(self) -> None:
         """Raise `TakenError` if another process debited for this stream."""
@@ -96,9 +96,9 @@ class _Stream(AnswerStream):
             raise TakenError(self.ledger.path, "another server answers this stream: stop one, and start again")
 
     def hand_out(self, labels: list[Json]) -> None:
-        names = self.cursor.questions or self._last
-        ends = [End(name, "answered", label) for name, label in zip(names, labels, strict=True)]
-        self._keep([*self._lost, *ends])
+        names = self.cursor.questions or self._last_ids
+        answer_ends = [End(name, "answered", label) for name, label in zip(names, labels, strict=True)]
+        self._keep([*self._lost_ends, *answer_ends])
 
 
 class AnswerWorker:
@@ -109,10 +109,10 @@ class AnswerWorker:
         self.trouble = ""  # the reason why nothing is answered at the moment, without votes or labels
         self.answered = 0  # questions since the start
         self._requests: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()  # acts, and their results
-        self._ends: WeakValueDictionary[str, asyncio.Future[Row]] = WeakValueDictionary()  # while a caller waits
-        self._ended = 0  # questions whose end the last commit kept
-        self._again_at, self._stopping = 0.0, False
-        self._left: tuple[float, int] = (-_LEFT_FOR, 0)
+        self._futures: WeakValueDictionary[str, asyncio.Future[Row]] = WeakValueDictionary()  # while a caller waits
+        self._ended_count = 0  # questions whose end the last commit kept
+        self._retry_at, self._is_stopping = 0.0, False
+        self._remaining: tuple[float, int] = (-_COUNT_SECONDS, 0)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._questions = Questions(deployment.state, deployment.ballot)
         try:
@@ -131,7 +131,7 @@ class AnswerWorker:
         self._task = self._loop.create_task(self._run(self._loop))
 
     async def stop(self) -> None:
-        self._stopping = True
+        self._is_stopping = True
         self._arrived.set()
         await self._task
         self.close()
@@ -139,25 +139,25 @@ class AnswerWorker:
     def close(self) -> None:
         self._questions.close()
 
-    async def do(self, act: Callable[Concatenate[Questions, P], T], *values: P.args, **named: P.kwargs) -> T:
+    async def do(self, act: Callable[Concatenate[Questions, P], T], *values: P.args, **keywords: P.kwargs) -> T:
         """Return the result of an action when it is durable."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._requests.append((partial(act, self._questions, *values, **named), future))
+        self._requests.append((partial(act, self._questions, *values, **keywords), future))
         self._arrived.set()
         return await future
 
     def end_of(self, name: str) -> asyncio.Future[Row]:
         """Call this before reading the question: the future gets ends that come later."""
-        return self._ends.setdefault(name, asyncio.get_running_loop().create_future())
+        return self._futures.setdefault(name, asyncio.get_running_loop().create_future())
 
     async def left(self) -> int:
         """Count the questions that the budget admitted at most two seconds ago."""
         async with self._counting:
-            at, left = self._left
-            if time.monotonic() - at >= _LEFT_FOR:
-                left = await asyncio.to_thread(self._count_left)
-                self._left = time.monotonic(), left
-            return left
+            counted_at, remaining = self._remaining
+            if time.monotonic() - counted_at >= _COUNT_SECONDS:
+                remaining = await asyncio.to_thread(self._count_left)
+                self._remaining = time.monotonic(), remaining
+            return remaining
 
     def _count_left(self) -> int:
         ledger = PrivacyLedger(self.deployment.ledger)
@@ -166,18 +166,18 @@ class AnswerWorker:
     async def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         pause = 0.0
         with ThreadPoolExecutor(1, "darrm.serve") as thread:
-            while not self._stopping:
+            while not self._is_stopping:
                 await self._wait(pause)
                 pause = await loop.run_in_executor(thread, self._take_turn, pause == LONGEST_PAUSE)
 
     async def _wait(self, seconds: float) -> None:
         """Wait for a request, then for those of clients that were just answered."""
-        until = time.monotonic() + seconds + _MOST_GATHERS * _GATHER
+        deadline = time.monotonic() + seconds + _MAX_GATHERS * _GATHER_SECONDS
         with suppress(TimeoutError):
-            if not self._requests and not self._stopping:
+            if not self._requests and not self._is_stopping:
                 await self._next_request(seconds)
-            while seconds and len(self._requests) < self._ended and time.monotonic() < until:
-                await self._next_request(_GATHER)
+            while seconds and len(self._requests) < self._ended_count and time.monotonic() < deadline:
+                await self._next_request(_GATHER_SECONDS)
 
     async def _next_request(self, seconds: float) -> None:
         self._arrived.clear()
@@ -191,42 +191,42 @@ class AnswerWorker:
             self._keep(())
             if is_idle:
                 self._questions.fold()
-            if time.monotonic() >= self._again_at and self._answer():
-                return _GATHER
-            due = self._questions.next_deadline()
-            return LONGEST_PAUSE if due is None else min(LONGEST_PAUSE, max(0.0, due - self._questions.now()))
+            if time.monotonic() >= self._retry_at and self._answer():
+                return _GATHER_SECONDS
+            deadline = self._questions.next_deadline()
+            return LONGEST_PAUSE if deadline is None else min(LONGEST_PAUSE, max(0.0, deadline - self._questions.now()))
         except Exception as error:  # noqa: BLE001 (a full disk, a ledger that is away: what waits is asked again)
             is_ours = isinstance(error, (DarrmError, OSError, sqlite3.Error))  # others' words may show votes
             self.trouble = str(error)[:500] if is_ours else "a fault; do table, --classes and --missing fit?"
-            self._again_at = math.inf if isinstance(error, TakenError) else time.monotonic() + _RETRY
+            self._retry_at = math.inf if isinstance(error, TakenError) else time.monotonic() + _RETRY
             self._stream = None
-            self._say(f"nothing was answered ({type(error).__name__}: {self.trouble}); what waits is kept")
+            self._report_line(f"nothing was answered ({type(error).__name__}: {self.trouble}); what waits is kept")
             return LONGEST_PAUSE
 
-    def _say(self, text: str) -> None:
+    def _report_line(self, text: str) -> None:
         with suppress(OSError):  # standard error may be gone
             self._report(text)
 
     def _keep(self, ends: Sequence[End]) -> None:
         """Keep ends and run waiting requests in one commit, then notify the loop."""
         requests = [self._requests.popleft() for _ in range(len(self._requests))]
-        ended: list[Row] = []
+        ended_rows: list[Row] = []
         outcomes: list[Any] = []
         try:
             with self._questions.transaction():
-                kept = [row for end in ends if (row := self._questions.settle(end)) is not None]
-                kept += self._questions.make_due(self._questions.now())
-                outcomes = [self._outcome_of(act) for act, _ in requests]
-            ended = kept
+                rows = [row for end in ends if (row := self._questions.settle(end)) is not None]
+                rows += self._questions.close_due(self._questions.now())
+                outcomes = [self._run_request(act) for act, _ in requests]
+            ended_rows = rows
         except BaseException as error:
             outcomes = [error] * len(requests)
             raise
         finally:
-            self._ended = len(ended)
-            if self._loop is not None and (ended or requests):
-                self._loop.call_soon_threadsafe(self._notify, ended, [future for _, future in requests], outcomes)
+            self._ended_count = len(ended_rows)
+            if self._loop is not None and (ended_rows or requests):
+                self._loop.call_soon_threadsafe(self._notify, ended_rows, [future for _, future in requests], outcomes)
 
-    def _outcome_of(self, act: Callable[[], object]) -> object:
+    def _run_request(self, act: Callable[[], object]) -> object:
         """Return the result, or the exception that undid the request."""
         try:
             with self._questions.step():
@@ -236,10 +236,10 @@ class AnswerWorker:
                 raise
             return error
 
-    def _notify(self, ended: list[Row], futures: list[asyncio.Future[Any]], outcomes: list[Any]) -> None:
-        for row in ended:
-            if (end := self._ends.pop(row["id"], None)) is not None:
-                end.set_result(row)
+    def _notify(self, ended_rows: list[Row], futures: list[asyncio.Future[Any]], outcomes: list[Any]) -> None:
+        for row in ended_rows:
+            if (waiter := self._futures.pop(row["id"], None)) is not None:
+                waiter.set_result(row)
         for future, outcome in zip(futures, outcomes, strict=True):
             if future.done():  # its caller has stopped waiting
                 continue
@@ -257,7 +257,7 @@ class AnswerWorker:
         if names and not self._answer_together(self._stream, names):
             for name in names:
                 if not self._answer_together(self._stream, [name]):
-                    self._say("a question ends without a label: it cannot be answered")
+                    self._report_line("a question ends without a label: it cannot be answered")
                     self._keep([End(name, "failed")])
         return bool(names)
 
@@ -268,7 +268,7 @@ class AnswerWorker:
             self.answered += len(stream.answer_together(votes, names))
         except BudgetExceededError:
             self._keep([End(name, "refused") for name in names])
-        except _OUTSIDE:
+        except _RETRIED_ERRORS:
             raise
         except Exception:  # noqa: BLE001 (any fault of the votes)
             stream.check_turn()

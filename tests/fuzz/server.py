@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from darrm.serve import app as app_module
 from darrm.serve import requests
-from darrm.serve.app import Service, configured, listen
+from darrm.serve.app import Service, listen, make_server
 from darrm.serve.worker import AnswerWorker
 from tests.fuzz.harness import Case
 from tests.serve.deployments import deployment, paid, tokens_of
@@ -33,7 +33,7 @@ def server() -> tuple[tuple[str, int], dict[str, str], Any]:
     folder, requests.LONGEST_POLL, app_module.BODY_SECONDS = Path(tempfile.mkdtemp()), TIMEOUT, TIMEOUT
     tokens, deployed = tokens_of(folder / "clients.json"), deployment(folder)
     listener = listen("127.0.0.1", 0)
-    web_server = configured(Service(AnswerWorker(deployed), folder / "clients.json").app)
+    web_server = make_server(Service(AnswerWorker(deployed), folder / "clients.json").app)
     thread = threading.Thread(target=web_server.run, args=([listener],), daemon=True)
     thread.start()
     while not web_server.started:

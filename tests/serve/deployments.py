@@ -88,7 +88,7 @@ def read(worker: Running, name: str) -> dict[str, Any]:
 
     async def wait_for_end() -> dict[str, Any]:
         outcome = worker.worker.end_of(name)
-        row = await worker.worker.do(Questions.one, name) or {}
+        row = await worker.worker.do(Questions.find_row, name) or {}
         return await outcome if row.get("state", "open") in WAITING else row
 
     return worker.begin(wait_for_end()).result(30)

@@ -24,8 +24,8 @@ pytest.importorskip("httpx", reason="needs the extra serve")
 import httpx
 
 from darrm.serve import app
-from darrm.serve.app import Service, allow_connections, configured, home_page, listen
-from darrm.serve.clients import Client, add_client, authenticate, hashed, read_clients
+from darrm.serve.app import Service, allow_connections, home_page, listen, make_server
+from darrm.serve.clients import Client, add_client, authenticate, hash_token, read_clients
 from darrm.serve.questions import Questions
 from darrm.serve.worker import AnswerWorker, Deployment
 from tests.serve.deployments import deployment, paid, tokens_of
@@ -38,7 +38,7 @@ class Endpoint:
         self.clients, self.what = folder / "clients.json", what or deployment(folder, fit)
         self.tokens = tokens_of(self.clients)
         self.service = Service(AnswerWorker(self.what), self.clients, most)
-        self.server, self.listener = configured(self.service.app), listen("127.0.0.1", 0)
+        self.server, self.listener = make_server(self.service.app), listen("127.0.0.1", 0)
         self.thread = threading.Thread(target=self.server.run, args=([self.listener],))
         self.thread.start()
         while not self.server.started:
@@ -230,7 +230,7 @@ def test_tokens_are_kept_hashed_and_clients_are_read_anew(server: Endpoint) -> N
     assert stat.S_IMODE(server.clients.stat().st_mode) == 0o600
     assert len({len(token) for token in server.tokens.values()}) == 1
     assert all(authenticate(read_clients(server.clients), token).name == name for name, token in server.tokens.items())  # type: ignore[union-attr]
-    assert hashed("abc").startswith("ba7816bf8f01cfea")  # FIPS 180-2
+    assert hash_token("abc").startswith("ba7816bf8f01cfea")  # FIPS 180-2
     with pytest.raises(ValueError, match="new"):
         add_client(server.clients, Client("study", "0" * 64))
     with pytest.raises(ValueError, match="no other client"):
@@ -353,7 +353,7 @@ def test_a_token_ends_with_its_line_whatever_time_the_file_has(
     time.sleep(pause)  # a file that has not changed for a second is not read again
     assert server.call("study", "GET", "/budget").status_code == 200
     before, text = server.clients.stat(), server.clients.read_text()
-    other = text.replace(hashed(server.tokens["study"]), "1" * 64)  # of the same length
+    other = text.replace(hash_token(server.tokens["study"]), "1" * 64)  # of the same length
     if how == "in place":
         server.clients.write_text(other)
     else:
@@ -363,7 +363,7 @@ def test_a_token_ends_with_its_line_whatever_time_the_file_has(
     assert server.call("study", "GET", "/budget").status_code == 401
 
 
-@pytest.mark.parametrize("digest", [hashed(""), "0" * 63, "é" * 64, "A" * 64, "x" * 64, None])
+@pytest.mark.parametrize("digest", [hash_token(""), "0" * 63, "é" * 64, "A" * 64, "x" * 64, None])
 def test_a_digest_that_is_none_is_refused(tmp_path: Path, digest: object) -> None:
     path = tmp_path / "clients.json"
     path.write_text(json.dumps([{"name": "a", "digest": digest}]))
@@ -373,7 +373,7 @@ def test_a_digest_that_is_none_is_refused(tmp_path: Path, digest: object) -> Non
 
 def test_the_hash_of_a_word_admits_nobody() -> None:
     words = ["", "x", "password", " "]
-    clients = [Client("a", hashed(word)) for word in words if word]
+    clients = [Client("a", hash_token(word)) for word in words if word]
     assert [authenticate(clients, word) for word in words] == [None] * 4
 
 

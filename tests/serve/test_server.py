@@ -19,7 +19,7 @@ pytest.importorskip("httpx", reason="needs the extra serve")
 import httpx
 
 from darrm import PrivacyLedger, PrivacyParams
-from darrm.serve.__main__ import Listening, main
+from darrm.serve.__main__ import ListenOptions, main
 from darrm.serve.client import ServeClient
 from tests.doors import one_error, refused
 from tests.exhaustive import EXHAUSTIVE
@@ -140,9 +140,9 @@ def test_with_a_certificate_nothing_is_said_in_the_clear(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "example.org"])  # noqa: S104
 def test_nothing_listens_beyond_this_machine_unencrypted(host: str) -> None:
-    Listening(host, 8765, Path("c.pem"), Path("k.pem"), behind_proxy=False).check()
-    Listening(host, 8765, None, None, behind_proxy=True).check()
-    plain = Listening(host, 8765, None, None, behind_proxy=False)
+    ListenOptions(host, 8765, Path("c.pem"), Path("k.pem"), behind_proxy=False).check()
+    ListenOptions(host, 8765, None, None, behind_proxy=True).check()
+    plain = ListenOptions(host, 8765, None, None, behind_proxy=False)
     if host in {"127.0.0.1", "::1", "localhost"}:
         plain.check()
         return

@@ -36,7 +36,7 @@ def test_when_all_voted_the_label_is_paid_for_once_and_the_votes_are_gone(tmp_pa
         one = read(worker, "ward 4")
         assert (one["state"], one["voted"], one["label"] in {0, 1}) == ("answered", [1, 2, 3], True)
         assert not vote(worker, "ward 4", 1, 0)  # nobody knows any more what it was
-        rows = worker.do(lambda questions: questions._rows.execute("SELECT vote FROM votes").fetchall())
+        rows = worker.do(lambda questions: questions._database.execute("SELECT vote FROM votes").fetchall())
         assert rows == [(None,)] * 3
     assert paid(what) == ["ward 4"]
     assert stat.S_IMODE(what.state.stat().st_mode) == 0o600
@@ -139,8 +139,8 @@ def test_a_question_that_cannot_be_answered_ends_alone_and_unpaid(tmp_path: Path
         for n in range(4):
             worker._questions.ask(_asked(f"q{n}"), ASKER, 0)
         # as a file of an earlier version may hold them
-        worker._questions._rows.execute("UPDATE questions SET given = ? WHERE id = 'q1'", ('{"votes": [1, 1, 7]}',))
-        worker._questions._rows.execute("UPDATE questions SET given = ? WHERE id = 'q2'", ('{"votes": 3}',))
+        worker._questions._database.execute("UPDATE questions SET given = ? WHERE id = 'q1'", ('{"votes": [1, 1, 7]}',))
+        worker._questions._database.execute("UPDATE questions SET given = ? WHERE id = 'q2'", ('{"votes": 3}',))
     worker.close()
     with running(what) as again:
         assert [read(again, f"q{n}")["state"] for n in range(4)] == ["answered", "failed", "failed", "answered"]
@@ -156,7 +156,7 @@ def test_a_clock_that_jumps_closes_no_question(tmp_path: Path, monkeypatch: pyte
         ask(worker, "q", seconds=3600)
         monkeypatch.setattr(time, "time", lambda: real() + 7200)
         vote(worker, "q", 1, 1), vote(worker, "q", 2, 1)
-        assert worker.do(Questions.one, "q")["state"] == "open"  # type: ignore[index]
+        assert worker.do(Questions.find_row, "q")["state"] == "open"  # type: ignore[index]
         vote(worker, "q", 3, 1)
         assert read(worker, "q")["state"] == "answered"
         monkeypatch.setattr(time, "time", lambda: real() - 7200)
@@ -316,7 +316,7 @@ def test_all_who_wait_for_a_question_get_its_end_and_nothing_is_kept_of_those_wh
         assert not early.result(30)
         vote_all(worker, "a")
         assert [one.result(30) for one in late] == [True] * 3
-        assert len(worker.worker._ends) == 0
+        assert len(worker.worker._futures) == 0
 
 
 def test_an_old_copy_gives_no_budget_back_for_what_was_paid_for(
@@ -396,7 +396,7 @@ def test_a_terminal_that_is_gone_stops_no_answers(tmp_path: Path, monkeypatch: p
 
 def test_a_full_disk_keeps_what_was_told_and_says_what_is_wrong(tmp_path: Path) -> None:
     with running(deployment(tmp_path)) as worker:
-        rows = worker.worker._questions._rows
+        rows = worker.worker._questions._database
 
         def undo(_: Questions) -> None:
             rows.execute("ROLLBACK")  # as SQLite does by itself where the disk is full
@@ -418,7 +418,7 @@ def test_a_full_disk_keeps_what_was_told_and_says_what_is_wrong(tmp_path: Path) 
         for task in (failed, later):
             with pytest.raises(sqlite3.OperationalError, match="is full"):
                 task.result(30)
-        assert worker.do(Questions.one, "q") is None
+        assert worker.do(Questions.find_row, "q") is None
 
 
 def test_old_questions_are_neither_read_nor_counted_again_for_new_ones(tmp_path: Path) -> None:
@@ -428,11 +428,11 @@ def test_old_questions_are_neither_read_nor_counted_again_for_new_ones(tmp_path:
         for n in range(3):
             questions.ask(_asked(f"q{n}"), ASKER, 0)
         questions.settle(End("q0", "answered", 1))
-    questions._rows.set_trace_callback(seen.append)
-    questions.next_deadline(), questions.make_due(1.0), questions.votes_on(questions.ready(10))
+    questions._database.set_trace_callback(seen.append)
+    questions.next_deadline(), questions.close_due(1.0), questions.votes_on(questions.ready(10))
     questions.numbers()
-    questions._rows.set_trace_callback(None)
-    plans = [row[3] for text in seen for row in questions._rows.execute(f"EXPLAIN QUERY PLAN {text}")]
+    questions._database.set_trace_callback(None)
+    plans = [row[3] for text in seen for row in questions._database.execute(f"EXPLAIN QUERY PLAN {text}")]
     assert plans
     assert not any(plan.startswith("SCAN questions") and "waiting" not in plan for plan in plans), plans
     with pytest.raises(ZeroDivisionError), questions.transaction():
