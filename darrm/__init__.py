@@ -51,7 +51,7 @@ __all__ = [
     "release_debited",
 ]
 
-_WHERE = {  # name: module, and the name there if it is another
+_LOCATIONS = {  # name: module, and the name there if it is another
     "DaRRM": "darrm.table.release:Release",  # as the paper calls it
     "NoiseFunction": "darrm.majority.noise_function",
     "PrivacyAccountant": "darrm.account.accountant",
@@ -79,15 +79,15 @@ _WHERE = {  # name: module, and the name there if it is another
 class _Callable(ModuleType):
     """A package that is also called, as the function of its name: `darrm.plan` and `darrm.release`."""
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 (as the function takes them)
-        return _find(self.__name__.removeprefix("darrm."))(*arguments, **named)
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401 (as the function takes them)
+        return _load(self.__name__.removeprefix("darrm."))(*arguments, **keywords)
 
 
 class _Face(ModuleType):
     """Makes a package callable when Python binds it to its name here."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in _WHERE and isinstance(value, ModuleType):
+        if name in _LOCATIONS and isinstance(value, ModuleType):
             value.__class__ = _Callable
         super().__setattr__(name, value)
 
@@ -98,13 +98,13 @@ sys.modules[__name__].__class__ = _Face
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the names above)
     if name == "__version__":
         return import_module("importlib.metadata").version("darrm")
-    if name not in _WHERE:
+    if name not in _LOCATIONS:
         raise AttributeError(f"module 'darrm' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    return import_module(f"darrm.{name}") if name in {"plan", "release"} else _find(name)
+    return import_module(f"darrm.{name}") if name in {"plan", "release"} else _load(name)
 
 
-def _find(name: str) -> Any:  # noqa: ANN401 (as above)
-    module, _, original = _WHERE[name].partition(":")
+def _load(name: str) -> Any:  # noqa: ANN401 (as above)
+    module, _, original = _LOCATIONS[name].partition(":")
     return getattr(import_module(module), original or name)
 
 

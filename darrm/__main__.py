@@ -56,25 +56,25 @@ class LazyGroup(Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"darrm.{cmd_name}.__main__")
-        found = getattr(module, cmd_name, None)
-        return found if isinstance(found, click.Command) else _passed_on(cmd_name, module.main)
+        command = getattr(module, cmd_name, None)
+        return command if isinstance(command, click.Command) else _wrap_program(cmd_name, module.main)
 
     def summary(self, ctx: click.Context, name: str) -> str:  # noqa: ARG002 (as above)
         """Say in a line what a command does, without importing it."""
         return COMMANDS[name]
 
 
-def _passed_on(name: str, start: Callable[[Sequence[str]], int]) -> click.Command:
+def _wrap_program(name: str, start: Callable[[Sequence[str]], int]) -> click.Command:
     """Return a command that passes its words on to a program that parses them itself."""
 
     @click.command(
         name, add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
     )
     @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-    def run_it(words: Sequence[str]) -> int:
+    def run_program(words: Sequence[str]) -> int:
         return start(list(words))
 
-    return run_it
+    return run_program
 
 
 darrm = LazyGroup("darrm", help=ABOUT, examples=EXAMPLES)
@@ -82,8 +82,8 @@ darrm = LazyGroup("darrm", help=ABOUT, examples=EXAMPLES)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """List the commands, or run the one that is named; a shell asks for completions in a variable."""
-    if arguments is None and (asked := os.environ.get(_COMPLETE)):
-        return run(lambda: shell_complete(darrm, {}, "darrm", _COMPLETE, asked))
+    if arguments is None and (request := os.environ.get(_COMPLETE)):
+        return run(lambda: shell_complete(darrm, {}, "darrm", _COMPLETE, request))
     return run_command(darrm, arguments)
 
 

@@ -22,7 +22,7 @@ from darrm.privacy import exact_number
 
 WIDTH = 80
 _SETTINGS = {"terminal_width": WIDTH, "max_content_width": WIDTH}
-_OTHER = "Other options"
+_OTHER_SECTION = "Other options"
 VERSION = {"message": "%(prog)s %(version)s", "help": "version"}
 PAIR = "EPS,DELTA"  # the metavar of options that take (ε, δ) as one word or as two
 
@@ -31,14 +31,21 @@ class Option(click.Option):
     """An option in a section of the help; ``aliases`` work and are not listed."""
 
     def __init__(
-        self, declarations: Sequence[str], *, section: str = _OTHER, aliases: Sequence[str] = (), **settings: Any
+        self,
+        declarations: Sequence[str],
+        *,
+        section: str = _OTHER_SECTION,
+        aliases: Sequence[str] = (),
+        **settings: Any,
     ) -> None:
         super().__init__([*declarations, *aliases], **settings)
         self.section = section
         self.aliases = tuple(aliases)
         if self.metavar is None and not self.is_flag:
-            kind = self.type
-            self.metavar = "|".join(kind.choices) if isinstance(kind, click.Choice) else kind.name.upper()
+            value_type = self.type
+            self.metavar = (
+                "|".join(value_type.choices) if isinstance(value_type, click.Choice) else value_type.name.upper()
+            )
 
     @property
     def spellings(self) -> list[str]:
@@ -59,7 +66,7 @@ class Argument(click.Argument):
         return self.metavar or self.human_readable_name, self.about
 
 
-class _Helpful(click.Command):
+class _BaseCommand(click.Command):
     """The common part of commands and groups: ``--help`` and ``--version``, sections, examples."""
 
     first: tuple[str, ...] = ()
@@ -75,15 +82,15 @@ class _Helpful(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the arguments, then the options that matter first, then a section each."""
 
-        def place(param: click.Parameter) -> int:
-            return next((place for place, name in enumerate(self.first) if name in param.opts), len(self.first))
+        def get_rank(param: click.Parameter) -> int:
+            return next((index for index, name in enumerate(self.first) if name in param.opts), len(self.first))
 
         page: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Main options": []}
-        for param in sorted(self.get_params(ctx), key=place):
+        for param in sorted(self.get_params(ctx), key=get_rank):
             if isinstance(param, Option | Argument):
-                title = "Main options" if place(param) < len(self.first) else param.section
+                title = "Main options" if get_rank(param) < len(self.first) else param.section
                 page.setdefault(title, []).append(param.get_help_record(ctx))
-        page[_OTHER] = page.pop(_OTHER, [])
+        page[_OTHER_SECTION] = page.pop(_OTHER_SECTION, [])
         for title, records in page.items():
             if records:
                 with formatter.section(title):
@@ -97,7 +104,7 @@ class _Helpful(click.Command):
             formatter.write(f"\n{self.examples.rstrip()}\n")
 
 
-class Command(_Helpful):
+class Command(_BaseCommand):
     """A command; ``first`` names the three options that matter first, ``examples`` end its help."""
 
     def __init__(self, name: str | None, first: Sequence[str] = (), examples: str = "", **settings: Any) -> None:
@@ -110,23 +117,23 @@ class Command(_Helpful):
         """Read the words; ``--total 2 1e-5`` is ``--total 2,1e-5``."""
         ctx.allow_extra_args = True
         try:
-            super().parse_args(ctx, self._with_pairs(args))
+            super().parse_args(ctx, self._join_pairs(args))
         except click.UsageError as error:
             error.ctx = ctx  # click leaves it out where an option has no value
             raise
         if ctx.args and not ctx.resilient_parsing:
             word = ctx.args[0]
-            hint = nearest(word, _spellings(self, ctx)) if word.startswith(("–", "—")) else ""
+            hint = nearest(word, _list_spellings(self, ctx)) if word.startswith(("–", "—")) else ""
             raise ValueError(
                 f"Unexpected argument {word!r}{hint}: a value follows its option. See `{ctx.command_path} --help`."
             )
         return ctx.args
 
-    def _with_pairs(self, words: Sequence[str]) -> list[str]:
+    def _join_pairs(self, words: Sequence[str]) -> list[str]:
         pairs = {name for param in self.params if param.metavar == PAIR for name in param.opts}
         joined: list[str] = []
-        for place, word in enumerate(words):
-            epsilon = joined[-1] if len(joined) > 1 and joined[-2] in pairs and place > 1 else None
+        for index, word in enumerate(words):
+            epsilon = joined[-1] if len(joined) > 1 and joined[-2] in pairs and index > 1 else None
             if epsilon is not None and "," not in epsilon.rstrip(",") and _is_number(word):
                 joined[-1] = f"{epsilon.rstrip(',')},{word}"
             else:
@@ -134,7 +141,7 @@ class Command(_Helpful):
         return joined
 
 
-class Group(_Helpful, click.Group):
+class Group(_BaseCommand, click.Group):
     """A command with sub-commands; ``default_command`` runs if the first word is no command."""
 
     def __init__(
@@ -147,8 +154,8 @@ class Group(_Helpful, click.Group):
         self._add_help()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        is_own = bool(args) and args[0] in (*self.list_commands(ctx), *_spellings(self, ctx))
-        if args and self.default_command is not None and not is_own:
+        is_known = bool(args) and args[0] in (*self.list_commands(ctx), *_list_spellings(self, ctx))
+        if args and self.default_command is not None and not is_known:
             args = [self.default_command, *args]
         return super().parse_args(ctx, args)
 
@@ -156,11 +163,11 @@ class Group(_Helpful, click.Group):
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
-        named = super().invoke(ctx)
+        status = super().invoke(ctx)
         if ctx.invoked_subcommand is None:
             sys.stdout.write(harmless(ctx.get_help()) + "\n")
             return 0
-        return named
+        return status
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -173,8 +180,8 @@ class Group(_Helpful, click.Group):
         return super().resolve_command(ctx, args)
 
     def summary(self, ctx: click.Context, name: str) -> str:
-        found = self.get_command(ctx, name)
-        return "" if found is None else (found.short_help or found.get_short_help_str(WIDTH))
+        subcommand = self.get_command(ctx, name)
+        return "" if subcommand is None else (subcommand.short_help or subcommand.get_short_help_str(WIDTH))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -192,38 +199,38 @@ def command(
 
     def decorate(function: Callable[..., Any]) -> Command:
         # the help is stated, not read off the docstring, which python -OO drops
-        made = click.command(name, cls=Command, first=first, examples=examples, help=about, short_help=short)
-        return made(function)
+        decorator = click.command(name, cls=Command, first=first, examples=examples, help=about, short_help=short)
+        return decorator(function)
 
     return decorate
 
 
-def run_command(started: click.Command, arguments: Sequence[str] | None = None) -> int:
+def run_command(program: click.Command, arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; an expected error is one line and status 2."""
-    return run(lambda: _invoke(started, sys.argv[1:] if arguments is None else arguments))
+    return run(lambda: _invoke(program, sys.argv[1:] if arguments is None else arguments))
 
 
-def _invoke(started: click.Command, arguments: Sequence[str]) -> int:
-    name = "darrm" if started.name == "darrm" else f"darrm {started.name}"
+def _invoke(program: click.Command, arguments: Sequence[str]) -> int:
+    name = "darrm" if program.name == "darrm" else f"darrm {program.name}"
     if any("\0" in word for word in arguments):  # no file has such a name
         raise ValueError(f"A word of the command holds a NUL character. See `{name} --help`.")
     try:
-        with started.make_context(name, list(arguments)) as ctx:
-            status = started.invoke(ctx)
-    except click.exceptions.Exit as left:
-        return left.exit_code
+        with program.make_context(name, list(arguments)) as ctx:
+            status = program.invoke(ctx)
+    except click.exceptions.Exit as request:
+        return request.exit_code
     except click.NoSuchOption as error:
-        names = [] if error.ctx is None else _spellings(error.ctx.command, error.ctx)
+        names = [] if error.ctx is None else _list_spellings(error.ctx.command, error.ctx)
         hint = nearest(error.option_name, names)
-        raise ValueError(f"There is no option {error.option_name}{hint}. {_see_help(error, name)}") from error
+        raise ValueError(f"There is no option {error.option_name}{hint}. {_advise_help(error, name)}") from error
     except click.MissingParameter as error:
-        raise ValueError(f"{_missing(error)} {_see_help(error, name)}") from error
+        raise ValueError(f"{_describe_missing(error)} {_advise_help(error, name)}") from error
     except click.UsageError as error:
-        raise ValueError(f"{error.format_message().rstrip('.')}. {_see_help(error, name)}") from error
+        raise ValueError(f"{error.format_message().rstrip('.')}. {_advise_help(error, name)}") from error
     return status if isinstance(status, int) else 0
 
 
-def _missing(error: click.MissingParameter) -> str:
+def _describe_missing(error: click.MissingParameter) -> str:
     if isinstance(error.param, Option):
         return f"{error.param.spellings[-1]} {error.param.metavar} is required: {error.param.help}."
     if isinstance(error.param, Argument):
@@ -231,12 +238,12 @@ def _missing(error: click.MissingParameter) -> str:
     return error.format_message()
 
 
-def _see_help(error: click.UsageError, name: str) -> str:
+def _advise_help(error: click.UsageError, name: str) -> str:
     return f"See `{name if error.ctx is None else error.ctx.command_path} --help`."
 
 
-def _spellings(of: click.Command, ctx: click.Context) -> list[str]:
-    return [name for param in of.get_params(ctx) if isinstance(param, click.Option) for name in param.opts]
+def _list_spellings(program: click.Command, ctx: click.Context) -> list[str]:
+    return [name for param in program.get_params(ctx) if isinstance(param, click.Option) for name in param.opts]
 
 
 def _is_number(word: str) -> bool:
@@ -247,7 +254,7 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _show_help(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _show_help(ctx: click.Context, _param: click.Parameter, is_requested: bool) -> None:
+    if is_requested and not ctx.resilient_parsing:
         sys.stdout.write(harmless(ctx.get_help()) + "\n")
         ctx.exit()

@@ -26,31 +26,31 @@ INTERRUPTED_STATUS = 130
 UNEXPECTED_STATUS = 70  # of sysexits.h: none of the statuses that commands give a meaning
 _OUR_PACKAGES = {"darrm", "lp_models", "experiments", "tests", "__main__"}
 # control characters but line breaks, and those that turn the direction of writing
-_OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 # possible passwords in messages
-_SECRET = re.compile(r"(?<=:)[^\s:/@]+(?=@)|(?<=password=)[^\s&'\"]+", re.IGNORECASE)
+_PASSWORD = re.compile(r"(?<=:)[^\s:/@]+(?=@)|(?<=password=)[^\s&'\"]+", re.IGNORECASE)
 # characters of our texts, for an output whose encoding lacks them
-_NAMED = (
+_ASCII_NAMES = (
     "α:alpha γ:gamma δ:delta Δ:Delta ε:epsilon θ:theta σ:sigma ∞:inf ≤:<= ≥:>= −:- –:- —:- ±:+- ·:* ×:x …:... ’:' é:e"
 )
-_IN_ASCII = dict(pair.split(":") for pair in _NAMED.split())
-_MOST_CHARACTERS = 1000  # the longest line on standard error: typed words and contents of files may be long
+_ASCII_BY_CHARACTER = dict(pair.split(":") for pair in _ASCII_NAMES.split())
+_MAX_CHARACTERS = 1000  # the longest line on standard error: typed words and contents of files may be long
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, words: Iterable[str]) -> str:
     """Return, in parentheses, the known words that were probably meant; or nothing.
 
     >>> nearest("--eps", ["--epsilon", "--each-delta"]), nearest("--k", ["--K", "--m"]), nearest("--xyz", ["--K"])
     (' (did you mean --epsilon?)', ' (did you mean --K?)', '')
     """
-    names = {name: name.strip("-").lower() for name in known}
+    names = {name: name.strip("-").lower() for name in words}
     key = word.strip("-–—").lower()  # a word processor makes dashes of hyphens
-    meant = [name for name, small in names.items() if small == key]
-    meant = meant or [name for name, small in names.items() if len(key) > 1 and small.startswith(key)]
-    meant = meant or [
-        name for name, small in names.items() if small in get_close_matches(key, names.values(), cutoff=0.75)
+    matches = [name for name, folded in names.items() if folded == key]
+    matches = matches or [name for name, folded in names.items() if len(key) > 1 and folded.startswith(key)]
+    matches = matches or [
+        name for name, folded in names.items() if folded in get_close_matches(key, names.values(), cutoff=0.75)
     ]
-    return f" (did you mean {' or '.join(meant)}?)" if meant else ""
+    return f" (did you mean {' or '.join(matches)}?)" if matches else ""
 
 
 def check_output_files(files: Mapping[str, Path], force: bool) -> None:
@@ -61,9 +61,9 @@ def check_output_files(files: Mapping[str, Path], force: bool) -> None:
         if path is None:
             continue
         check_parent(path)
-        for other, taken in files.items():
-            if is_same_file(path, taken):
-                advice = f"it would overwrite {other}; name another file"
+        for input_name, input_path in files.items():
+            if is_same_file(path, input_path):
+                advice = f"it would overwrite {input_name}; name another file"
                 checks.fail(f"--{name}", str(path), "another file", advice)
         if path.exists() and not force:
             checks.fail(f"--{name}", str(path), "a new file", "it exists already: --force overwrites it")
@@ -75,7 +75,7 @@ def check_output_files(files: Mapping[str, Path], force: bool) -> None:
 
 def harmless(text: str) -> str:
     """Escape control characters, which a terminal would obey, as JSON does: plain data stay the same data."""
-    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def run(main: Callable[[], int]) -> int:
@@ -99,24 +99,24 @@ def run(main: Callable[[], int]) -> int:
         return complain("out of memory: ask for less at once", USAGE_STATUS)
     except Exception as error:
         _settle_output()
-        if sys.flags.dev_mode and not _is_ours(error):
+        if sys.flags.dev_mode and not _is_expected(error):
             raise
-        return complain(*_line_and_status(error))
+        return complain(*_describe_error(error))
     return status
 
 
-def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+def _replace_missing(error: UnicodeError) -> tuple[str, int]:
     """Replace characters that an encoding lacks by their names, or escape them."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
-    return "".join(_IN_ASCII.get(one) or ascii(one)[1:-1] for one in lacking), error.end
+    return "".join(_ASCII_BY_CHARACTER.get(character) or ascii(character)[1:-1] for character in lacking), error.end
 
 
-codecs.register_error("darrm", _in_ascii)
+codecs.register_error("darrm", _replace_missing)
 
 
-def _is_ours(error: Exception) -> bool:
+def _is_expected(error: Exception) -> bool:
     """Whether the message of an error is for a user: it is about a file, or our code raised it."""
     if isinstance(error, OSError):
         return True
@@ -127,19 +127,19 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, ValueError | DarrmError | UserWarning) and module.partition(".")[0] in _OUR_PACKAGES
 
 
-def _line_and_status(error: Exception) -> tuple[str, int]:
+def _describe_error(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError) and error.filename is not None:
         advice = "check its name, its folder and their permissions"
         return f"{str(error.filename)!r}: {error.strerror}: {advice}", USAGE_STATUS
-    if _is_ours(error):
+    if _is_expected(error):
         return str(error), PAID_STATUS if isinstance(error, DeliveryError) else USAGE_STATUS
     advice = "Report it with its traceback: python -X dev -m darrm.… prints it"
     return f"unexpected {type(error).__name__}: {error}. {advice}", UNEXPECTED_STATUS
 
 
 def complain(message: str, status: int, kind: str = "error") -> int:
-    line = harmless(_SECRET.sub("...", " ".join(message.split())))
-    line = line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"
+    line = harmless(_PASSWORD.sub("...", " ".join(message.split())))
+    line = line if len(line) <= _MAX_CHARACTERS else f"{line[: _MAX_CHARACTERS - 1]}…"
     if sys.stderr is not None:
         with suppress(OSError):
             sys.stderr.write(f"{kind}: {line}\n")
@@ -158,8 +158,8 @@ def _settle_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def numbered(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
+def numbered(count: int, singular: str, plural: str) -> str:
+    return f"{count:,} {singular if count == 1 else plural}"
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -170,4 +170,4 @@ def spread(count: int, most: int) -> list[int]:
     """
     if count <= most:
         return list(range(count))
-    return sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})
+    return sorted({round(index * (count - 1) / (most - 1)) for index in range(most)})

@@ -12,9 +12,9 @@ from darrm.util.files import check_regular
 from darrm.votes.votes_file import LONGEST_NAME, read_class_names
 
 _COLUMNS = ["name", "epsilon", "delta"]
-_MOST_BYTES = 2**22
-_WANTED = "the first line says name,epsilon,delta, and every other line is a voter, like clinic,0.1,1e-6"
-_MOST_NUMBERS = 100  # of queries side by side: a line of a report each
+_MAX_BYTES = 2**22
+_FORMAT_ADVICE = "the first line says name,epsilon,delta, and every other line is a voter, like clinic,0.1,1e-6"
+_MAX_NUMBERS = 100  # of queries side by side: a line of a report each
 
 
 def integer(flag: str, text: str, least: int) -> int:
@@ -27,9 +27,9 @@ def integer(flag: str, text: str, least: int) -> int:
 
 def integers(flag: str, text: str) -> list[int]:
     numbers = sorted({integer(flag, part, 1) for part in text.split(",")})
-    if numbers[0] < 1 or numbers[-1] > MOST_QUERIES or len(numbers) > _MOST_NUMBERS:
+    if numbers[0] < 1 or numbers[-1] > MOST_QUERIES or len(numbers) > _MAX_NUMBERS:
         checks.fail(
-            flag, text, f"up to {_MOST_NUMBERS} whole numbers of at least 1 and at most {MOST_QUERIES}, like 20,50"
+            flag, text, f"up to {_MAX_NUMBERS} whole numbers of at least 1 and at most {MOST_QUERIES}, like 20,50"
         )
     return numbers
 
@@ -98,26 +98,26 @@ def pair_of(flags: str, epsilon: str, delta: str) -> PrivacyParams:
 
 def read_voters(path: Path) -> dict[str, PrivacyParams]:
     """Read what each voter satisfies, by its name, from a file with the columns name, epsilon, delta."""
-    check_regular(path, _MOST_BYTES)
+    check_regular(path, _MAX_BYTES)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = list(csv.reader(file, strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: it is no CSV file of voters ({error}): {_WANTED}") from error
+        raise ValueError(f"{path}: it is no CSV file of voters ({error}): {_FORMAT_ADVICE}") from error
     if not lines or [name.strip().lower() for name in lines[0]] != _COLUMNS:
-        raise ValueError(f"{path}: line 1 must be {','.join(_COLUMNS)}: {_WANTED}")
+        raise ValueError(f"{path}: line 1 must be {','.join(_COLUMNS)}: {_FORMAT_ADVICE}")
     voters: dict[str, PrivacyParams] = {}
     for number, fields in enumerate(lines[1:], 2):
         if len(fields) != len(_COLUMNS):
-            raise ValueError(f"{path}: line {number} has {len(fields)} fields: {_WANTED}")
+            raise ValueError(f"{path}: line {number} has {len(fields)} fields: {_FORMAT_ADVICE}")
         name, epsilon, delta = (field.strip() for field in fields)
         if not name or name in voters:
-            wrong = f"the name {name!r} stands there twice" if name else "a voter without a name"
-            raise ValueError(f"{path}: line {number}: {wrong}: {_WANTED}")
+            problem = f"the name {name!r} stands there twice" if name else "a voter without a name"
+            raise ValueError(f"{path}: line {number}: {problem}: {_FORMAT_ADVICE}")
         try:
             voters[name] = PrivacyParams(epsilon, delta)
         except ValueError as error:
             raise ValueError(f"{path}: line {number}: {error}") from error
     if not voters:
-        raise ValueError(f"{path}: it holds no voter: {_WANTED}")
+        raise ValueError(f"{path}: it holds no voter: {_FORMAT_ADVICE}")
     return voters

@@ -33,8 +33,8 @@ their values are private. `darrm verify FILE` checks every claim of a file.
 """
 
 
-_DATABASE = b"SQLite format 3\0"
-_ZIP = b"PK\x03\x04"
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_ZIP_MAGIC = b"PK\x03\x04"
 
 
 @dataclass(frozen=True)
@@ -60,57 +60,57 @@ class Summary:
 def summarize(file: Path | str) -> Summary:
     """Summarize a file; `ValueError` if it is damaged, or no file of this project."""
     if is_url(file):
-        return _of_ledger(str(file))
+        return _summarize_ledger(str(file))
     path = Path(file)
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder: name a file, or audit all of it with darrm verify")
-    with path.open("rb") as opened:
-        begin = opened.read(len(_DATABASE))
-    if begin == _DATABASE:
-        return _of_ledger(str(path))
+    with path.open("rb") as handle:
+        magic = handle.read(len(_SQLITE_MAGIC))
+    if magic == _SQLITE_MAGIC:
+        return _summarize_ledger(str(path))
     if path.suffix.lower() in {".npy", ".npz"} or is_parquet(path) or is_text_table(path):
-        return _of_votes(path)
-    if begin.startswith(_ZIP):
+        return _summarize_votes(path)
+    if magic.startswith(_ZIP_MAGIC):
         facts = {"read it with": "darrm.estimators.load(FILE), or check it with darrm verify FILE"}
         return Summary(str(path), "a compressed archive, such as a saved estimator", facts)
     data = read_json(path, what="file", most_bytes=MOST_BYTES)
-    return _of_json(str(path), data)
+    return _summarize_json(str(path), data)
 
 
-def _of_json(file: str, data: Json) -> Summary:
-    named = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(named, str):
+def _summarize_json(file: str, data: Json) -> Summary:
+    format_name = data.get("format") if isinstance(data, dict) else None
+    if not isinstance(format_name, str):
         checks.fail("file", file, "a file of darrm", "it is JSON without a format: was it written by another program?")
-    if named.startswith("darrm-receipt"):
-        return _of_receipt(file, data)
-    if named.endswith((" report", " rows", " sweep", " advice")):
-        article = "an" if named[0] in "aeiou" else "a"
-        return Summary(file, f"{article} {named}, printed by a command with --format json", {})
-    return _of_release(file, release_of(data), data.get(CLAIMS))
+    if format_name.startswith("darrm-receipt"):
+        return _summarize_receipt(file, data)
+    if format_name.endswith((" report", " rows", " sweep", " advice")):
+        article = "an" if format_name[0] in "aeiou" else "a"
+        return Summary(file, f"{article} {format_name}, printed by a command with --format json", {})
+    return _summarize_release(file, release_of(data), data.get(CLAIMS))
 
 
-def _of_release(file: str, released: Released, claims: Json) -> Summary:
-    facts = {"voters": str(released.voters), "classes": classes_in_words(released.classes)}
-    if isinstance(released, Release):
-        table = released.table
-        kind = "a table, proved again just now"
+def _summarize_release(file: str, mechanism: Released, claims: Json) -> Summary:
+    facts = {"voters": str(mechanism.voters), "classes": classes_in_words(mechanism.classes)}
+    if isinstance(mechanism, Release):
+        table = mechanism.table
+        title = "a table, proved again just now"
         facts["guarantee"] = f"{table.problem.target}-differentially private, per query"
         if table.accuracy is not None and table.optimality is not None:
             facts["accuracy"] = f"{table.accuracy:.4f} under {table.optimality.prior}"
         facts["digest"] = table.digest
     else:
-        kind = f"a mechanism, {released.mechanism}"
-        if isinstance(released.guarantee, PrivacyParams):
-            facts["guarantee"] = f"{released.guarantee}-differentially private"
+        title = f"a mechanism, {mechanism.mechanism}"
+        if isinstance(mechanism.guarantee, PrivacyParams):
+            facts["guarantee"] = f"{mechanism.guarantee}-differentially private"
         facts["cost"] = f"darrm account --table {file} --queries Q --delta D"
     if isinstance(claims, dict):
-        kind = f"a plan: {kind}"
-        facts |= _of_plan(claims)
+        title = f"a plan: {title}"
+        facts |= _describe_plan(claims)
     facts["use"] = f"darrm release VOTES --table {file} --ledger LEDGER --output LABELS"
-    return Summary(file, kind, facts)
+    return Summary(file, title, facts)
 
 
-def _of_plan(claims: Document) -> dict[str, str]:
+def _describe_plan(claims: Document) -> dict[str, str]:
     workload = claims.get("workload")
     if not isinstance(workload, dict) or not isinstance(workload.get("total"), dict):
         return {}
@@ -118,7 +118,7 @@ def _of_plan(claims: Document) -> dict[str, str]:
     return {"planned for": f"{workload.get('queries')} queries within {total}; darrm verify checks this claim"}
 
 
-def _of_ledger(file: str) -> Summary:
+def _summarize_ledger(file: str) -> Summary:
     ledger = PrivacyLedger(file)
     entries = ledger.entries()
     waiting = [str(entry.number) for entry in entries if not entry.delivered]
@@ -133,7 +133,7 @@ def _of_ledger(file: str) -> Summary:
     return Summary(file, "a ledger", facts)
 
 
-def _of_receipt(file: str, data: Document) -> Summary:
+def _summarize_receipt(file: str, data: Document) -> Summary:
     entry = data.get("entry")
     if not isinstance(entry, dict):
         checks.fail("file", file, "a receipt of darrm", "its entry is missing: get it again from the ledger")
@@ -143,8 +143,8 @@ def _of_receipt(file: str, data: Document) -> Summary:
     return Summary(file, "a receipt of a ledger for released labels", facts)
 
 
-def _of_votes(path: Path) -> Summary:
-    rows, columns, are_labels = _size_of(path)
+def _summarize_votes(path: Path) -> Summary:
+    rows, columns, are_labels = _measure_votes(path)
     if are_labels:
         return Summary(str(path), "labels", {"labels": f"{rows:,}", "check": f"darrm verify {path} LEDGER"})
     facts = {
@@ -156,18 +156,18 @@ def _of_votes(path: Path) -> Summary:
     return Summary(str(path), "votes", facts)
 
 
-def _size_of(path: Path) -> tuple[int, int, bool]:
+def _measure_votes(path: Path) -> tuple[int, int, bool]:
     """Return the numbers of rows and columns, and whether they are released labels."""
     if is_parquet(path):
         rows, types = rows_and_types(path)
         return rows, len(types), LABEL in types
     if is_text_table(path):
         lines = records(path, "\t" if ".tsv" in path.suffixes else ",")
-        _, first = next(lines, (0, list[str]()))
+        _, fields = next(lines, (0, list[str]()))
         # released labels are one column, or have their names in the first line
-        are_labels = len(first) == 1 or first[-1:] == [LABEL]
-        has_names = first[-1:] == [LABEL] if are_labels else not any(map(is_number, first))
-        return sum(1 for _ in lines) + (not has_names), len(first), are_labels
+        are_labels = len(fields) == 1 or fields[-1:] == [LABEL]
+        has_names = fields[-1:] == [LABEL] if are_labels else not any(map(is_number, fields))
+        return sum(1 for _ in lines) + (not has_names), len(fields), are_labels
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:

@@ -20,9 +20,9 @@ from darrm.util.extras import Untyped
 
 # bytes of the largest array of a call: with its other arrays, a call needs less than 1 GiB
 MOST_BYTES = 2**28
-_LEAST, _BELOW_ONE, _MOST = math.nextafter(0.0, 1.0), math.nextafter(1.0, 0.0), sys.float_info.max
-_SHOWN_CHARACTERS = 200  # of a refused value in a message
-_SHOWN_ENTRIES = 10  # of a refused array: larger ones are data
+_MIN_POSITIVE, _BELOW_ONE, _MAX_FINITE = math.nextafter(0.0, 1.0), math.nextafter(1.0, 0.0), sys.float_info.max
+_MAX_CHARACTERS = 200  # of a refused value in a message
+_MAX_ENTRIES = 10  # of a refused array: larger ones are data
 
 
 class Text(str):
@@ -41,64 +41,64 @@ class Text(str):
 
 
 def fail(name: str, value: object, allowed: str, advice: str = "") -> NoReturn:
-    text = f"{name} must be {allowed}, got {_shown(value)}"
+    text = f"{name} must be {allowed}, got {_format_value(value)}"
     raise ValueError(f"{text}: {advice}" if advice else text)
 
 
-def positive(*, advice: str = "", **named: object) -> None:
+def positive(*, advice: str = "", **arguments: object) -> None:
     """Each argument is in (0, ∞)."""
-    _each(named, _LEAST, _MOST, "a positive finite number", advice)
+    _check_range(arguments, _MIN_POSITIVE, _MAX_FINITE, "a positive finite number", advice)
 
 
-def finite(*, advice: str = "", **named: object) -> None:
-    _each(named, -_MOST, _MOST, "a finite number", advice)
+def finite(*, advice: str = "", **arguments: object) -> None:
+    _check_range(arguments, -_MAX_FINITE, _MAX_FINITE, "a finite number", advice)
 
 
-def non_negative(*, advice: str = "", **named: object) -> None:
+def non_negative(*, advice: str = "", **arguments: object) -> None:
     """Each argument is in [0, ∞)."""
-    _each(named, 0.0, _MOST, "a finite number of at least 0", advice)
+    _check_range(arguments, 0.0, _MAX_FINITE, "a finite number of at least 0", advice)
 
 
-def probability(*, advice: str = "", **named: object) -> None:
+def probability(*, advice: str = "", **arguments: object) -> None:
     """Each argument is in [0, 1]."""
-    _each(named, 0.0, 1.0, "in [0, 1]", advice)
+    _check_range(arguments, 0.0, 1.0, "in [0, 1]", advice)
 
 
-def probability_below_one(*, advice: str = "", **named: object) -> None:
+def probability_below_one(*, advice: str = "", **arguments: object) -> None:
     """Each argument is in [0, 1)."""
-    _each(named, 0.0, _BELOW_ONE, "in [0, 1)", advice)
+    _check_range(arguments, 0.0, _BELOW_ONE, "in [0, 1)", advice)
 
 
-def open_probability(*, advice: str = "", **named: object) -> None:
+def open_probability(*, advice: str = "", **arguments: object) -> None:
     """Each argument is in (0, 1)."""
-    _each(named, _LEAST, _BELOW_ONE, "in (0, 1)", advice)
+    _check_range(arguments, _MIN_POSITIVE, _BELOW_ONE, "in (0, 1)", advice)
 
 
-def integer_at_least(minimum: int, *, most: float = math.inf, advice: str = "", **named: object) -> None:
+def integer_at_least(minimum: int, *, most: float = math.inf, advice: str = "", **arguments: object) -> None:
     """Each argument is an integer, and no bool."""
-    for name, value in named.items():
+    for name, value in arguments.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < minimum:
             fail(name, value, f"an integer of at least {minimum}", advice)
         if int(value) > most:
             fail(name, value, f"an integer of at most {most}", advice)
 
 
-def one_of(allowed: Collection[str], *, advice: str = "", **named: object) -> None:
-    for name, value in named.items():
+def one_of(allowed: Collection[str], *, advice: str = "", **arguments: object) -> None:
+    for name, value in arguments.items():
         if not isinstance(value, str) or value not in allowed:
             fail(name, value, "one of " + ", ".join(sorted(allowed)), advice)
 
 
-def instance(kind: type, *, advice: str = "", **named: object) -> None:
-    for name, value in named.items():
+def instance(kind: type, *, advice: str = "", **arguments: object) -> None:
+    for name, value in arguments.items():
         if not isinstance(value, kind):
             article = "an" if kind.__name__[0] in "AEIOU" else "a"
             fail(name, value, f"{article} {kind.__name__}", advice)
 
 
-def file_name(**named: object) -> None:
+def file_name(**arguments: object) -> None:
     """Messages show no other value: it may be private votes."""
-    for name, value in named.items():
+    for name, value in arguments.items():
         if not isinstance(value, str | os.PathLike):
             fail(name, Text(type(value).__name__), "the name of a file", "pass text or a pathlib.Path")
 
@@ -107,16 +107,16 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def affordable(what: str, size: float, advice: str, *, bytes_each: int = 8) -> None:
+def affordable(subject: str, size: float, advice: str, *, bytes_each: int = 8) -> None:
     """Raise `ValueError` if an array of ``size`` numbers takes more than `MOST_BYTES`."""
     if not size * bytes_each <= MOST_BYTES:
-        needs, allowed = f"{size * bytes_each / 2**30:.3g} GiB", f"{MOST_BYTES / 2**30:.3g} GiB"
-        raise ValueError(f"{what} needs {needs}, more than the {allowed} that a call may take: {advice}")
+        needed, allowed = f"{size * bytes_each / 2**30:.3g} GiB", f"{MOST_BYTES / 2**30:.3g} GiB"
+        raise ValueError(f"{subject} needs {needed}, more than the {allowed} that a call may take: {advice}")
 
 
-def _each(named: dict[str, object], least: float, most: float, allowed: str, advice: str) -> None:
-    for name, value in named.items():
-        if not isinstance(value, Real) or isinstance(value, bool) or not least <= _nearest_float(value) <= most:
+def _check_range(arguments: dict[str, object], minimum: float, maximum: float, allowed: str, advice: str) -> None:
+    for name, value in arguments.items():
+        if not isinstance(value, Real) or isinstance(value, bool) or not minimum <= _nearest_float(value) <= maximum:
             fail(name, value, allowed, advice)
 
 
@@ -127,16 +127,16 @@ def _nearest_float(value: Untyped) -> float:  # any Real; its type has no order
         return math.copysign(math.inf, 1 if value > 0 else -1)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """Return one short line without private records."""
     shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple) and math.prod(shape) > _SHOWN_ENTRIES:
+    if isinstance(shape, tuple) and math.prod(shape) > _MAX_ENTRIES:
         return f"{type(value).__name__} of shape {shape}"
     try:
         text = " ".join(repr(value).splitlines())
     except (ValueError, RecursionError):  # more digits than Python writes, or a nest without end
         text = f"{type(value).__name__} too long to be shown"
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
 
 
 def ascii_digits(text: str) -> str:

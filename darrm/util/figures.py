@@ -21,7 +21,7 @@ LIGHT_GRAY = "#d0d4da"  # of what lies behind
 COLORS = (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY_BLUE, BLACK, GRAY)
 _DASHES: tuple[object, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "h")
-_MOST_MARKED = 45  # points of a line; more markers would hide its dashes
+_MAX_MARKED_POINTS = 45  # points of a line; more markers would hide its dashes
 _NAME_SIZE = 8  # points
 _LINE_HEIGHT = 1.35 * _NAME_SIZE / 72.0  # inches
 Figure = Any  # matplotlib ships no types
@@ -37,12 +37,12 @@ class Style:
 
     def line(self, points: int) -> dict[str, Any]:
         """Return the arguments of ``axes.plot``."""
-        look = {"color": self.color, "linestyle": self.dash, "linewidth": self.width}
-        return {**look, "marker": self.marker if points <= _MOST_MARKED else None, "markersize": 4.5}
+        arguments = {"color": self.color, "linestyle": self.dash, "linewidth": self.width}
+        return {**arguments, "marker": self.marker if points <= _MAX_MARKED_POINTS else None, "markersize": 4.5}
 
 
-def style(place: int, *, width: float = 1.6) -> Style:
-    return Style(COLORS[place % len(COLORS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)], width)
+def style(index: int, *, width: float = 1.6) -> Style:
+    return Style(COLORS[index % len(COLORS)], _DASHES[index % len(_DASHES)], _MARKERS[index % len(_MARKERS)], width)
 
 
 @contextmanager
@@ -63,16 +63,16 @@ def name_lines(axes: Axes) -> None:
     ends = []
     for line in axes.lines:
         x, y = (np.asarray(values, dtype=float) for values in line.get_data())
-        known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-        if known.size and not line.get_label().startswith("_"):
-            ends.append((line, (float(x[known[-1]]), float(y[known[-1]]))))
+        finite = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+        if finite.size and not line.get_label().startswith("_"):
+            ends.append((line, (float(x[finite[-1]]), float(y[finite[-1]]))))
     if not ends:
         return
     to_share = axes.transScale + axes.transLimits
     heights = [float(np.clip(to_share.transform(end)[1], 0.0, 1.0)) for _, end in ends]
     rows = axes.get_gridspec().nrows
     gap = _LINE_HEIGHT * rows / (0.8 * axes.figure.get_figheight())
-    for (line, end), height in zip(ends, _apart(heights, gap), strict=True):
+    for (line, end), height in zip(ends, _separate(heights, gap), strict=True):
         axes.annotate(
             line.get_label(),
             end,
@@ -90,15 +90,15 @@ def say_instead(axes: Axes, words: str) -> None:
     axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", wrap=True)
 
 
-def _apart(heights: Sequence[float], gap: float) -> list[float]:
+def _separate(heights: Sequence[float], gap: float) -> list[float]:
     order = sorted(range(len(heights)), key=heights.__getitem__)
-    placed = [heights[place] for place in order]
-    for place in range(1, len(placed)):
-        placed[place] = max(placed[place], placed[place - 1] + gap)
-    placed[-1] = min(placed[-1], max(1.0, gap * (len(placed) - 1)))
-    for place in range(len(placed) - 2, -1, -1):
-        placed[place] = min(placed[place], placed[place + 1] - gap)
-    moved = [0.0] * len(heights)
-    for place, height in zip(order, placed, strict=True):
-        moved[place] = height
-    return moved
+    sorted_heights = [heights[index] for index in order]
+    for index in range(1, len(sorted_heights)):
+        sorted_heights[index] = max(sorted_heights[index], sorted_heights[index - 1] + gap)
+    sorted_heights[-1] = min(sorted_heights[-1], max(1.0, gap * (len(sorted_heights) - 1)))
+    for index in range(len(sorted_heights) - 2, -1, -1):
+        sorted_heights[index] = min(sorted_heights[index], sorted_heights[index + 1] - gap)
+    result = [0.0] * len(heights)
+    for index, height in zip(order, sorted_heights, strict=True):
+        result[index] = height
+    return result

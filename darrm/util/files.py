@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from darrm.errors import CertificationError, TableError
 from darrm.util import checks
 
-_DATABASE = b"SQLite format 3\0"  # magic bytes: https://sqlite.org/fileformat.html
+_SQLITE_MAGIC = b"SQLite format 3\0"  # magic bytes: https://sqlite.org/fileformat.html
 # locked during every transaction of a ledger, and while a possible ledger is opened without SQLite
 between_transactions = threading.RLock()
 
@@ -41,26 +41,26 @@ def check_parent(path: Path) -> None:
         raise ValueError(f"{str(path)!r} is a device or a pipe, which would be replaced: name a file")
     is_database = False
     with suppress(OSError), between_transactions, path.open("rb") as file:  # else it does not exist, or is unreadable
-        is_database = file.read(len(_DATABASE)) == _DATABASE
+        is_database = file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
     if is_database:
         raise ValueError(f"{str(path)!r} is a database, such as a ledger, which would be replaced: name another file")
 
 
 def check_space(folder: Path, needed: int) -> None:
     if (free := shutil.disk_usage(folder).free) < needed:
-        asked = f"{needed:,} bytes are needed in {str(folder)!r}"
-        raise ValueError(f"{asked}, and {free:,} are free: free some space, or name another folder; nothing was paid")
+        needs = f"{needed:,} bytes are needed in {str(folder)!r}"
+        raise ValueError(f"{needs}, and {free:,} are free: free some space, or name another folder; nothing was paid")
 
 
 def check_regular(path: Path, most_bytes: int) -> None:
     """Raise `ValueError` for other files: a pipe would wait, and /dev/zero never ends."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        what = "a folder: name a file" if path.is_dir() else "no regular file: copy its content into a file first"
-        raise ValueError(f"{str(path)!r} is {what}")
+        advice = "a folder: name a file" if path.is_dir() else "no regular file: copy its content into a file first"
+        raise ValueError(f"{str(path)!r} is {advice}")
     if status.st_size > most_bytes:
-        held, most = f"{status.st_size:,} bytes", f"{most_bytes:,}"
-        raise ValueError(f"{str(path)!r} holds {held}, more than the {most} that are read: is it the right file?")
+        size, limit = f"{status.st_size:,} bytes", f"{most_bytes:,}"
+        raise ValueError(f"{str(path)!r} holds {size}, more than the {limit} that are read: is it the right file?")
 
 
 def is_same_file(first: Path, second: Path) -> bool:
@@ -117,25 +117,25 @@ def sync(path: Path) -> None:
 Json = Any  # an untrusted JSON value
 Document = dict[str, object]  # a JSON object of this project
 MOST_BYTES = 2**26  # of a file: some hundred thousand voters, with the multipliers
-_WRITTEN = "wanted is what table.save or --output of optimize or plan wrote"
-_MESSAGE = 200  # characters of another error that a message repeats
-_MOST_DEPTH = 32  # of lists and objects within one another; the files of this project have six levels
-_MOST_VALUES = 2**19  # of a text: an empty list takes two characters and sixty bytes of memory
-_MOST_DIGITS = 1000  # of a number; a float has 17
+_ORIGIN_ADVICE = "wanted is what table.save or --output of optimize or plan wrote"
+_MAX_MESSAGE = 200  # characters of another error that a message repeats
+_MAX_DEPTH = 32  # of lists and objects within one another; the files of this project have six levels
+_MAX_VALUES = 2**19  # of a text: an empty list takes two characters and sixty bytes of memory
+_MAX_DIGITS = 1000  # of a number; a float has 17
 
 
 def read_json(path: Path, *, what: str, most_bytes: int) -> Json:
     """Read JSON; ``what`` names the expected content in messages."""
     check_regular(path, most_bytes)
     with path.open("rb") as file:
-        raw = file.read(most_bytes + 1)
-    if len(raw) > most_bytes:  # the size of a file in /proc is 0
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:  # the size of a file in /proc is 0
         raise ValueError(f"{str(path)!r} holds more than the {most_bytes:,} bytes that are read for {what}")
     try:
-        return parse_json(raw.decode("utf-8-sig"))  # Windows begins texts with a byte order mark
+        return parse_json(content.decode("utf-8-sig"))  # Windows begins texts with a byte order mark
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise ValueError(f"{str(path)!r} holds no {what}: it is no JSON ({where}: {error.msg})") from error
+        position = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"{str(path)!r} holds no {what}: it is no JSON ({position}: {error.msg})") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{str(path)!r} holds no {what}: it is no text in UTF-8") from error
     except ValueError as error:
@@ -150,23 +150,23 @@ def parse_json(text: str) -> Json:
     ...
     ValueError: the name 'K' is twice in one object
     """
-    if sum(map(text.count, ",[{")) > _MOST_VALUES:
-        raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
+    if sum(map(text.count, ",[{")) > _MAX_VALUES:
+        raise ValueError(f"it holds more than {_MAX_VALUES:,} values")
     try:
         value = json.loads(
             text,
-            object_pairs_hook=_object,
-            parse_int=lambda digits: int(_bounded(digits)),
-            parse_float=lambda digits: float(_bounded(digits)),
+            object_pairs_hook=_build_object,
+            parse_int=lambda digits: int(_check_digits(digits)),
+            parse_float=lambda digits: float(_check_digits(digits)),
             parse_constant=_refuse_constant,
         )
-        _check(value, 0)
+        _check_value(value, 0)
     except RecursionError:
-        raise ValueError(f"it is nested more than {_MOST_DEPTH} levels deep") from None
+        raise ValueError(f"it is nested more than {_MAX_DEPTH} levels deep") from None
     return value
 
 
-def _object(pairs: list[tuple[str, object]]) -> Document:
+def _build_object(pairs: list[tuple[str, object]]) -> Document:
     document: Document = {}
     for name, value in pairs:
         if name in document:
@@ -175,8 +175,8 @@ def _object(pairs: list[tuple[str, object]]) -> Document:
     return document
 
 
-def _bounded(digits: str) -> str:
-    if len(digits) > _MOST_DIGITS:
+def _check_digits(digits: str) -> str:
+    if len(digits) > _MAX_DIGITS:
         raise ValueError(f"it holds a number of {len(digits):,} characters")
     return digits
 
@@ -185,16 +185,16 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-def _check(value: object, depth: int) -> None:
-    if depth > _MOST_DEPTH:
+def _check_value(value: object, depth: int) -> None:
+    if depth > _MAX_DEPTH:
         raise RecursionError
     if isinstance(value, dict):
         for name, entry in value.items():
-            _check(name, depth + 1)
-            _check(entry, depth + 1)
+            _check_value(name, depth + 1)
+            _check_value(entry, depth + 1)
     elif isinstance(value, list):
         for entry in value:
-            _check(entry, depth + 1)
+            _check_value(entry, depth + 1)
     elif isinstance(value, str) and not value.isascii():
         try:
             value.encode()
@@ -210,17 +210,17 @@ def read_document(path: str | os.PathLike[str]) -> Json:
     try:
         return read_json(Path(path), what="table", most_bytes=MOST_BYTES)
     except ValueError as error:
-        raise TableError("file", f"{error}; {_WRITTEN}") from error
+        raise TableError("file", f"{error}; {_ORIGIN_ADVICE}") from error
 
 
 def parse_document(text: str) -> Json:
     """Parse a table that another file holds; `TableError` as in `read_document`."""
     if len(text) > MOST_BYTES:
-        raise TableError("file", f"it holds more than {MOST_BYTES:,} characters; {_WRITTEN}")
+        raise TableError("file", f"it holds more than {MOST_BYTES:,} characters; {_ORIGIN_ADVICE}")
     try:
         return parse_json(text)
     except ValueError as error:
-        raise TableError("file", f"{error}; {_WRITTEN}") from error
+        raise TableError("file", f"{error}; {_ORIGIN_ADVICE}") from error
 
 
 def write_document(path: str | os.PathLike[str], document: Document) -> None:
@@ -232,27 +232,27 @@ def check_head(data: Json, formats: Collection[str], version: int) -> str:
     """Return the format of a document; `TableError` for others or another version."""
     with reading("format"):
         if not isinstance(data, dict):
-            raise TableError("format", f"the file does not hold a JSON object; {_WRITTEN}")
+            raise TableError("format", f"the file does not hold a JSON object; {_ORIGIN_ADVICE}")
         if "format" not in data:
-            raise TableError("format", f"it is missing, so this is no table; {_WRITTEN}")
-        kind = data["format"]
-        if not isinstance(kind, str) or kind not in formats:
+            raise TableError("format", f"it is missing, so this is no table; {_ORIGIN_ADVICE}")
+        format_name = data["format"]
+        if not isinstance(format_name, str) or format_name not in formats:
             expected = " or ".join(map(repr, formats))
-            raise TableError("format", f"expected {expected}, got {start(repr(kind))}; {_WRITTEN}")
+            raise TableError("format", f"expected {expected}, got {start(repr(format_name))}; {_ORIGIN_ADVICE}")
     with reading("version"):
-        stored = data.get("version")
-        if type(stored) is not int or stored != version:
-            raise TableError("version", f"expected {version}, got {start(repr(stored))}; {_WRITTEN}")
-    return kind
+        stored_version = data.get("version")
+        if type(stored_version) is not int or stored_version != version:
+            raise TableError("version", f"expected {version}, got {start(repr(stored_version))}; {_ORIGIN_ADVICE}")
+    return format_name
 
 
 def problem_of(data: dict[str, Json]) -> dict[str, Json]:
     """Return the stored problem; `TableError` unless its pairs are text."""
     with reading("problem"):
-        stored: dict[str, Json] = field_of(data, "problem")
-        for pair in (stored["each"], stored["target"]):
+        problem: dict[str, Json] = field_of(data, "problem")
+        for pair in (problem["each"], problem["target"]):
             texts(pair)
-        return stored
+        return problem
 
 
 def provenance_of(data: dict[str, Json]) -> dict[str, str]:
@@ -273,7 +273,7 @@ def reading(field: str) -> Iterator[None]:
 
 
 def start(text: str) -> str:
-    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
 
 
 def texts(data: dict[str, str]) -> dict[str, str]:

@@ -19,12 +19,12 @@ def persons_of(rows: int, names: Untyped, argument: str = "groups") -> list[Unty
     array = np.asarray(names, dtype=object)
     if array.shape != (rows,):
         checks.fail(argument, array.shape, f"of shape ({rows},)", "name the person of each row")
-    return [_named(person, row, argument) for row, person in enumerate(array)]
+    return [_check_name(person, row, argument) for row, person in enumerate(array)]
 
 
-def _named(person: Untyped, row: int, argument: str) -> Untyped:
+def _check_name(person: Untyped, row: int, argument: str) -> Untyped:
     if isinstance(person, tuple):  # a NaN in it would differ from the next one
-        return tuple(_named(part, row, argument) for part in person)
+        return tuple(_check_name(part, row, argument) for part in person)
     try:
         hash(person)
         # NaN differs from itself, the truth of pandas.NA is undefined, and a list has no hash
@@ -33,9 +33,9 @@ def _named(person: Untyped, row: int, argument: str) -> Untyped:
         is_name = False
     if not is_name:
         checks.fail(argument, person, "without missing values", f"row {row} needs the name of a person")
-    kind: Untyped = type(person)
-    if kind.__eq__ is object.__eq__:  # two such objects are always different
+    person_type: Untyped = type(person)
+    if person_type.__eq__ is object.__eq__:  # two such objects are always different
         advice = "two of these never equal, and each row would be another person"
-        checks.fail(argument, checks.Text(f"objects of type {kind.__name__}"), "text or numbers", advice)
+        checks.fail(argument, checks.Text(f"objects of type {person_type.__name__}"), "text or numbers", advice)
     value = person.item() if isinstance(person, np.generic) else person
     return int(value) if isinstance(value, bool | float) and float(value).is_integer() else value

@@ -23,29 +23,29 @@ Rows = Any  # an array, or a list
 class StatusLine:
     def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled and sys.stderr is not None
-        self._on_terminal = self.enabled and sys.stderr.isatty()
+        self._is_terminal = self.enabled and sys.stderr.isatty()
         self._text, self._width = "", 0
         self._started = self._written = time.monotonic()
         self._lock = threading.Lock()  # of standard error, between the work and `repeat`
         self._closed = threading.Event()
 
     def show(self, text: str) -> None:
-        self._text, now = text, time.monotonic()
-        seconds, since = now - self._started, now - self._written
-        due = since >= LOGGED_AFTER_SECONDS
-        if self._on_terminal:
-            due = seconds >= SHOWN_AFTER_SECONDS and since >= REWRITTEN_AFTER_SECONDS
-        if not (self.enabled and text and due):
+        self._text, current_time = text, time.monotonic()
+        seconds_since_start, seconds_since_line = current_time - self._started, current_time - self._written
+        is_due = seconds_since_line >= LOGGED_AFTER_SECONDS
+        if self._is_terminal:
+            is_due = seconds_since_start >= SHOWN_AFTER_SECONDS and seconds_since_line >= REWRITTEN_AFTER_SECONDS
+        if not (self.enabled and text and is_due):
             return
         with self._lock:
             if self._closed.is_set():
                 return
-            self._written, line = now, f"{text}, {seconds:.0f} s"
-            if self._on_terminal:
+            self._written, line = current_time, f"{text}, {seconds_since_start:.0f} s"
+            if self._is_terminal:
                 self._width = max(self._width, len(line))
-                _put("\r" + line.ljust(self._width))
+                _write("\r" + line.ljust(self._width))
             else:
-                _put(line + "\n")
+                _write(line + "\n")
 
     def repeat(self) -> None:
         """Write the last text again during a long step."""
@@ -60,7 +60,7 @@ class StatusLine:
         """Clear a terminal's line for other output."""
         with self._lock:
             if self._width:
-                _put("\r" + " " * self._width + "\r")
+                _write("\r" + " " * self._width + "\r")
                 self._width = 0
 
 
@@ -77,9 +77,9 @@ def status_line(*, quiet: bool) -> Iterator[StatusLine]:
 
 @dataclass
 class _Limit:
-    over: bool = False
-    searching: bool = False
-    searched: bool = False
+    is_over: bool = False
+    is_searching: bool = False
+    was_searched: bool = False
 
 
 _LIMIT: ContextVar[_Limit | None] = ContextVar("time limit", default=None)
@@ -94,11 +94,11 @@ def interrupted_after(seconds: float) -> Iterator[None]:
     limit = _Limit()
 
     def interrupt(*_: object) -> None:
-        limit.over = True
-        if limit.searching:
+        limit.is_over = True
+        if limit.is_searching:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, interrupt)
+    previous_handler = signal.signal(signal.SIGALRM, interrupt)
     token = _LIMIT.set(limit)
     signal.setitimer(signal.ITIMER_REAL, min(max(seconds, 1e-6), threading.TIMEOUT_MAX))  # 0 would switch it off
     try:
@@ -106,7 +106,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         _LIMIT.reset(token)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 @contextmanager
@@ -120,23 +120,23 @@ def stoppable_search(*, enabled: bool = True) -> Iterator[None]:
         yield
         return
     try:
-        limit.searching = True
-        if limit.over and not limit.searched:
+        limit.is_searching = True
+        if limit.is_over and not limit.was_searched:
             raise KeyboardInterrupt
         yield
     finally:
-        limit.searching, limit.searched = False, True
+        limit.is_searching, limit.was_searched = False, True
 
 
 @contextmanager
-def bar(total: int, what: str, *, enabled: bool, done: int = 0) -> Iterator[Callable[[int], None]]:
+def bar(total: int, label: str, *, enabled: bool, done: int = 0) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes the number of new steps."""
     line = StatusLine(enabled=enabled)
 
     def advance(steps: int) -> None:
         nonlocal done
         done += steps
-        line.show(_bar(what, done, total))
+        line.show(_format_bar(label, done, total))
 
     try:
         yield advance
@@ -144,26 +144,26 @@ def bar(total: int, what: str, *, enabled: bool, done: int = 0) -> Iterator[Call
         line.close()
 
 
-def counted(items: Sequence[T], what: str, *, enabled: bool) -> Iterator[T]:
-    with bar(len(items), what, enabled=enabled) as advance:
+def counted(items: Sequence[T], label: str, *, enabled: bool) -> Iterator[T]:
+    with bar(len(items), label, enabled=enabled) as advance:
         for item in items:
             yield item
             advance(1)
 
 
-def blocks(rows: Rows, size: int, line: StatusLine | None, what: str) -> Iterator[Rows]:
+def blocks(rows: Rows, size: int, line: StatusLine | None, label: str) -> Iterator[Rows]:
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
         if line is not None:
-            line.show(_bar(what, min(start + size, len(rows)), len(rows)))
+            line.show(_format_bar(label, min(start + size, len(rows)), len(rows)))
 
 
-def _bar(what: str, done: int, total: int) -> str:
+def _format_bar(label: str, done: int, total: int) -> str:
     filled = round(BAR_WIDTH * done / total) if total else BAR_WIDTH
-    return f"{what} [{('#' * filled).ljust(BAR_WIDTH)}] {done:,}/{total:,}"
+    return f"{label} [{('#' * filled).ljust(BAR_WIDTH)}] {done:,}/{total:,}"
 
 
-def _put(text: str) -> None:
+def _write(text: str) -> None:
     with suppress(OSError, ValueError):  # a closed pipe
         sys.stderr.write(text)
         sys.stderr.flush()
