@@ -183,7 +183,7 @@ def _load_charge(aggregator: Released, *, models: bool, overlap: int | None) -> 
         if not voters.models:
             raise ValueError("--overlap is about models: give --models, too, if the voters are trained models")
         voters = replace(voters, overlap=overlap)
-    # the cost of a table depends on the declared voters, that of a mechanism does not
+    # the cost of a table depends on the declared voters; the cost of a mechanism does not
     charge = (
         charge_of(aggregator.table, voters=voters) if isinstance(aggregator, Release) else aggregator.privacy_cost()
     )

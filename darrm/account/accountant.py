@@ -190,7 +190,7 @@ class PrivacyAccountant:
             raise PrivateFigureError(charge.what, f"this cost {reason}: {advice}")
         charge = replace(charge, consent=charge.consent_needed)
         kind = charge.kind
-        # equal costs may hold for different voters: keep the weakest promise of all
+        # equal costs may hold for different voters: keep the weakest promise
         equal_kind = next((other for other in self._counts if other == kind), kind)
         weakest_kind = min(equal_kind, kind, key=attrgetter("promise"))
         counts = {weakest_kind if other == kind else other: count for other, count in self._counts.items()}
@@ -321,7 +321,7 @@ class PrivacyAccountant:
         def fits(queries: int) -> bool:
             return self.plus(charge.kind.repeated(queries)).admits(budget, adaptive=adaptive)
 
-        limit = 1  # no more than twice what fits: far beyond a budget no grid holds the losses
+        limit = 1  # at most twice the answer: far beyond a budget no grid holds the losses
         while limit <= most and fits(limit):
             limit *= 2
         return last_allowed_integer(fits, inside=limit // 2, outside=min(limit, most + 1))
@@ -399,7 +399,7 @@ class PrivacyAccountant:
 
     def _check_releases(self, models: Voters, target: PrivacyParams, *, adaptive: bool) -> Iterator[bool]:
         for one_by_one, release in self._build_releases(models):
-            # a release that is as private as the whole is to be, needs nothing of the models
+            # a release that meets the target alone needs no bound on the models
             release_target = release_within(models, target, one_by_one=one_by_one)
             yield release_target is None or release.admits(release_target, adaptive=adaptive)
             yield not one_by_one and release.admits(target, adaptive=adaptive)

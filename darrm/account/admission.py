@@ -1,4 +1,4 @@
-"""The debits that a budget admits: an account is bounded with a reserve, and smaller accounts are only compared."""
+"""Decide which debits a budget admits: bound an account with a reserve, then only compare smaller accounts."""
 
 import math
 
@@ -8,14 +8,14 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams, at_least
 from darrm.util import checks
 
-MOST_QUERIES = 2**53  # in a charge and in a ledger: beyond it neither floats nor SQLite's sums count exactly
+MOST_QUERIES = 2**53  # in a charge and in a ledger: floats and SQLite's sums are inexact above this
 
 
 class Admission:
     """The accounts that stay within a budget, under one of `COMPOSITIONS`.
 
     An account is private if a larger one of the same kinds is: dropping answers is post-processing, and the sums of the
-    filter only shrink. `_within` is replaced as a whole, so that the counts of two accounts never mix.
+    filter only shrink. `_admitted_account` is replaced as a whole: counts of two accounts never mix.
     """
 
     def __init__(self, budget: PrivacyParams, composition: str) -> None:
@@ -90,7 +90,7 @@ class Admission:
         if math.isinf(next_epsilon) and self._composition == "renyi":
             advice = "it needs a Rényi curve, or delta 0, on a ledger of composition 'renyi'"
             reason = f"; {advice}: --composition adaptive takes any"
-        if not account.plus(charge).composes:  # a ledger knows no voters, so it has no cap to fall back on
+        if not account.plus(charge).composes:  # a ledger knows no voters, so no bound on models applies
             reason = (
                 "; answers of trained models share the randomness of their training, and the bounds for several "
                 "of them do not fit: plan further queries with --non-private"

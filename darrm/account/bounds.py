@@ -4,8 +4,8 @@ Every bound holds if the kinds of queries and their numbers were fixed before th
 may depend on earlier answers.
 
 Privacy loss distributions are composed on a grid by fast Fourier transform. A privacy profile becomes a pair of
-distributions that dominates the query [ZDW22, Proposition 8]; that of an (ε, δ) pair is randomized response that
-confesses with probability δ. A grid reads a convex profile at fewer points: the chords between them are above it.
+distributions that dominates the query [ZDW22, Proposition 8]. An (ε, δ) pair becomes randomized response that fails
+with probability δ. A grid reads a convex profile at fewer points: the chords between them are above it.
 """
 
 import math
@@ -37,9 +37,9 @@ Account = tuple[PrivacyCost, ...]
 
 MOST_PROFILE_QUERIES = 20_000  # beyond, trying every point takes longer than a minute, and the PLD bound is better
 _MAX_CELLS = 2**21  # steps that all losses together span
-_PARTS, _PARTS_TO_CORNER = 256, 16  # of an uneven profile, up to its last point and up to its first corner
-_MIN_STEP = 1e-15  # e^0 and e^step are to be different floats
-# of queries that rarely tell anything: what chords may add to a variance, and how often the step is taken four times
+_PARTS, _PARTS_TO_CORNER = 256, 16  # steps of an uneven profile up to its last point, and up to its first corner
+_MIN_STEP = 1e-15  # e^0 and e^step must be different floats
+# for sampled queries: how much chords may add to a variance, and how often the step may grow fourfold
 _MAX_CHORD_VARIANCE, _MAX_COARSENINGS = 3e-3, 6
 _CELLS_PER_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
 Profiles = tuple[tuple[PrivacyProfile, int], ...]
@@ -53,7 +53,7 @@ class Bound:
 
 
 def exact_sum(account: Account) -> tuple[Fraction, Fraction] | None:
-    """Add every ε and every δ exactly; None if some charge has no such pair, or more than that."""
+    """Add every ε and every δ exactly; None if a pair does not describe the whole cost of some charge."""
     groups = guarantees_of(account)
     if groups is None:
         return None
@@ -116,7 +116,7 @@ def profile_bound(account: Account, delta: float) -> Bound | None:
         def compute_closed_form(groups: list[Group]) -> float:
             return _apply_closed_form(groups, delta)[0]
 
-        # the likeliest first: of most others one look shows that they are no better
+        # the most promising points first, so that `to_beat` rejects most others early
         for groups in sorted(points, key=compute_closed_form):
             composed_epsilon = optimal_epsilon(groups, delta, to_beat=epsilon)
             epsilon, point = min((epsilon, point), (composed_epsilon, groups[0][0].delta))
@@ -211,7 +211,7 @@ def joint_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | None:
 
 
 def guarantees_of(account: Account) -> list[Group] | None:
-    """List the (ε, δ) pairs and counts; None if that is not all that a charge costs."""
+    """List the (ε, δ) pairs and counts; None if a charge costs more than its pair, or has none."""
     pairs = [(charge.guarantee, charge.count, charge.vanishing) for charge in account]
     groups = [(params, count) for params, count, vanishing in pairs if params is not None and not vanishing]
     return groups if len(groups) == len(account) else None
@@ -237,7 +237,7 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
         smallest_step = min(_choose_step(profile) for profile, _ in profiles)
         fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_PER_STEP
         step = max(smallest_step * fineness, 2.0 * span / _MAX_CELLS)
-        # with too many queries one cell would hold all losses of one
+        # with too many queries one cell would hold all losses of a query
         if not _MIN_STEP <= step <= max(profile.epsilons[-1] for profile, _ in profiles):
             return None
         epsilon = _smallest_epsilon(profiles, step, 0, delta)
@@ -258,7 +258,7 @@ def _compose_sampled(profiles: Profiles, delta: float) -> tuple[float, float]:
         if math.isfinite(epsilon):
             break
         step *= 4.0
-    for factor in (4.0, 1.0) if sides > 1 else ():  # the other direction mostly costs less: a coarse look shows it
+    for factor in (4.0, 1.0) if sides > 1 else ():  # the other direction mostly costs less, as a coarse grid shows
         other_epsilon = _smallest_epsilon(profiles, step * factor, 1, delta)
         if other_epsilon <= epsilon:
             return step, epsilon
@@ -320,7 +320,7 @@ def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
     parts = []
     for values in profile.parts[1:]:
         part_profile = PrivacyProfile(profile.epsilons, values)
-        # a hair to the left: δ is at least as large there
+        # slightly to the left, where δ is at least as large
         deltas = part_profile.deltas_at(np.asarray(grid * (1.0 - 1e-13), dtype=np.float64))
         deltas[is_point] = np.minimum(deltas[is_point], part_profile.deltas_at(nearest[is_point]))
         parts.append(np.maximum.accumulate(deltas[::-1])[::-1])

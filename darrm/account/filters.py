@@ -12,21 +12,21 @@ c(α)        log(1 − 1/α) − (log r + log α)/(α − 1): what turns a diver
             likelihood ratios are cut off at e^{ε_i}: by randomized response, or by the query's profile
 ==========  =========================================================================================================
 
-**Theorem.** Let every course of answers end, whatever the next query was chosen by, with (i) Σε_i ≤ ε and Σδ_i ≤ d, or
-(ii) Σρ_i ≤ ε − c(α). Then all answers together are (ε, δ)-private.
+**Theorem.** Let every course of answers, however the next query is chosen, end with (i) Σε_i ≤ ε and Σδ_i ≤ d, or (ii)
+Σρ_i ≤ ε − c(α). Then all answers together are (ε, δ)-private.
 
-*Proof.* Let a query *confess* by what its law p under P has beyond e^{ε_i} times its law q under P', a mass of at most
-δ_i; the rest is p ∧ e^{ε_i}·q. Of the queries until the sum of the δ_i first passes d one confesses with probability at
-most d: their δ_i add up to no more on any course. Let x be the product of the likelihood ratios of a course, cut off at
-e^{ε_i} for queries that may confess and whose ρ_i is that of the rest. Given what came before, the mean of x_i^{α−1}
-under P without a confession is at most e^{(α−1)ρ_i}, so x^{α−1}·e^{−(α−1)Σρ_i} is a supermartingale [FZ21], and over
-courses that end by (ii) the mean of x^{α−1} is at most e^{(α−1)(ε−c(α))}. As max(0, 1 − e^ε/x) is at most
+*Proof.* Let a query *fail* with the mass by which its law p under P exceeds e^{ε_i} times its law q under P', at most
+δ_i; the rest is p ∧ e^{ε_i}·q. Consider the queries until the sum of the δ_i first passes d. One of them fails with
+probability at most d, because their δ_i add up to no more on any course. Let x be the product of the likelihood ratios
+of a course, cut off at e^{ε_i} for queries that may fail and whose ρ_i bounds the rest. Given the past, the mean of
+x_i^{α−1} under P without a failure is at most e^{(α−1)ρ_i}, so x^{α−1}·e^{−(α−1)Σρ_i} is a supermartingale [FZ21], and
+over courses that end by (ii) the mean of x^{α−1} is at most e^{(α−1)(ε−c(α))}. As max(0, 1 − e^ε/x) is at most
 x^{α−1}·e^{−(α−1)ε}·(1 − 1/α)^{α−1}/α, they add at most r to P(S) − e^ε·P'(S). Courses that end by (i) have, without a
-confession, x ≤ e^ε, and add nothing. The sum is at most d + r = δ. ∎ The test that would catch a failure searches the
-best strategy of an adversary (`tests/account/test_filters.py`).
+failure, x ≤ e^ε, and add nothing. The sum is at most d + r = δ. ∎ `tests/account/test_filters.py` searches the best
+strategy of an adversary.
 
 **The rest after the cut.** e^{(α−1)ρ_i} is to bound E[min(x, c)^α] for x = p/q under q and c = e^{ε_i}. No pair of
-(ε_i, δ_i)-close laws has more than randomized response that confesses [KOV15]. And x^α, from c on its tangent, is
+(ε_i, δ_i)-close laws has more than randomized response that fails [KOV15]. And x^α, from c on its tangent, is
 α(α − 1)∫_0^c t^{α−2}·(x − t)_+ dt, at least min(x, c)^α. So with the profile H(t) = sup E[(x − t)_+] of all neighbors,
 which is 1 − t + t·H(1/t) at most for t < 1,
 
@@ -34,9 +34,9 @@ which is 1 − t + t·H(1/t) at most for t < 1,
 
 chord by chord of the profile, in closed form.
 
-**Strings that vanish.** A query of open answers confesses where its label is a string that only one of two data sets
+**Strings that vanish.** A query of open answers fails where its label is a string that only one of two data sets
 contains, a mass of at most v (`darrm.noisy_max.noisy_maximum`): the rest is (1 − v)·N of P, P' ≥ (1 − v)·N', and N over
-N' bounds the likelihood ratio. So v adds to its δ_i, and nothing bounds the query unless it may confess.
+N' bounds the likelihood ratio. So v adds to its δ_i, and nothing bounds the query unless it may fail.
 
 **The order.** Of queries with ρ_i = ρ·α most are admitted where (ε − c(α))/α is largest: where
 

@@ -1,4 +1,4 @@
-"""The meaning of (ε, δ) for one person, in words and as curves: for an attacker who guesses, and one with beliefs.
+"""The meaning of (ε, δ) for one person: what an attacker can guess, and how much their belief can change.
 
 An attacker who distinguishes two versions of a person's data, and is wrong in a share α of the cases of one version, is
 right in at most
@@ -40,7 +40,7 @@ def belief_after(epsilon: float, delta: float, prior: ArrayLike, level: float = 
 
 
 def explain_guarantee(event: str, epsilon: float, delta: float, *, present: bool = False) -> str:
-    """Explain (ε, δ) in one sentence; with ``present`` the other data are those without this person."""
+    """Explain (ε, δ) in one sentence; with ``present`` the other data lack this person."""
     growth = at_most(math.exp(epsilon), 4) if epsilon < math.log(1e300) else "more than 1e300"
     factor, power = f"e^{at_most(epsilon)} = {growth}", power_of_test(epsilon, delta)
     compared = "without the data of this person" if present else "with other data of this person"

@@ -25,7 +25,7 @@ PAID_STATUS = 3  # a budget is spent, and something failed afterwards
 INTERRUPTED_STATUS = 130
 UNEXPECTED_STATUS = 70  # of sysexits.h: none of the statuses that commands give a meaning
 _OUR_PACKAGES = {"darrm", "lp_models", "experiments", "tests", "__main__"}
-# control characters but line breaks, and those that turn the direction of writing
+# control characters except line breaks, and characters that change the direction of writing
 _CONTROL_CHARACTERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 # possible passwords in messages
 _PASSWORD = re.compile(r"(?<=:)[^\s:/@]+(?=@)|(?<=password=)[^\s&'\"]+", re.IGNORECASE)
@@ -38,7 +38,7 @@ _MAX_CHARACTERS = 1000  # the longest line on standard error: typed words and co
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Return, in parentheses, the known words that were probably meant; or nothing.
+    """Return, in parentheses, the words that were probably meant; or nothing.
 
     >>> nearest("--eps", ["--epsilon", "--each-delta"]), nearest("--k", ["--K", "--m"]), nearest("--xyz", ["--K"])
     (' (did you mean --epsilon?)', ' (did you mean --K?)', '')
@@ -163,7 +163,7 @@ def numbered(count: int, singular: str, plural: str) -> str:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Choose at most ``most`` evenly spaced places of 0 … count − 1, with the first and the last.
+    """Choose at most ``most`` evenly spaced indices of 0 … count − 1, with the first and the last.
 
     >>> spread(5, 8), spread(100, 4)
     ([0, 1, 2, 3, 4], [0, 33, 66, 99])

@@ -102,7 +102,7 @@ def argument(*declarations: str, about: str, **settings: Any) -> Decorator:
 
 
 def collect(target: type[T], values: dict[str, Any]) -> T:
-    """Make a dataclass of the options with the names of its fields, and take them out of ``typed``."""
+    """Make a dataclass of the options with the names of its fields, and take them out of ``values``."""
     return target(**{field.name: values.pop(field.name) for field in fields(target) if field.name in values})  # type: ignore[arg-type]
 
 
@@ -114,7 +114,7 @@ def add_options(function: Any, options: Sequence[Decorator]) -> Any:
 
 
 def as_one(options: Sequence[Decorator], convert: Callable[[dict[str, Any]], dict[str, Any]]) -> Decorator:
-    """Add options whose values ``read`` replaces before the command runs: it takes all values, and returns all."""
+    """Add options; before the command runs, ``convert`` takes all values of options and returns new ones."""
 
     def decorate(function: Any) -> Any:
         @functools.wraps(function)

@@ -1,6 +1,6 @@
-"""The rows of a ledger, the hashes that chain them, the digest that shows later a change, and signatures.
+"""The rows of a ledger, the hashes that chain them, the digest that reveals later changes, and signatures.
 
-An *entry hash* is the SHA-256 of the entry hash before it and of all fields of the entry; entry hash 0 is that of the
+An *entry hash* is the SHA-256 of the previous entry hash and of all fields of the entry. Entry hash 0 hashes the
 budget: identity, ε, δ, composition, population, time. The *digest* of a ledger at entry n is one line with entry hash
 n; receipts, reports and model cards hold it.
 
@@ -9,7 +9,7 @@ digest, then its budget and its entries 1 … n are those of the ledger at that 
 collisions of SHA-256.
 
 *Proof.* An entry hash digests the same number of texts for every entry, joined by a character that no text holds. So
-equal entry hashes have equal texts, and one of these is the entry hash before: by induction down to that of the budget.
+equal entry hashes have equal texts, and one of these is the previous entry hash. Induct down to the budget.
 ∎ The guarding test changes every field of every entry (tests/ledger/test_chain.py).
 
 *A digest proves nothing about* later entries, which may be deleted; deliveries; another ledger about the same people;
@@ -176,14 +176,14 @@ class LedgerDigest:
 
     identity: str  # random, unique to the ledger
     population: str  # the public name of the people behind the votes, or empty
-    number: int  # of the last entry, 0 for none
-    queries: int  # that all entries paid for
+    number: int  # the last entry, 0 for none
+    queries: int  # the number that all entries paid for
     budget: PrivacyParams
     composition: str
     entry_hash: str  # of the last entry
 
     def to_text(self) -> str:
-        """Return one line, whose last word checks the others."""
+        """Return one line; its last word is a checksum of the others."""
         budget = (self.budget.epsilon_text, self.budget.delta_text)
         words = (self.identity, self.number, self.queries, *budget, self.composition, quote(self.population, safe=""))
         text = ":".join(map(str, (_DIGEST, *words, self.entry_hash)))

@@ -2,7 +2,7 @@
 
 A debit is one transaction: lock, add up, compare with the budget, write, make durable. Only then may labels leave, so a
 process that is killed at any moment has debited all its releases. The same transaction keeps the labels until they are
-delivered, so it has lost nothing. Every transaction checks budget, totals and the end of the log, and refuses another
+delivered, so no label is lost. Every transaction checks budget, totals and the end of the log, and refuses another
 file than the one that was opened.
 
 **Bounds are computed while the lock is free.** A debit is admitted under the lock if its counts stay below those of an
@@ -207,7 +207,7 @@ the (epsilon, delta) of each query allow
         return self._row.population
 
     def digest(self, number: int | None = None) -> LedgerDigest:
-        """Return what later shows changed or missing entries, at an entry, by default the last; or `ValueError`."""
+        """Return the digest at an entry, by default the last. It later reveals changed or missing entries."""
         with self._transaction(write=False) as (transaction, _):
             return transaction.digest(number)
 
@@ -372,7 +372,7 @@ the (epsilon, delta) of each query allow
                 raise transaction.corrupted("its budget or its identity changed since it was opened")
             account = transaction.account()
             transaction.check_contains(*self._newest)
-            self._newest = transaction.newest  # as it stands if all is rolled back
+            self._newest = transaction.newest  # valid if the transaction is rolled back
             if write and (new_place := transaction.state.moved_to):
                 message = f"it is closed, its budget moved to {new_place}: debit there; nothing was debited"
                 raise LedgerError(self.path, message)
@@ -381,7 +381,7 @@ the (epsilon, delta) of each query allow
         self._newest = newest  # committed
 
     def raise_if_paid(self, error: BaseException, *, after: int, token: str = "") -> None:
-        """Raise a `DeliveryError` if there is an entry after ``after`` of the call with the token."""
+        """Raise a `DeliveryError` if the call with the token wrote an entry with a number above ``after``."""
         if isinstance(error, DeliveryError):
             raise error
         failure, path = reason_of(error), self.path
@@ -406,7 +406,7 @@ the (epsilon, delta) of each query allow
 
 
 def reason_of(error: BaseException) -> str:
-    """Return a reason after a debit, without a `LedgerError`'s words that nothing was debited."""
+    """Return the reason of an error after a debit; drop a `LedgerError`'s words that nothing was debited."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, LedgerError) and error.__cause__ is not None:
@@ -442,7 +442,7 @@ def _name_output(output: Path | None, cursor: StreamCursor | None) -> str:
 
 
 def printable(name: str) -> str:
-    """Escape a name of files that a log cannot show."""
+    """Escape a file's name if a log cannot show it."""
     return name if name.isprintable() else ascii(name)[1:-1]
 
 

@@ -32,7 +32,7 @@ from darrm.util import checks
 from darrm.util.extras import Untyped, require
 
 _URL_ADVICE = "write postgresql://USER@HOST:PORT/DATABASE, or postgresql:///?service=NAME"
-_SECRET_SUFFIXES = ("password", "secret", "_key")  # how such words of libpq end; sslkey names a file
+_SECRET_SUFFIXES = ("password", "secret", "_key")  # suffixes of libpq's secret parameters; sslkey names a file
 _CONNECTION_CLASS = "08"  # the class of SQLSTATEs of connections
 _SCHEMA = (
     # a B-tree takes no text of more than 2,700 bytes, and a Rényi curve is longer
@@ -88,7 +88,7 @@ class PostgresStore:
         self._reset_connection()
 
     def _reset_connection(self) -> None:
-        """Begin without a connection: a forked child must leave that of its parent alone."""
+        """Begin without a connection: a forked child must not use its parent's connection."""
         self._process = os.getpid()
         self._connection: Untyped = None
         self._close: Callable[[], object] = lambda: None

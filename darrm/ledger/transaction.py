@@ -1,9 +1,9 @@
-"""One transaction on a ledger: it checks all that it reads, and its writes keep the chain and the totals.
+"""One transaction on a ledger: it checks every row that it reads, and its writes keep the chain and the totals.
 
 **The time of a debit does not depend on the length of the log.** Every transaction compares the totals and the last
-entry hash with the checksum of the debit before, and computes the last `_RECENT` entry hashes again. So the totals are
-those of this end of the log. `Transaction.entries`, ``darrm verify``, and the opening of a short ledger check all of
-it. Checksums find damage; `darrm.ledger.chain` shows forgery.
+entry hash with the checksum of the previous debit, and recomputes the last `_RECENT` entry hashes. So the totals belong
+to this end of the log. `Transaction.entries`, ``darrm verify``, and the opening of a short ledger check all entries.
+Checksums find damage; `darrm.ledger.chain` shows forgery.
 """
 
 import json
@@ -130,7 +130,7 @@ class Transaction:
         account = PrivacyAccountant(set_aside=DELTA_RESERVE.get(self.budget.composition, HALF))
         try:
             for number, charge in self.costs().items():
-                # the table that answered determines what its cost is about
+                # the cost is about the table that answered
                 account.add(replace(charge, table=self.cost_rows[number].table_digest))
         except ValueError as error:
             raise self.corrupted(str(error)) from error
@@ -146,7 +146,7 @@ class Transaction:
         return entry.entry_hash
 
     def check(self, max_entries: int | None = None) -> None:
-        """Read the whole ledger, unless it has more than ``most`` entries."""
+        """Read the whole ledger, unless it has more than ``max_entries`` entries."""
         if max_entries is None or self.state.last_entry <= max_entries:
             self.database.check_pages()
             self.entries()
@@ -198,7 +198,7 @@ class Transaction:
         self.put_state(State(0, "").add_checksum(budget.entry_hash, []))
 
     def take_over(self, source: "Transaction", new_place: str) -> None:
-        """Fill a new ledger with the rows of an old one, and close that; ``moved`` is its new place, or empty."""
+        """Copy the rows of an old ledger and close it; ``new_place`` is where it moved already, or empty."""
         if source.state.moved_to != new_place:
             raise LedgerError(source.path, f"it is closed, its budget moved to {source.state.moved_to} already")
         source.account()
@@ -277,7 +277,7 @@ class Transaction:
         self.database.execute("UPDATE entries SET labels = NULL WHERE id = $1", number)
 
     def newest_for(self, output: str, *, after: int = 0, waits: bool = False) -> int:
-        """Return the number of the newest entry for an output, or 0; ``waits``: of undelivered ones."""
+        """Return the number of the newest entry for an output, or 0; with ``waits`` the newest undelivered one."""
         statement = "SELECT coalesce(max(id), 0) FROM entries WHERE id > $1 AND output = $2"
         condition = " AND labels IS NOT NULL" if waits else ""
         return int(self.database.execute(statement + condition, after, output)[0][0])

@@ -307,7 +307,7 @@ def _release_files(
     if paying.create_budget is None:
         PrivacyLedger(paying.ledger, signing_key=paying.signing_key)  # before the long reading
     options: Untyped = asdict(vote_format)
-    del options["voters"]  # those of the mechanism
+    del options["voters"]  # the mechanism states them
     keep = [*filter(None, [reading.id_column]), *(reading.keep or [])]
     partitions = survey(
         aggregator, votes, target, jobs=reading.jobs, line=line, columns=reading.columns, keep=keep, **options

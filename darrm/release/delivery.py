@@ -63,7 +63,7 @@ _MAX_QUERIES_SHOWN = 5  # queries in a message
 
 
 class Destination:
-    """The place of labels: a new file ``output``, or that of ``cursor`` in a stream; else the caller's memory."""
+    """Where labels go: a new file ``output``, a stream at ``cursor``, or else the caller's memory."""
 
     output: Path | None = None
     cursor: StreamCursor | None = None
@@ -175,7 +175,7 @@ def deliver(
 ) -> Labels:
     """Deliver one label for each query: (Q,) names of classes; errors as `darrm.release.release_debited`.
 
-    ``cost`` is that of one query, if it is computed. The ledger's note names the normalization of open-set answers.
+    ``cost`` is the cost of one query, if it is computed. The ledger's note names the normalization of open-set answers.
     """
     check_ledger(ledger)
     check_aggregator(aggregator)
@@ -287,7 +287,7 @@ def publish_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Map
     digests = {"files": dict(files)} if files else {}
     text = json.dumps({**ledger.receipt(number), **digests}, indent=1, ensure_ascii=False)
     if path.is_file() and path.read_text(encoding="utf-8") == text:
-        remove_leftovers(output)  # of the process that left the receipt, and may have died before this
+        remove_leftovers(output)  # the process that published the receipt may have died before this
         sync(path)
         sync(path.parent)
         return
@@ -302,7 +302,7 @@ def publish_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Map
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """Create a locked temporary folder next to a file, and remove those of dead processes."""
+    """Create a locked temporary folder next to a file; remove the folders of dead processes."""
     remove_leftovers(path)
     while True:
         temporary = tempfile.TemporaryDirectory(prefix=_make_prefix(path), dir=path.parent, ignore_cleanup_errors=True)
@@ -341,7 +341,7 @@ def check_aggregator(aggregator: object) -> None:
 
 
 def classes_for(aggregator: Aggregator, classes: Classes, name: str = "classes", advice: str = "") -> Classes:
-    """Return the classes of votes, by default those of the aggregator; `ValueError` if there are more or fewer."""
+    """Return the classes of votes, by default the aggregator's; `ValueError` if their number differs."""
     class_count: Classes = getattr(aggregator, "classes", 2)
     if classes is None or (is_open(classes) and is_open(class_count)):
         return class_count
@@ -354,7 +354,7 @@ def classes_for(aggregator: Aggregator, classes: Classes, name: str = "classes",
 
 
 def check_answered(votes: Votes, first_row: int = 0) -> None:
-    """Raise `ValueError` that names the queries of a file, from number ``first``, without a vote.
+    """Raise `ValueError` that names the queries of a file, from number ``first_row``, without a vote.
 
     Votes in memory are never refused: if a prompt's failure depends on private data, the refusal would reveal it.
     """

@@ -72,9 +72,9 @@ ROWS_AT_ONCE = 2**16  # labels per write
 @dataclass(frozen=True)
 class VotesFile:
     path: str
-    queries: int  # its rows
+    queries: int  # the number of rows
     sha256: str
-    types: tuple[str, ...]  # of its columns
+    types: tuple[str, ...]  # the types of the columns
     normalized: str  # the public normalization of open-set answers
 
 
@@ -88,7 +88,7 @@ class ReleasedPartitions:
 class ReadOptions(TypedDict, total=False):
     """How `release_partitions` reads files; `Votes.of_answers` describes ``normalize`` and ``missing``."""
 
-    classes: Classes  # names, their number or "open"; by default those of the mechanism
+    classes: Classes  # names, their number or "open"; by default the mechanism's classes
     normalize: str | None
     missing: str
     layout: str  # "labels" (a column per voter), "counts" (a column per class) or "auto": by the number of columns
@@ -219,7 +219,7 @@ def survey(
     folder = root.parent if is_single else root
     paths = [str(folder / name) for name in partitions_of(root)]
     for path in (*paths, str(target)):
-        if not is_text(path):  # pyarrow cannot open other names, and a receipt cannot hold them
+        if not is_text(path):  # pyarrow cannot open other names, nor can a receipt hold them
             checks.fail("the name of a Parquet file", checks.Text(ascii(path)), "in UTF-8", "rename the file")
     schema = _schema_of(Path(paths[0]), aggregator, dict(reading))
     files = tuple(_run_all(_inspect, [(path, schema) for path in paths], jobs, line, "checking votes"))
@@ -308,7 +308,7 @@ class _Run:
     def write_plan(self) -> None:
         target, path = self.survey.target, _plan_path(self.survey.target)
         if not path.is_file():
-            with temporary_folder(target) as folder:  # a process that dies here leaves nothing that stays
+            with temporary_folder(target) as folder:  # if this process dies here, the next one removes the folder
                 plan = {"after": self.previous_entry, **self.survey.plan(self.ledger)}
                 write_text(folder / path.name, json.dumps(plan, indent=1), private=True)
                 (folder / path.name).rename(path)

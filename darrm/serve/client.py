@@ -24,7 +24,7 @@ def is_loopback(host: str) -> bool:
 
 
 class ServerRefusedError(DarrmError):
-    """``more`` holds the other fields, such as ``left``."""
+    """The server refused a request; ``more`` holds the other fields of its answer, such as ``left``."""
 
     def __init__(self, status: int, message: str, more: dict[str, Json]) -> None:
         super().__init__(message)

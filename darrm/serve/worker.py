@@ -74,7 +74,7 @@ class _Stream(AnswerStream):
         entries = [entry for entry in ledger.entries() if entry.output == self.cursor.stream]
         if any(len(entry.questions) != entry.count for entry in entries):
             checks.fail("--stream", deployment.stream, "that of a server", "another program answered this stream")
-        # of the entry whose labels were read: another process may have debited since
+        # the ids of the entry whose labels were read: another process may have debited since
         self._last_ids = next((entry.questions for entry in entries if entry.number == self.cursor.after), ())
         questions.belongs_to(ledger.identity, deployment.stream)
         lost_ids, unpaid = questions.find_differences({name for entry in entries for name in entry.questions})
@@ -110,7 +110,7 @@ class AnswerWorker:
         self.answered = 0  # questions since the start
         self._requests: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()  # acts, and their results
         self._futures: WeakValueDictionary[str, asyncio.Future[Row]] = WeakValueDictionary()  # while a caller waits
-        self._ended_count = 0  # questions whose end the last commit kept
+        self._ended_count = 0  # questions that the last commit ended
         self._retry_at, self._is_stopping = 0.0, False
         self._remaining: tuple[float, int] = (-_COUNT_SECONDS, 0)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -171,7 +171,7 @@ class AnswerWorker:
                 pause = await loop.run_in_executor(thread, self._take_turn, pause == LONGEST_PAUSE)
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for a request, then for those of clients that were just answered."""
+        """Wait for a request, then for the requests of clients that were just answered."""
         deadline = time.monotonic() + seconds + _MAX_GATHERS * _GATHER_SECONDS
         with suppress(TimeoutError):
             if not self._requests and not self._is_stopping:

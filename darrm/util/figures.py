@@ -17,7 +17,7 @@ from darrm.util.files import check_parent, replacing
 
 BLACK, ORANGE, SKY_BLUE, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
 BLUE, VERMILION, PURPLE, GRAY = "#0072b2", "#d55e00", "#cc79a7", "#767676"
-LIGHT_GRAY = "#d0d4da"  # of what lies behind
+LIGHT_GRAY = "#d0d4da"  # for the background
 COLORS = (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY_BLUE, BLACK, GRAY)
 _DASHES: tuple[object, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "h")

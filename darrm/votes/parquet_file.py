@@ -41,7 +41,7 @@ _MAGIC = b"PAR1"
 
 
 def is_parquet(path: Path) -> bool:
-    """Also a folder is one: it holds a partitioned file."""
+    """Return whether a path is a .parquet file, or a folder: a partitioned file."""
     return path.suffix.lower() == SUFFIX or path.is_dir()
 
 
@@ -139,7 +139,7 @@ class ParquetSchema:
 def schema_of(
     path: Path, vote_format: VoteFormat, *, columns: tuple[str, ...] | None = None, keep: tuple[str, ...] = ()
 ) -> ParquetSchema:
-    """Find out what the columns hold; `ValueError` unless they may be such votes."""
+    """Infer the schema of the votes; `ValueError` unless the columns fit the format."""
     _, types = rows_and_types(path)
     if LABEL in keep:
         checks.fail("the columns that are kept", LABEL, "other ones", "it is the name of the column of labels")

@@ -531,7 +531,7 @@ class Votes:
         return self.evolve(_counts=self.counts + draws, missing=None)
 
     def of_voters(self, K: int) -> Votes:
-        """Return these votes; `ValueError` unless they are of K voters."""
+        """Return these votes; `ValueError` unless there are K voters."""
         if self.voters != K:
             description, plan_advice = f"{self.voters} columns", f"plan for the {self.voters} voters that there are"
             if self.source_format == "counts":
@@ -561,7 +561,7 @@ class Votes:
 
     @cached_property
     def _strings(self) -> Labels:
-        """As objects: the width of a text type would reveal the longest string."""
+        """The strings as objects: the width of a text type would reveal the longest string."""
         return np.array((*self.vocabulary, None), dtype=object)
 
     def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Votes:

@@ -170,7 +170,7 @@ def value_blocks(
 
 
 def choose_columns(names: Sequence[str], where: str, columns: Sequence[str] | None, keep: Sequence[str]) -> list[int]:
-    """Return the places of the columns with votes; None: of all but those that are kept."""
+    """Return the indices of the columns with votes; for None, of all columns that are not kept."""
     name_counts, wanted_counts = Counter(names), Counter((*keep, *(columns or ())))
     for name, times in wanted_counts.items():
         if name_counts[name] != 1:
@@ -248,7 +248,7 @@ class TextTable:
         yield from value_blocks(self.rows(offset, lines), words, words.code, "line", "field")
 
     def rows(self, offset: int = 0, lines: int = 0) -> Iterator[tuple[int, list[str]]]:
-        """Yield the fields of each query, with the number of its line; ``lines`` come before byte ``at``."""
+        """Yield the fields of each query, with the number of its line; ``lines`` come before byte ``offset``."""
         lines_of_file = records(self._path, self.separator, offset, lines)
         id_index = None if self._id_column is None else self._names.index(self._id_column)
         for number, fields in islice(lines_of_file, 1, None) if self.header and not lines else lines_of_file:
@@ -268,7 +268,7 @@ class TextTable:
 def plain_blocks(
     file: BinaryIO, values: Mapping[str, float], width: int, separator: str, longest_line: int
 ) -> Iterator[tuple[Block, int]]:
-    """Yield the (n, width) values of whole lines, and their size in bytes, up to the first block that is not plain.
+    """Yield the (n, width) values of whole lines and their size in bytes; stop at the first block that is not plain.
 
     A .csv reader would find the same: known words have up to eight ASCII characters without spaces and quotes, and all
     lines of a block have as many fields.
@@ -409,7 +409,7 @@ def open_unfolded(path: Path) -> Iterator[BinaryIO]:
 
 
 def records(path: Path, separator: str = ",", offset: int = 0, lines: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """Yield numbered lines as fields, from byte ``at`` on; ``lines`` come before it."""
+    """Yield numbered lines as fields, from byte ``offset`` on; ``lines`` come before it."""
     blank_line = 0
     with open_unfolded(path) as file:
         file.seek(offset)
