@@ -99,11 +99,8 @@ def _find_smallest_epsilon(account: Account, remaining_delta: float, *, confessi
     log_order = bisect_safe(fits, inside=_MIN_LOG_ORDER, outside=max_log_order, steps=60)
     # the ε whose filter has this order
     order = 1.0 + math.exp(log_order)
-    epsilon = (
-        math.log1p(-1.0 / order)
-        + (log_inverse - math.log(order)) / math.exp(log_order)
-        + _compute_limit(log_order, log_inverse)
-    )
+    c = math.log1p(-1.0 / order) + (log_inverse - math.log(order)) / math.exp(log_order)
+    epsilon = c + _compute_limit(log_order, log_inverse)
     return order, max(0.0, epsilon) * (1.0 + _ROUNDING) + _ROUNDING
 
 

@@ -46,10 +46,8 @@ class Questions:
 
     def __init__(self, source: int, vote_format: VoteFormat, *, json_lines: bool = False, ids: bool = False) -> None:
         self._source, self._vote_format, self._is_json, self._has_ids = source, vote_format, json_lines, ids
-        K, C = (
-            vote_format.voters or checks.fail("voters", vote_format.voters, "K, the votes of each question"),
-            len(vote_format.names),
-        )
+        K = vote_format.voters or checks.fail("voters", vote_format.voters, "K, the votes of each question")
+        C = len(vote_format.names)
         words_of(() if isinstance(vote_format.classes, int) else vote_format.names)
         self._words = {"labels": ClassLookup(vote_format.names, vote_format.missing), "counts": Words()}
         # labels without their id could be an id and counts; with two classes these do not add up to K
@@ -110,11 +108,8 @@ class Questions:
         if source_format is None:
             self._refuse_width(len(fields))
         vote_format, vocabulary = self._vote_format, self._vote_format.vocabulary()
-        words, code = (
-            (vocabulary, "i")
-            if source_format == "answers"
-            else (self._words[source_format], self._words[source_format].code)
-        )
+        words = vocabulary if source_format == "answers" else self._words[source_format]
+        code = "i" if source_format == "answers" else self._words[source_format].code
         try:
             blocks = [*value_blocks([(line, fields)], words, code, "line", "field")]
         except ValueError as error:

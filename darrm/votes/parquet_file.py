@@ -167,11 +167,8 @@ def schema_of(
         advice = "name those that hold votes (--columns A,B,…), or others that do not (--keep ID)"
         unit = "class" if source_format == "counts" else "voter"
         checks.fail("votes", description, f"{expected} columns, one a {unit}", advice)
-    vote_format = replace(
-        vote_format,
-        voters=vote_format.voters if source_format == "counts" else width,
-        classes=names or vote_format.classes,
-    )
+    voters = vote_format.voters if source_format == "counts" else width
+    vote_format = replace(vote_format, voters=voters, classes=names or vote_format.classes)
     schema = ParquetSchema(votes, keep, vote_format, source_format, list_length)
     check_types(path, schema)
     return schema

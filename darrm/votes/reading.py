@@ -93,16 +93,10 @@ def _read_array(matrix: Block, vote_format: VoteFormat, line: StatusLine | None)
         vocabulary, rows = vote_format.vocabulary(), ((query, row.tolist()) for query, row in enumerate(matrix))
         return VoteTable(source_format, value_blocks(rows, vocabulary, "i", "query", "voter"), vote_format, vocabulary)
     if source_format == "counts":
-        return VoteTable(
-            source_format,
-            [matrix],
-            vote_format if vote_format.classes is not None else replace(vote_format, classes=width),
-        )
-    vote_format = replace(
-        vote_format,
-        voters=width,
-        classes=class_names(convert_names(2 if vote_format.classes is None else vote_format.classes, matrix)),
-    )
+        vote_format = vote_format if vote_format.classes is not None else replace(vote_format, classes=width)
+        return VoteTable(source_format, [matrix], vote_format)
+    classes = convert_names(2 if vote_format.classes is None else vote_format.classes, matrix)
+    vote_format = replace(vote_format, voters=width, classes=class_names(classes))
     return VoteTable(
         source_format, ClassLookup(vote_format.names, vote_format.missing).blocks(matrix, line), vote_format
     )

@@ -378,10 +378,8 @@ def check_size(queries: int, classes: int) -> None:
 def count_indices(indices: ClassIndices, classes: int) -> Block:
     """Count (n, K) indices into (n, C); the work does not depend on the votes."""
     voters = indices.shape[1]
-    dtype, counts = (
-        np.uint8 if voters < 256 else np.int64,
-        np.empty((len(indices), classes), np.min_scalar_type(voters)),
-    )
+    dtype = np.uint8 if voters < 256 else np.int64
+    counts = np.empty((len(indices), classes), np.min_scalar_type(voters))
     for column in range(classes):
         counts[:, column] = row_sums((indices == column).view(np.uint8), dtype)
     return counts

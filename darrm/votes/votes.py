@@ -260,11 +260,8 @@ class Votes:
 
     @classmethod
     def _count_labels(cls, blocks: Iterable[ClassIndices], vote_format: VoteFormat) -> Votes:
-        voters, classes, use_sparse = (
-            vote_format.voters or 0,
-            len(vote_format.names),
-            len(vote_format.names) > MOST_DENSE,
-        )
+        voters, classes = vote_format.voters or 0, len(vote_format.names)
+        use_sparse = classes > MOST_DENSE
         parts, missing_counts, rows = list[Untyped](), list[Labels](), 0
         for indices in chain([np.empty((0, voters), dtype=np.int32)], blocks):
             parts.append(count_codes(indices, classes) if use_sparse else count_indices(indices, classes))
