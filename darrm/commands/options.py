@@ -68,13 +68,13 @@ def _parse_exacts(flag: str, text: str) -> list[str]:
     return [_parse_exact(flag, part) for part in text.split(",")]
 
 
-def Integer(least: int = 0) -> Value:
-    return Value("int", functools.partial(integer, least=least))
+def Integer(minimum: int = 0) -> Value:
+    return Value("int", functools.partial(integer, minimum=minimum))
 
 
-def Real(least: float = 0.0) -> Value:
-    """Read a number of at least ``least`` (∞ too), other than privacy parameters."""
-    return Value("real", functools.partial(real, least=least))
+def Real(minimum: float = 0.0) -> Value:
+    """Read a number of at least ``minimum`` (∞ too), other than privacy parameters."""
+    return Value("real", functools.partial(real, minimum=minimum))
 
 
 EXACT = Value("real", _parse_exact)  # text of a number: `exact_number` and `PrivacyParams` read it without rounding
@@ -304,12 +304,12 @@ def workload_options() -> Decorator:
     ]
 
     def convert(values: dict[str, Any]) -> dict[str, Any]:
-        who, missing = values.pop("who"), values.pop("missing")
-        voters = who.voters()
+        voter_options, missing = values.pop("who"), values.pop("missing")
+        voters = voter_options.voters()
         if missing >= voters.K:
             checks.fail("--missing", missing, f"below K = {voters.K}", "without a vote there is no majority")
         workload = Workload(voters, values.pop("queries"), values.pop("total"), values.pop("classes"), missing)
-        return {"workload": workload, "remark": who.remark_on_K, **values}
+        return {"workload": workload, "remark": voter_options.remark_on_K, **values}
 
     return as_one(options, convert)
 

@@ -17,12 +17,12 @@ _FORMAT_ADVICE = "the first line says name,epsilon,delta, and every other line i
 _MAX_NUMBERS = 100  # of queries side by side: a line of a report each
 
 
-def integer(flag: str, text: str, least: int) -> int:
+def integer(flag: str, text: str, minimum: int) -> int:
     try:
         number = int(checks.ascii_digits(text))
     except ValueError:  # no integer, or one of more digits than Python reads
-        checks.fail(flag, text, f"an integer of at least {least}", "write it in digits alone, like 11")
-    return number if number >= least else checks.fail(flag, number, f"an integer of at least {least}")
+        checks.fail(flag, text, f"an integer of at least {minimum}", "write it in digits alone, like 11")
+    return number if number >= minimum else checks.fail(flag, number, f"an integer of at least {minimum}")
 
 
 def integers(flag: str, text: str) -> list[int]:
@@ -67,14 +67,14 @@ def number_of_classes(text: str) -> int:
     return OPEN if is_open(classes) else integer("--classes", text, 2)
 
 
-def real(flag: str, text: str, least: float = 0.0) -> float:
+def real(flag: str, text: str, minimum: float = 0.0) -> float:
     try:
         value = float(checks.ascii_digits(text))
     except ValueError:
         value = math.nan
-    if not value >= least:
+    if not value >= minimum:
         advice = "write decimals with a point" if "," in text else ""
-        checks.fail(flag, text, "a number" if least == -math.inf else f"a number of at least {least:g}", advice)
+        checks.fail(flag, text, "a number" if minimum == -math.inf else f"a number of at least {minimum:g}", advice)
     return value
 
 

@@ -74,12 +74,12 @@ class Transaction:
             raise self.corrupted("the cost of a query was changed")
         return costs
 
-    def read_entries(self, first: int = 1) -> Iterator[EntryRow]:
+    def read_entries(self, first_number: int = 1) -> Iterator[EntryRow]:
         statement = (
             "SELECT id, time, cost, count, note, table_digest, labels_digest, token, output, questions, entry_hash, "
             "signature, labels IS NOT NULL FROM entries WHERE id >= $1 ORDER BY id LIMIT $2"
         )
-        rows: list[tuple[Untyped, ...]] = [(first - 1,)] * _PAGE
+        rows: list[tuple[Untyped, ...]] = [(first_number - 1,)] * _PAGE
         while len(rows) == _PAGE:  # pages, so that a long log needs little memory
             rows = self.database.execute(statement, rows[-1][0] + 1, _PAGE)
             yield from map(EntryRow._make, rows)
@@ -87,9 +87,9 @@ class Transaction:
     @cached_property
     def _tail(self) -> list[EntryRow]:
         """The last entries, and the one that they follow."""
-        first = max(1, self.state.last_entry - _RECENT)
-        entries = list(self.read_entries(first))
-        if [entry.number for entry in entries] != list(range(first, self.state.last_entry + 1)):
+        first_number = max(1, self.state.last_entry - _RECENT)
+        entries = list(self.read_entries(first_number))
+        if [entry.number for entry in entries] != list(range(first_number, self.state.last_entry + 1)):
             raise self.corrupted(_MISSING_ENTRIES)
         return entries
 

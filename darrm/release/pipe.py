@@ -194,8 +194,8 @@ class LineWriter:
     def write(self, first_number: int, labels: list[object]) -> None:
         lines = [self.line_of(number, label) for number, label in enumerate(labels, first_number)]
         size = _get_append_size(self._descriptor) if self._is_file else None
-        if size is not None and not self._has_begun and (torn := _count_torn_bytes(self._descriptor, size, lines)):
-            size -= torn
+        if size is not None and not self._has_begun and (torn_size := _count_torn_bytes(self._descriptor, size, lines)):
+            size -= torn_size
             _truncate(self._descriptor, size)
         self._has_begun = True
         try:

@@ -80,12 +80,12 @@ def add_client(path: Path, client: Client) -> str:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # one writer at a time; the file itself is replaced
         clients = read_clients(path) if path.exists() else ()
-        if any(client.name == other.name for other in clients):
+        if any(client.name == existing.name for existing in clients):
             checks.fail("the name of a client", client.name, "new", "take its line out of the file to end its token")
-        if client.voter and any(client.voter == other.voter for other in clients):
+        if client.voter and any(client.voter == existing.voter for existing in clients):
             checks.fail("voter", client.voter, "a number that no other client has")
         token = secrets.token_hex(32)  # safe in shells and options
-        rows = [asdict(other) for other in (*clients, replace(client, digest=hash_token(token)))]
+        rows = [asdict(existing) for existing in (*clients, replace(client, digest=hash_token(token)))]
         with replacing(path, private=True) as new_file:
             new_file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
             if path.exists():  # the server may run as another user

@@ -63,12 +63,12 @@ def check_regular(path: Path, most_bytes: int) -> None:
         raise ValueError(f"{str(path)!r} holds {size}, more than the {limit} that are read: is it the right file?")
 
 
-def is_same_file(first: Path, second: Path) -> bool:
+def is_same_file(path: Path, other_path: Path) -> bool:
     """Whether two paths name one file, existing or not; a link to itself differs from any other file."""
-    if os.path.realpath(first) == os.path.realpath(second):
+    if os.path.realpath(path) == os.path.realpath(other_path):
         return True
     try:
-        return first.samefile(second)
+        return path.samefile(other_path)
     except OSError:
         return False
 

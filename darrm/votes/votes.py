@@ -479,19 +479,19 @@ class Votes:
         kinds = {(votes.voters, votes.classes, votes.is_open, votes.normalized) for votes in batches}
         if len(kinds) > 1:
             checks.fail("votes", checks.Text("those of others among them"), "of the same voters on the same classes")
-        first, id_columns = batches[0], [votes.ids for votes in batches if votes.ids is not None]
+        first_batch, id_columns = batches[0], [votes.ids for votes in batches if votes.ids is not None]
         has_one_id_column = len(id_columns) == len(batches) and len({name for name, _ in id_columns}) == 1
         ids = (id_columns[0][0], tuple(chain(*(values for _, values in id_columns)))) if has_one_id_column else None
-        if first.is_open:
+        if first_batch.is_open:
             return cls._concatenate_open(batches, ids)
-        if is_sparse(first._counts):  # noqa: SLF001 (of this class)
+        if is_sparse(first_batch._counts):  # noqa: SLF001 (of this class)
             counts = stack([votes.sparse for votes in batches])
         else:
             counts = np.concatenate([votes.counts for votes in batches])
         missing = [np.zeros(v.queries, dtype=np.int64) if v.missing is None else v.missing for v in batches]
         source_format = "labels" if any(votes.source_format == "labels" for votes in batches) else "counts"
         changes = {"source_format": source_format, "missing": np.concatenate(missing), "ids": ids}
-        return first.evolve(_counts=counts, **changes)
+        return first_batch.evolve(_counts=counts, **changes)
 
     @classmethod
     def _concatenate_open(cls, batches: Sequence[Votes], ids: Ids | None) -> Votes:
