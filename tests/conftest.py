@@ -4,6 +4,7 @@ Workers share the cores. With more threads, waiting took three quarters of the p
 """
 
 import gc
+import math
 import os
 import shutil
 from collections import Counter
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from darrm.util import progress
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # read when numpy is imported
     os.environ.setdefault(variable, "1")
@@ -55,6 +58,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker("slow")
         elif item.name in LONG_EXAMPLES:
             item.add_marker("slow")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_progress_lines() -> None:
+    """Write no progress after thirty seconds: a slow machine needs as long to compile the loops."""
+    progress.LOGGED_AFTER_SECONDS = math.inf
 
 
 @pytest.hookimpl(wrapper=True)
