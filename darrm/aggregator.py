@@ -55,10 +55,10 @@ def load_release(path: str | os.PathLike[str]) -> Released:
     `TableError` if the file does not hold a valid aggregator (``field`` names the wrong field), `OSError` if it cannot
     be read.
     """
-    return release_of(read_document(path))
+    return read_release(read_document(path))
 
 
-def release_of(data: Json) -> Released:
+def read_release(data: Json) -> Released:
     """Read a file's document; `TableError` as `load_release`."""
     data = without_claims(data)
     format_name = data.get("format") if isinstance(data, dict) else None
@@ -76,10 +76,10 @@ def without_claims(data: Json) -> Json:
 
 def save_release(path: str | os.PathLike[str], aggregator: Aggregator, claims: Document | None = None) -> None:
     """Write an aggregator and the claims of its plan to a file, atomically; `ValueError` if it has no format."""
-    write_document(path, document_of(aggregator) | ({} if claims is None else {CLAIMS: claims}))
+    write_document(path, make_document(aggregator) | ({} if claims is None else {CLAIMS: claims}))
 
 
-def document_of(aggregator: Aggregator) -> Document:
+def make_document(aggregator: Aggregator) -> Document:
     """Return the document of an aggregator's file; `ValueError` if it has no format."""
     if not isinstance(aggregator, Released):
         advice = "say NoisyMaximum(mechanism, voters, classes)"

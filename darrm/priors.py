@@ -31,7 +31,7 @@ from darrm.numerics import Array
 from darrm.numerics.binomial import binomial_pmf
 from darrm.numerics.special import betainc, gammaln, logsumexp
 from darrm.privacy import exact_number
-from darrm.problem import OPEN, classes_in_words, is_law_a_gamma, is_open
+from darrm.problem import OPEN, describe_classes, is_law_a_gamma, is_open
 from darrm.util import checks
 from darrm.util.files import Json
 from darrm.votes import Votes, require_votes
@@ -190,7 +190,7 @@ class Dirichlet(_BuiltIn):
 
 
 def _check_public(votes: Votes) -> None:
-    checks.instance(Votes, votes=votes, advice="say Votes.of_counts(counts) or Votes.read(file)")
+    checks.instance(Votes, votes=votes, advice="say Votes.from_counts(counts) or Votes.read(file)")
     require_votes(votes)
     if not votes.queries:
         checks.fail("votes", votes, "of at least one query")
@@ -218,7 +218,7 @@ class Led(_BuiltIn):
         return f"one class leads, by {leader} over {others} for each"
 
     @classmethod
-    def fitted(cls, votes: Votes) -> "Led":
+    def fit(cls, votes: Votes) -> "Led":
         """Fit both numbers to public votes by maximum likelihood, to three digits."""
         _check_public(votes)
         counts, times = np.unique(np.sort(votes.counts, axis=1), axis=0, return_counts=True)
@@ -372,7 +372,7 @@ class RecordedVotes(Prior):
 
     For another number of voters, each voter independently copies a random recorded voter of the question.
 
-    >>> seen = RecordedVotes("two.csv", Votes.of_counts([[3, 0, 1], [2, 2, 0]]))
+    >>> seen = RecordedVotes("two.csv", Votes.from_counts([[3, 0, 1], [2, 2, 0]]))
     >>> seen.text, seen.digest[:8], np.exp(seen.log_probabilities(np.array([[0, 2, 2], [4, 0, 0]]))).round(6).tolist()
     ('votes:two.csv', '35a4ce7b', [0.166667, 0.0])
     """
@@ -542,7 +542,7 @@ class StoredPrior(Prior):
     """The name and the digest of a prior that no file can store; its methods raise `ValueError`."""
 
     name: str  # the `text` that the prior had
-    digest: str  # its `digest_of`
+    digest: str  # its `compute_digest`
     has_closed_form: ClassVar[bool] = False  # unknown
 
     @property
@@ -584,7 +584,7 @@ def parse(text: str, classes: int = 2) -> Prior:
             votes = Votes.read(arguments, classes=classes, layout="counts")
         except ValueError:
             votes = Votes.read(arguments, classes=classes, layout="labels")
-        return Led.fitted(votes) if kind == _LIKE_KIND else RecordedVotes(arguments, votes)
+        return Led.fit(votes) if kind == _LIKE_KIND else RecordedVotes(arguments, votes)
     if text == _COMMON_KIND and is_law_a_gamma(classes):
         return Dirichlet()
     prior = _KINDS.get(kind)
@@ -607,7 +607,7 @@ def parse(text: str, classes: int = 2) -> Prior:
     return checks.fail("the prior", text, expected, f"for example {example}")
 
 
-def checked(prior: Prior | str, classes: int = 2) -> Prior:
+def check_prior(prior: Prior | str, classes: int = 2) -> Prior:
     """Return a prior, or the prior of a text; `ValueError` if it does not cover this number of classes."""
     if isinstance(prior, str):
         return parse(prior, classes)
@@ -619,14 +619,14 @@ def checked(prior: Prior | str, classes: int = 2) -> Prior:
     if isinstance(prior, _BuiltIn) and not prior.is_about(classes):
         advice = "say Dirichlet(), the belief that every histogram is equally likely"
         advice = "say Ewens()" if is_open(classes) else advice
-        checks.fail("prior", prior.text, f"a belief about {classes_in_words(classes)}", advice)
+        checks.fail("prior", prior.text, f"a belief about {describe_classes(classes)}", advice)
     return prior
 
 
-def surrogate_of(prior: Prior) -> Prior | None:
+def find_surrogate(prior: Prior) -> Prior | None:
     """Return the prior of max(p_i, 1 − p_i), whose linear expected error the paper optimizes; None if there is none.
 
-    >>> surrogate_of(Independent(0, 1)), surrogate_of(TwoSided(0.7, 1))  # [D, Eq. 202 and 204]
+    >>> find_surrogate(Independent(0, 1)), find_surrogate(TwoSided(0.7, 1))  # [D, Eq. 202 and 204]
     (Independent(low=0.5, high=1.0), Independent(low=0.7, high=1.0))
     """
     if prior.has_closed_form:
@@ -638,14 +638,14 @@ def surrogate_of(prior: Prior) -> Prior | None:
     return None
 
 
-def two_sided_of(prior: Prior) -> Prior | None:
+def find_two_sided(prior: Prior) -> Prior | None:
     """Return the prior on both sides of 1/2 that has this surrogate; None if there is none."""
     if not (isinstance(prior, Independent) and prior.has_closed_form):
         return None
     return Independent() if (prior.low, prior.high) == (0.5, 1.0) else TwoSided(prior.low, prior.high)
 
 
-def default_of(classes: int) -> Prior:
+def default_prior(classes: int) -> Prior:
     """Return the default prior: every histogram equally likely, or Ewens' law with θ = 1."""
     return Ewens() if is_open(classes) else Dirichlet()
 
@@ -655,7 +655,7 @@ def is_built_in(prior: object) -> bool:
     return type(prior) in {*_KINDS.values(), RecordedVotes}
 
 
-def in_words(prior: Prior) -> str:
+def describe_prior(prior: Prior) -> str:
     """Describe a prior for a report, with its flag: every p_i = 0.8 (--prior point:0.8)."""
     return f"{prior} (--prior {prior.text})" if is_built_in(prior) else f"the prior {prior.text!r}"
 
@@ -664,7 +664,7 @@ def to_json(prior: Prior, K: int, classes: int = 2) -> dict[str, str]:
     """Write a prior of this module with its numbers, any other by its name and digest for K voters."""
     if isinstance(prior, _BuiltIn | StoredPrior) and type(prior) in {*_KINDS.values(), StoredPrior}:
         return prior.to_json()
-    return StoredPrior(str(prior.text), digest_of(prior, K, classes)).to_json()
+    return StoredPrior(str(prior.text), compute_digest(prior, K, classes)).to_json()
 
 
 def from_json(data: Json) -> Prior:
@@ -685,28 +685,28 @@ def from_json(data: Json) -> Prior:
     return _KINDS[kind](**{name: float(exact_number(name, number)) for name, number in values.items()})
 
 
-def digest_of(prior: Prior, K: int, classes: int = 2) -> str:
+def compute_digest(prior: Prior, K: int, classes: int = 2) -> str:
     """Compute the SHA-256 of a prior's coefficients for K voters, or of some draws without coefficients."""
     numbers: Array | Counts
     if not is_law_a_gamma(classes):
         numbers = prior.sample(K, classes, _DIGEST_DRAWS, rng=np.random.default_rng(0))
     elif prior.has_closed_form:
-        numbers = weights_of(prior, K)
+        numbers = compute_weights(prior, K)
     else:
         numbers = prior.probabilities(K, _DIGEST_DRAWS, rng=np.random.default_rng(0))
     return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
 
 
-def weights_of(prior: Prior | str, K: int) -> Array:
+def compute_weights(prior: Prior | str, K: int) -> Array:
     """Compute ``prior.weights(K)``; `ValueError` if they are not K − ⌊K/2⌋ finite numbers of at least 0."""
-    prior = checked(prior)
+    prior = check_prior(prior)
     weights = np.asarray(prior.weights(K), dtype=np.float64)
     if weights.shape != (K - K // 2,) or not np.all((weights >= 0.0) & (weights < np.inf)):
         checks.fail(f"the weights of the prior {prior.text!r}", weights, f"{K - K // 2} finite numbers of at least 0")
     return weights
 
 
-def strings_of(prior: Prior, K: int) -> Array:
+def compute_strings(prior: Prior, K: int) -> Array:
     """Compute ``prior.strings(K)``; `ValueError` unless these numbers of strings have K votes in total."""
     expected = np.asarray(prior.strings(K), dtype=np.float64)
     votes = float(np.sum(np.arange(K + 1)[:, None] * expected)) if expected.shape == (K + 1, K + 1) else math.nan

@@ -33,7 +33,7 @@ from darrm.util.files import Json
 MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 10**6
 _LARGE_EPSILON = 1e6  # ε of non-private voters in sums
 _ROUNDING = Fraction(1, 2**50)  # tolerance for a caller's floats: m·ε, and 1 − (1 − Δ)^m
-_MAX_CUTS = 200  # candidate cuts in `Voters.rounded`, whose work is quadratic in their number
+_MAX_CUTS = 200  # candidate cuts in `Voters.round_up_to`, whose work is quadratic in their number
 _M_EPSILON = "the release is m*epsilon-private, at least as one voter is and at most as all are"
 _NO_ALLOWANCE = "voters that are not private have no allowance m: state the target, Problem(voters, target)"
 
@@ -217,7 +217,7 @@ class Voters:
         """K − floor(K/2), the number of free values of γ."""
         return self.K - self.K // 2
 
-    def rounded(self, groups: int) -> Voters:
+    def round_up_to(self, groups: int) -> Voters:
         """Round ε and Δ up to at most ``groups`` groups, with the smallest growth of the sum of all ε."""
         checks.integer_at_least(1, groups=groups)
         if len(self.groups) <= groups:
@@ -323,7 +323,7 @@ class Problem:
     def __post_init__(self) -> None:
         checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
         object.__setattr__(self, "target", PrivacyParams.of(self.target, "target"))
-        object.__setattr__(self, "classes", checked_classes(self.classes, self.voters))
+        object.__setattr__(self, "classes", check_classes(self.classes, self.voters))
         if self.target.exact_epsilon > LARGEST_EXPONENT:
             advice = "e^(m*epsilon) would overflow, and such a target protects nobody"
             checks.fail("target.epsilon (m * epsilon)", self.target.epsilon, f"at most {LARGEST_EXPONENT}", advice)
@@ -397,7 +397,7 @@ class Problem:
 
     def __str__(self) -> str:
         allowance = f" (m = {self.m:.6g})" if self.voters.each.is_private else ""
-        answer, tie = answer_in_words(self.classes), ""
+        answer, tie = describe_answer(self.classes), ""
         if self.has_noise_function and self.voters.K % 2 == 0:
             tie = "; a tie is answered by a fair coin"
         private = f"{self.target}-differentially private"
@@ -455,7 +455,7 @@ class Workload:
         if not 0 < self.total.exact_epsilon <= LARGEST_EXPONENT:
             advice = "the total (epsilon, delta) is what all queries together may cost"
             checks.fail("the epsilon of the total", self.total.epsilon, f"in (0, {LARGEST_EXPONENT}]", advice)
-        object.__setattr__(self, "classes", checked_classes(self.classes, self.voters))
+        object.__setattr__(self, "classes", check_classes(self.classes, self.voters))
         if is_open(self.classes) and self.missing:
             checks.fail("missing", self.missing, "0 where answers are open", "a voter who says nothing has no vote")
 
@@ -484,7 +484,7 @@ def is_open(classes: object) -> bool:
     return isinstance(classes, Open) or (isinstance(classes, str) and classes == repr(OPEN))
 
 
-def checked_classes(classes: int | str, voters: Voters) -> int:
+def check_classes(classes: int | str, voters: Voters) -> int:
     """Return the number of classes; `ValueError` for open-set answers of private voters."""
     if not is_open(classes):
         checks.integer_at_least(2, most=MOST_CLASSES, classes=classes, advice="how many answers there are, or 'open'")
@@ -499,12 +499,12 @@ def classes_to_json(classes: int) -> int | str:
     return repr(OPEN) if is_open(classes) else classes
 
 
-def classes_in_words(classes: int) -> str:
+def describe_classes(classes: int) -> str:
     return "open answers" if is_open(classes) else f"{classes:,} classes"
 
 
-def answer_in_words(classes: int) -> str:
-    return "majority" if is_law_a_gamma(classes) else f"plurality of {classes_in_words(classes)}"
+def describe_answer(classes: int) -> str:
+    return "majority" if is_law_a_gamma(classes) else f"plurality of {describe_classes(classes)}"
 
 
 def _write_classes(classes: int) -> dict[str, int | str]:

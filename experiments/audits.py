@@ -38,7 +38,7 @@ from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.release import Release
-from darrm.training import Partition, PrivateSGD, privacy_of, train_teachers
+from darrm.training import Partition, PrivateSGD, compute_privacy, train_teachers
 from darrm.training.network import Module
 from darrm.util import checks
 from darrm.verify.attack import attack
@@ -95,7 +95,7 @@ def audit_training(recipe: PrivateSGD, canaries: int, confidence: float, *, clip
     guesses_each = canaries // 4
     order = np.argsort(scores)
     num_right = int(np.sum(coins[order[-guesses_each:]]) + np.sum(~coins[order[:guesses_each]]))
-    claimed_epsilon = privacy_of(recipe, DELTA).epsilon
+    claimed_epsilon = compute_privacy(recipe, DELTA).epsilon
     refuted = find_refuted_epsilon(canaries, 2 * guesses_each, num_right, DELTA, confidence)
     return TrainingAudit(
         canaries, 2 * guesses_each, num_right, recipe.noise, clipped, claimed_epsilon, refuted, confidence

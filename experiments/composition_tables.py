@@ -15,7 +15,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.release import charge_of
+from darrm.table.release import describe_cost
 from experiments import pages
 from experiments.pages import Row
 
@@ -45,16 +45,16 @@ PRINTED_TOTALS: dict[str, dict[int, dict[int, tuple[float, float]]]] = {
 }
 
 
-def row_of(m: int, data_set: str, count: int) -> Row:
+def compute_row(m: int, data_set: str, count: int) -> Row:
     """Compute the (ε, δ) of a query, and the total ε of ``count`` queries by each method of accounting."""
     each = EACH[data_set]
     table = optimize_table(Problem.from_allowance(Voters(K, each), m))
     query = PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
     general = compose_general(query, count, DELTA_PRIME)
-    pair_bounds = _bounds_of(PrivacyCost("query", guarantee=query, count=count), general.delta)
-    profile_bounds = _bounds_of(charge_of(table, count, exact=True), general.delta)
-    cost = charge_of(table, count, voters=Voters(K, each, overlap=1, models=True), exact=True)
-    models = PrivacyAccountant(charges=[cost]).spent(general.delta)
+    pair_bounds = _list_bounds(PrivacyCost("query", guarantee=query, count=count), general.delta)
+    profile_bounds = _list_bounds(describe_cost(table, count, exact=True), general.delta)
+    cost = describe_cost(table, count, voters=Voters(K, each, overlap=1, models=True), exact=True)
+    models = PrivacyAccountant(costs=[cost]).spent(general.delta)
     return {
         "table": TABLE_OF_ALLOWANCE[m],
         "data_set": data_set,
@@ -73,8 +73,8 @@ def row_of(m: int, data_set: str, count: int) -> Row:
     }
 
 
-def _bounds_of(charge: PrivacyCost, delta: float) -> dict[str, float]:
-    return {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(delta).bounds}
+def _list_bounds(cost: PrivacyCost, delta: float) -> dict[str, float]:
+    return {bound.name: bound.epsilon for bound in PrivacyAccountant(costs=[cost]).spent(delta).bounds}
 
 
 def fill_page(rows: Sequence[Row]) -> str:
@@ -106,7 +106,7 @@ def fill_page(rows: Sequence[Row]) -> str:
 
 def compute_rows() -> list[Row]:
     """Compute all rows in the order of m, data set and Q."""
-    return [row_of(*case) for case in product(TABLE_OF_ALLOWANCE, EACH, QUERIES)]
+    return [compute_row(*case) for case in product(TABLE_OF_ALLOWANCE, EACH, QUERIES)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

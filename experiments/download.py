@@ -54,7 +54,7 @@ def obtain(file: RemoteFile, *, pause: float = PAUSE_SECONDS) -> bytes:
         raise ValueError(f"DARRM_DATA_DIR names {data_folder!r}, which has no {file.folder}/{file.name}")
     packed, content = _download(file, pause=pause)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with files.replacing(path) as temporary:
+    with files.replace_file(path) as temporary:
         temporary.write_bytes(packed)
     return content
 

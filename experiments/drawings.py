@@ -16,7 +16,7 @@ from scipy.special import lambertw
 
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.sample_size import sample_size
-from darrm.util.figures import BLACK, Axes, saved_figure, style
+from darrm.util.figures import BLACK, Axes, save_figure, style
 from experiments.pages import CommandLine
 from experiments.sensitivity.mean import RECORDS, draw_exponential
 
@@ -31,13 +31,13 @@ def draw_region(axes: Axes) -> None:
     upper = np.minimum(np.minimum(growth * p + delta, 1.0), 1.0 - np.maximum(0.0, 1.0 - p - delta) / growth)
     lower = np.maximum(np.maximum(0.0, (p - delta) / growth), 1.0 - np.minimum(1.0, growth * (1.0 - p) + delta))
     axes.fill_between(p, lower, upper, color=style(0).color, alpha=0.25, label="allowed")
-    corners = corners_of(EACH)
+    corners = list_corners(EACH)
     axes.plot(*zip(*corners, strict=True), "o", color=style(1).color, label=f"{len(corners)} corners")
     axes.plot([0, 1], [0, 1], ":", color=BLACK, label="p = p′")
     axes.set(xlabel="p, probability of a 1 on one data set", ylabel="p′, on its neighbor", aspect="equal")
 
 
-def corners_of(each: PrivacyParams) -> list[tuple[float, float]]:
+def list_corners(each: PrivacyParams) -> list[tuple[float, float]]:
     """List the corners of the region [D, Lemma 5.1]."""
     high = (math.exp(each.epsilon) + each.delta) / (math.exp(each.epsilon) + 1.0)
     upper_corners = [(0.0, 0.0), (1.0, 1.0), (each.delta, 0.0), (1.0, 1.0 - each.delta), (high, 1.0 - high)]
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(parser.parse_args(arguments).output)
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in DRAWINGS.items():
-        with saved_figure(folder / f"{name}.png", width=5.6, height=4.2) as figure:
+        with save_figure(folder / f"{name}.png", width=5.6, height=4.2) as figure:
             axes = figure.add_subplot()
             draw(axes)
             axes.grid(visible=True, alpha=0.3)

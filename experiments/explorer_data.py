@@ -49,7 +49,7 @@ def prove_rivals(problem: Problem) -> tuple[float, float, float, float]:
     )
 
 
-def numbers_of(settings: Sequence[Setting]) -> tuple[list[float], list[float]]:
+def collect_numbers(settings: Sequence[Setting]) -> tuple[list[float], list[float]]:
     """List γ at floor(K/2) + 1 … K of each table, and the baselines' numbers of each problem."""
     gamma = [load_table(setting.problem, shape=setting.shape).gamma.half for setting in settings]
     rivals = [prove_rivals(setting.problem) for setting in settings if setting.shape == SHAPES[0]]
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     numbers = {}
     for K in SIZES:
-        numbers[K] = numbers_of(available_tables(K))
+        numbers[K] = collect_numbers(available_tables(K))
         print(f"K = {K:3d}: {len(numbers[K][0]):6,d} values of γ", flush=True)
     write_text(options.output, write_script(numbers))
     return 0

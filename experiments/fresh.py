@@ -27,17 +27,17 @@ from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.plan.calibration import CalibratedMechanism
-from darrm.plan.planner import named, plan
+from darrm.plan.planner import find_mechanism, plan
 from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.subsampling import Subsampling
 from darrm.training.recipes import PrivateSGD
 from darrm.util.extras import require
-from darrm.util.figures import BLACK, BLUE, GRAY, VERMILION, saved_figure
+from darrm.util.figures import BLACK, BLUE, GRAY, VERMILION, save_figure
 from darrm.votes import Votes
 from experiments import datasets, pages
-from experiments.aggregators.settings import name_of
+from experiments.aggregators.settings import name_mechanism
 from experiments.pages import Row
 from experiments.pate.dpsgd import train_linear
 
@@ -95,7 +95,7 @@ def _normalize(x: Features) -> Features:
     return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9))
 
 
-def votes_of(examples: Examples, K: int, rate: float, queries: int, *, rng: np.random.Generator) -> Votes:
+def collect_votes(examples: Examples, K: int, rate: float, queries: int, *, rng: np.random.Generator) -> Votes:
     """Let K prompts vote on ``queries`` questions, cyclically; a prompt without examples guesses."""
     people, labels = len(examples.x), np.empty((queries, K), dtype=np.int64)
     for query in range(queries):
@@ -106,7 +106,7 @@ def votes_of(examples: Examples, K: int, rate: float, queries: int, *, rng: np.r
         is_nearest = np.append(np.diff(prompts[order]) > 0, True) if included.size else np.empty(0, dtype=bool)
         labels[query] = rng.integers(examples.classes, size=K)
         labels[query, prompts[order][is_nearest]] = examples.y[included[order[is_nearest]]]
-    return Votes.of_labels(labels, classes=examples.classes)
+    return Votes.from_labels(labels, classes=examples.classes)
 
 
 def average_shares(votes: Votes, answers: Labels, law: Array | None = None) -> dict[str, float]:
@@ -172,10 +172,10 @@ QUICK_SETTINGS = (Setting(10, 4, 50),)
 SHOWN_K = 25  # K of the rows on the page; the JSON has all
 
 
-def rows_of(examples: Examples, setting: Setting) -> list[Row]:
+def compute_rows(examples: Examples, setting: Setting) -> list[Row]:
     """Let prompts vote, and release their votes at every budget by every mechanism."""
     rate = Fraction(setting.K * setting.examples, len(examples.x))
-    votes = votes_of(examples, setting.K, float(rate), setting.queries, rng=np.random.default_rng(SEED))
+    votes = collect_votes(examples, setting.K, float(rate), setting.queries, rng=np.random.default_rng(SEED))
     answers = examples.answers[np.arange(setting.queries) % len(examples.answers)]
     sorted_counts = -np.sort(-votes.counts, axis=1)
 
@@ -197,7 +197,7 @@ def rows_of(examples: Examples, setting: Setting) -> list[Row]:
             "rate": float(rate),
             "epsilon": epsilon,
             "accuracy": average_shares(votes, answers)["accuracy"],
-            "family": name_of(best),
+            "family": name_mechanism(best),
             "spent": best.spent.epsilon,
             "ours": measure_shares(best),
             "still": measure_shares(_plan_best(fixed, FIXED_SLUGS)),
@@ -209,14 +209,14 @@ def rows_of(examples: Examples, setting: Setting) -> list[Row]:
 
 
 def _plan_best(workload: Workload, slugs: Sequence[str] | None = None) -> CalibratedMechanism:
-    return plan(workload, prior=PRIOR, mechanisms=None if slugs is None else list(map(named, slugs))).best
+    return plan(workload, prior=PRIOR, mechanisms=None if slugs is None else list(map(find_mechanism, slugs))).best
 
 
 def measure(name: str, *, quick: bool) -> Row:
     """Measure all settings of a data set, and a DP-SGD model on the same examples."""
     examples = load(name)
     settings = QUICK_SETTINGS if quick else FEW_PEOPLE if name == "digits" else SETTINGS
-    rows = [row for setting in settings for row in rows_of(examples, setting)]
+    rows = [row for setting in settings for row in compute_rows(examples, setting)]
     rng = np.random.default_rng(SEED)
     models = {str(epsilon): measure_private_model(examples, epsilon, float(DELTA), rng=rng) for epsilon in EPSILONS}
     return {"title": name, "people": len(examples.x), "classes": examples.classes, "rows": rows, "models": models}
@@ -260,7 +260,7 @@ def fill_page(results: dict[str, Row]) -> str:
         "model": facts["right"] == len(rows),
     }
     return pages.fill_template(
-        NAME, facts, {"holds": holds, "delta": DELTA, "rival": name_of(named(BY_LABEL)), "texts": texts}
+        NAME, facts, {"holds": holds, "delta": DELTA, "rival": name_mechanism(find_mechanism(BY_LABEL)), "texts": texts}
     )
 
 
@@ -270,7 +270,7 @@ def draw(folder: Path, results: dict[str, Row]) -> None:
     panels = dict.fromkeys((row["queries"], row["K"], row["examples"]) for row in result["rows"])
     num_rows = len({queries for queries, _, _ in panels})
     columns = len(panels) // num_rows
-    with saved_figure(folder / "kept.png", width=2.5 * columns + 0.5, height=2.6 * num_rows + 0.9, dpi=110) as figure:
+    with save_figure(folder / "kept.png", width=2.5 * columns + 0.5, height=2.6 * num_rows + 0.9, dpi=110) as figure:
         axes = figure.subplots(num_rows, columns, sharex=True, sharey=True, squeeze=False)
         for (queries, K, m), panel in zip(panels, axes.ravel(), strict=True):
             rows = [row for row in result["rows"] if (row["queries"], row["K"], row["examples"]) == (queries, K, m)]

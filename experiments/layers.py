@@ -29,7 +29,7 @@ _STYLE = """
     .command { fill: #d9ecf7; stroke: #0072b2; stroke-width: 2 }"""
 
 
-def package_of(module: str) -> str:
+def find_package(module: str) -> str:
     """Return the package of a module: ``darrm.majority``, or ``lp_models``."""
     parts = module.split(".")
     return ".".join(parts[:2]) if parts[0] == "darrm" else parts[0]
@@ -41,7 +41,7 @@ def find_imports() -> dict[str, set[str]]:
     for root in ("darrm", "lp_models"):
         for path in sorted((ROOT / root).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            package = package_of(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+            package = find_package(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
             if package not in FACE and path.name != "__main__.py":
                 imports.setdefault(package, set()).update(_list_imports(path.read_text(encoding="utf-8")))
     return {
@@ -137,4 +137,4 @@ def _list_imports(text: str) -> set[str]:
     names += [
         f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
     ]
-    return set(map(package_of, names))
+    return set(map(find_package, names))

@@ -25,7 +25,7 @@ from darrm.table.library import PAPER_FILE, PRIOR, PaperSetting, Setting, compre
 from darrm.table.optimality import SHAPES
 from darrm.table.table import Table
 from darrm.util import checks
-from darrm.util.files import replacing
+from darrm.util.files import replace_file
 from experiments.pages import CommandLine
 
 SIZES = (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101)
@@ -41,7 +41,7 @@ _MAX_FREE_K = 501
 _LARGE_OPTIONS = SolveOptions(gap=1e-7)  # the last digits would take most of the time
 
 
-def settings_of(K: int) -> list[Setting]:
+def list_settings(K: int) -> list[Setting]:
     """List the settings of one K in the order of its file."""
     is_large = max(SIZES) < K
     return [
@@ -96,8 +96,8 @@ def pack_tables(K: int, settings: Sequence[Setting], jobs: int = 1) -> bytes:
 def write_size(folder: Path, K: int, jobs: int) -> tuple[int, float]:
     """Write the file of one K; return its size in bytes and the seconds."""
     started = time.perf_counter()
-    packed = pack_tables(K, settings_of(K), jobs)
-    with replacing(folder / f"K{K}.json.gz") as temporary:
+    packed = pack_tables(K, list_settings(K), jobs)
+    with replace_file(folder / f"K{K}.json.gz") as temporary:
         temporary.write_bytes(packed)
     return len(packed), time.perf_counter() - started
 
@@ -117,13 +117,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.K is None:
         packed = pack_paper_tables()
         total += len(packed)
-        with replacing(options.output / PAPER_FILE) as temporary:
+        with replace_file(options.output / PAPER_FILE) as temporary:
             temporary.write_bytes(packed)
         print(f"the paper: {len(list_paper_settings()):5d} tables, {len(packed):9,d} bytes", flush=True)
     for K in sorted(sizes):
         size, seconds = write_size(options.output, K, options.jobs)
         total += size
-        print(f"K = {K:4d}: {len(settings_of(K)):5d} tables, {size:9,d} bytes, {seconds:6.1f} s", flush=True)
+        print(f"K = {K:4d}: {len(list_settings(K)):5d} tables, {size:9,d} bytes, {seconds:6.1f} s", flush=True)
     print(f"{total:,} bytes in all")
     return 0
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.commands.command_line import run
-from darrm.training.calibration import privacy_of
+from darrm.training.calibration import compute_privacy
 from darrm.training.network import convolutional_network
 from darrm.training.recipes import PrivateSGD
 from darrm.training.teachers import Partition, PredictableNoiseWarning, train_teachers
@@ -111,7 +111,7 @@ def account(noise: float, rate: float, steps: int) -> Row:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about its own grid of orders
             epsilons[name] = float(accountant.get_epsilon(DELTA))
-    return {"noise": noise, "rate": rate, "steps": steps, "darrm": privacy_of(recipe, DELTA).epsilon, **epsilons}
+    return {"noise": noise, "rate": rate, "steps": steps, "darrm": compute_privacy(recipe, DELTA).epsilon, **epsilons}
 
 
 def fill_page(data: Row) -> str:

@@ -14,7 +14,7 @@ from darrm.training.teachers import load_votes, save_votes
 from experiments.pages import read_json, write_json
 
 
-def digest_of(facts: object) -> str:
+def compute_digest(facts: object) -> str:
     """Return the first sixteen hexadecimal digits of the SHA-256 of plain data."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -27,7 +27,7 @@ def digest_array(array: NDArray[Any]) -> str:
 
 def read_or_compute(folder: Path, stage: str, facts: object, compute: Callable[[], Any]) -> Any:  # noqa: ANN401 (plain data)
     """Return the plain data that ``compute`` returns, or read those stored for the same facts."""
-    path = folder / f"{stage}-{digest_of(facts)}.json"
+    path = folder / f"{stage}-{compute_digest(facts)}.json"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         write_json(path, compute())

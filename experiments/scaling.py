@@ -41,7 +41,7 @@ from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.util import checks
-from darrm.util.figures import saved_figure, style
+from darrm.util.figures import save_figure, style
 from experiments import pages, peers
 from experiments.pages import Row
 
@@ -217,7 +217,7 @@ def draw(path: Path, measurements: Sequence[Measurement]) -> None:
     }
     for label, (quantity, case) in others.items():
         lines[label] = quantity, [item for item in measurements if case_of(item) == ("common", item.K, *case)]
-    with saved_figure(path, width=9.0, height=6.0) as figure:
+    with save_figure(path, width=9.0, height=6.0) as figure:
         axes = figure.add_subplot()
         for place, (label, (quantity, items)) in enumerate(lines.items()):
             values = [getattr(item, quantity) for item in items]

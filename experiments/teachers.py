@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from darrm.training.network import Build, network_digest
 from darrm.training.recipes import Recipe
 from darrm.training.teachers import Partition, PredictableNoiseWarning, TeacherEnsemble, majority, train_teachers
-from darrm.util.files import replacing
+from darrm.util.files import replace_file
 from experiments.datasets import LabeledImages
-from experiments.result_cache import digest_of, read_or_train
+from experiments.result_cache import compute_digest, read_or_train
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Training:
         recipe, network = self.recipe.to_dict(), network_digest(self.build)
         facts: list[Any] = [recipe, self.seed, self.teachers, self.partition_seed]
         facts += [data.train_x.shape, digests, network]
-        return f"{data.name}-{recipe['kind']}-{self.seed}-{digest_of(facts)}"
+        return f"{data.name}-{recipe['kind']}-{self.seed}-{compute_digest(facts)}"
 
 
 def obtain_labels(data: LabeledImages, training: Training, machine: Machine) -> tuple[NDArray[np.int8], float]:
@@ -85,7 +85,7 @@ class TeacherVotes:
         arrays: dict[str, Any] = {"private": self.private.astype(np.uint8), "plain": self.plain.astype(np.uint8)}
         if self.truth.max() <= 1:
             arrays = {name: np.packbits(votes) for name, votes in arrays.items()} | {"trainings": len(self.private)}
-        with replacing(path) as temporary:
+        with replace_file(path) as temporary:
             np.savez_compressed(temporary, truth=self.truth.astype(np.uint8), **arrays)
 
     @classmethod

@@ -24,7 +24,7 @@ from darrm.pate.tested import BudgetTest, TestedRun
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.util import checks
-from darrm.util.figures import BLUE, GRAY, GREEN, LIGHT_GRAY, VERMILION, saved_figure
+from darrm.util.figures import BLUE, GRAY, GREEN, LIGHT_GRAY, VERMILION, save_figure
 from darrm.votes import Votes
 from experiments import pages
 from experiments.aggregators.votes import record_ten_classes
@@ -88,10 +88,10 @@ ENSEMBLES = {
 }
 
 
-def votes_of(name: str, machine: Machine, *, quick: bool) -> Votes:
+def collect_votes(name: str, machine: Machine, *, quick: bool) -> Votes:
     """Read or make the votes of an ensemble; ``quick`` uses fewer voters or shorter training."""
     if name == "agreeing":
-        return Votes.of_counts(draw_pate_votes(QUICK_AGREEING if quick else AGREEING))
+        return Votes.from_counts(draw_pate_votes(QUICK_AGREEING if quick else AGREEING))
     if name == "ridge":
         return record_ten_classes("digits" if quick else "mnist", 50 if quick else 250).votes
     from experiments.pate.students import obtain  # noqa: PLC0415 (needs torch)
@@ -102,7 +102,7 @@ def votes_of(name: str, machine: Machine, *, quick: bool) -> Votes:
 def scale_setting(setting: Setting, votes: Votes, voters: int) -> Setting:
     """Scale a setting for ``voters`` voters to the voters and queries of smaller votes.
 
-    >>> scale_setting(Setting(640, 200, 150.0, 40.0), Votes.of_counts([[30, 20]] * 9), 250)
+    >>> scale_setting(Setting(640, 200, 150.0, 40.0), Votes.from_counts([[30, 20]] * 9), 250)
     Setting(queries=9, threshold=40, sigma_threshold=30.0, sigma_answer=8.0)
     """
     scale = votes.voters / voters
@@ -125,7 +125,7 @@ def measure(votes: Votes, setting: Setting, delta: float) -> Row:
         "data_independent": analysis.data_independent_epsilon,
         "published": expected_publication(analysis, replace(parameters, safety=SAFETY)).epsilon,
         "tested": tested_epsilon,
-        "exact": analysis.epsilon_of(analysis.exact.curve),
+        "exact": analysis.to_epsilon(analysis.exact.curve),
         "order": order,
         "pass_chance": make_run(run_votes, setting, PrivacyParams(tested_epsilon, delta), order).pass_chance(run_votes),
     }
@@ -166,9 +166,9 @@ def _find_least_epsilon(votes: Votes, run: TestedRun) -> float:
     return math.ceil(high * 1e4) / 1e4
 
 
-def result_of(name: str, machine: Machine, *, quick: bool) -> Row:
+def compute_result(name: str, machine: Machine, *, quick: bool) -> Row:
     """Read or make the votes of an ensemble and measure its runs."""
-    ensemble, votes = ENSEMBLES[name], votes_of(name, machine, quick=quick)
+    ensemble, votes = ENSEMBLES[name], collect_votes(name, machine, quick=quick)
     title, settings = ensemble.title, ensemble.settings
     if quick:
         voters = 5_000 if settings[0].threshold > 250 else 250
@@ -176,14 +176,14 @@ def result_of(name: str, machine: Machine, *, quick: bool) -> Row:
     return {"title": title, "rows": [measure(votes, setting, ensemble.delta) for setting in settings]}
 
 
-def rows_of(results: dict[str, Row]) -> list[Row]:
+def compute_rows(results: dict[str, Row]) -> list[Row]:
     return [{"title": result["title"]} | row for result in results.values() for row in result["rows"]]
 
 
 def fill_page(results: dict[str, Row]) -> str:
     """Fill the page; the smaller of the two guarantees is bold."""
     private_teachers = results.pop(EARLIER_FILE, None)
-    rows = rows_of(results)
+    rows = compute_rows(results)
     for row in rows:
         row["ratio"] = row["tested"] / row["data_independent"]
         smaller = min(row["tested"], row["data_independent"])
@@ -195,8 +195,8 @@ def fill_page(results: dict[str, Row]) -> str:
 
 
 def draw(folder: Path, results: dict[str, Row]) -> None:
-    rows = rows_of(results)
-    with saved_figure(folder / "epsilons.png", width=8.0, height=0.55 * len(rows) + 1.4, dpi=110) as figure:
+    rows = compute_rows(results)
+    with save_figure(folder / "epsilons.png", width=8.0, height=0.55 * len(rows) + 1.4, dpi=110) as figure:
         axes = figure.subplots()
         for (kind, (label, color)), marker in zip(KINDS.items(), "sDo^", strict=True):
             values = [row[kind] for row in rows]
@@ -227,5 +227,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     checks.integer_at_least(1, jobs=options.jobs)
     machine = Machine(options.jobs, "cpu", progress=False, folder=pages.prepare_folder(options, NAME) / "votes")
-    compute = partial(result_of, machine=machine, quick=options.quick)
+    compute = partial(compute_result, machine=machine, quick=options.quick)
     return pages.run_figures(options, NAME, ENSEMBLES, compute, fill_page, draw, [EARLIER_FILE])

@@ -99,18 +99,18 @@ class SampledError:
         is_mixed = np.any(oriented < 0.0, axis=1)
         self.linear = np.sum(oriented[~is_mixed], axis=0) / len(oriented)
         self.weights = np.mean(oriented, axis=0)  # of F while no draw changes sign; nowhere above F
-        self.mixed = oriented[is_mixed]
+        self.mix = oriented[is_mixed]
         self.share = float(np.mean(is_mixed))
         self.mean_size = np.mean(np.abs(differences), axis=0)
 
     def mixed_error(self, gamma: Array) -> float:
         """Compute θ(γ)."""
-        return float(np.sum(0.5 * np.abs(self.mixed @ (1.0 - gamma)))) / max(1, len(self.mixed))
+        return float(np.sum(0.5 * np.abs(self.mix @ (1.0 - gamma)))) / max(1, len(self.mix))
 
     def tangent(self, gamma: Array) -> Array:
         """Compute t, the mean of ½ sign(d·(1 − γ)) d over the mixed draws: θ ≥ t·(1 − γ) everywhere."""
-        signs = np.where(self.mixed @ (1.0 - gamma) < 0.0, -0.5, 0.5)
-        return np.asarray(signs @ self.mixed, dtype=np.float64) / max(1, len(self.mixed))
+        signs = np.where(self.mix @ (1.0 - gamma) < 0.0, -0.5, 0.5)
+        return np.asarray(signs @ self.mix, dtype=np.float64) / max(1, len(self.mix))
 
     def value(self, gamma: Array) -> float:
         return float(0.5 * self.linear @ (1.0 - gamma)) + self.share * self.mixed_error(gamma)
@@ -128,9 +128,9 @@ class EpigraphOracle:
         gamma = self.shape.variables_to_gamma(x)
         is_above = self.sampled.share * (self.sampled.mixed_error(gamma) - theta) > self.least_lift
         separation = self.rows.separate(x, thorough=thorough, deadline=deadline)
-        return self.lifted(separation, [self.sampled.tangent(gamma)] if is_above else [])
+        return self.lift(separation, [self.sampled.tangent(gamma)] if is_above else [])
 
-    def lifted(self, separation: Separation, tangents: Sequence[Array]) -> Separation:
+    def lift(self, separation: Separation, tangents: Sequence[Array]) -> Separation:
         rows = np.hstack([separation.matrix, np.zeros((separation.limits.size, 1))])
         cuts = [[*self.shape.rows(-tangent), -1.0] for tangent in tangents]
         limits = np.append(separation.limits, [-np.sum(tangent) for tangent in tangents])

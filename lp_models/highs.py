@@ -69,12 +69,12 @@ class Knots(ABC):
     def restrict(self, rows: Array) -> Array:
         """Compute a U for each row a: shape (…, n) → (…, k)."""
 
-    def repaired(self, duals: Array, reduced: Array) -> Array:
+    def repair(self, duals: Array, reduced: Array) -> Array:
         """Return multipliers with a better bound."""
         del reduced
         return duals
 
-    def refined(self) -> Knots:
+    def refine(self) -> Knots:
         cuts = [self.starts + self.lengths * i // _PARTS_PER_INTERVAL for i in range(_PARTS_PER_INTERVAL)]
         return type(self)(np.unique(np.concatenate(cuts)), self.n, keeps_rows=self.keeps_rows)
 
@@ -104,7 +104,7 @@ class Ramps(Knots):
     def restrict(self, rows: Array) -> Array:
         return rows if self.is_full else np.asarray(np.add.reduceat(rows, self.starts, axis=-1) / self.lengths)
 
-    def repaired(self, duals: Array, reduced: Array) -> Array:
+    def repair(self, duals: Array, reduced: Array) -> Array:
         raised_duals = duals.copy()
         raised_duals[0] = max(0.0, duals[0] - float(np.min(reduced)))
         return raised_duals
@@ -179,7 +179,7 @@ class Master:
         self.labels += labels or [None] * limits.size
         self._pass_rows(matrix, limits)
         if isinstance(matrix, SparseRows):
-            self.matrix = self.matrix.joined(matrix)
+            self.matrix = self.matrix.join_rows(matrix)
         else:
             self.matrix = np.vstack([self.matrix, matrix])
         self.limits = np.concatenate([self.limits, limits])
@@ -226,7 +226,7 @@ class Master:
             point, duals, optimal = np.zeros(self.cost.size), np.zeros(self.limits.size), False
         self.idle = np.where(duals > 0.0, 0, self.idle + 1)
         if self.knots is not None:
-            duals = self.knots.repaired(duals, self.cost + duals @ self.matrix)
+            duals = self.knots.repair(duals, self.cost + duals @ self.matrix)
         bound = self.program.bound(self.matrix, self.limits, duals)
         status = Status.OPTIMAL if optimal else Status.FAILED
         return Solution(point, duals, self.value(point), bound, status)

@@ -137,13 +137,13 @@ class SparseRows:
         return cls(no_indices, no_indices, np.empty(0), np.empty(0))
 
     @classmethod
-    def summed(cls, rows: Indices, columns: Indices, values: Array, limits: Array, variables: int) -> SparseRows:
+    def sum_entries(cls, rows: Indices, columns: Indices, values: Array, limits: Array, variables: int) -> SparseRows:
         """Add up entries with equal row and variable."""
         places, inverse = np.unique(rows * variables + columns, return_inverse=True)
         total = np.bincount(inverse, values, minlength=places.size).astype(np.float64)
         return cls(places // variables, places % variables, total, limits)
 
-    def joined(self, others: SparseRows) -> SparseRows:
+    def join_rows(self, others: SparseRows) -> SparseRows:
         return SparseRows(
             np.concatenate([self.rows, others.rows + self.limits.size]),
             np.concatenate([self.columns, others.columns]),

@@ -39,7 +39,7 @@ class Separation:
     labels: Sequence[RowLabel] = ()  # the oracle's names of the rows, r of them or none
 
 
-def beginning_at(feasible: Array) -> Separation:
+def start_at(feasible: Array) -> Separation:
     return Separation(np.empty((0, feasible.size)), np.empty(0), feasible, thorough=True)
 
 
@@ -232,7 +232,7 @@ class _Loop:
         if not has_failed and cuts.limits.size and missing_gap > _MAX_MISSING_SHARE * (value - solution.bound):
             return False
         self.master.drop_idle_rows(1)
-        self.master.restrict(knots.refined())
+        self.master.restrict(knots.refine())
         return True
 
     def is_wide(self) -> bool:

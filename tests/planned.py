@@ -12,8 +12,8 @@ import pytest
 
 from darrm.account.bounds import Bound
 from darrm.errors import PlanError
-from darrm.plan import MECHANISMS, CalibratedMechanism, Mechanism, Plan, Proposal, calibrate, named, plan
-from darrm.plan.accuracy import MOST_LISTED, Accuracy, Law, Measure, sample_of
+from darrm.plan import MECHANISMS, CalibratedMechanism, Mechanism, Plan, Proposal, calibrate, find_mechanism, plan
+from darrm.plan.accuracy import MOST_LISTED, Accuracy, Law, Measure, make_sample
 from darrm.plan.mechanism import FixedMechanism
 from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams
@@ -56,7 +56,7 @@ def _calibrate_once(
     workload: Workload, mechanism: Any, measure: Measure, to_beat: float = math.inf, *, is_fine: bool = True
 ) -> CalibratedMechanism:
     if isinstance(mechanism, str):
-        mechanism = named(mechanism)
+        mechanism = find_mechanism(mechanism)
     key = mechanism, workload, measure.prior, measure.is_error, to_beat, is_fine
     if key not in _rows:
         try:
@@ -112,5 +112,5 @@ def accuracy_of(
     law: Law, K: int, classes: int, prior: Prior, *, draws: int = MOST_LISTED, missing: int = 0
 ) -> Accuracy:
     """Compute the accuracy of a law on all sorted histograms, or on up to ``draws`` random ones."""
-    sample = sample_of(prior, K - missing, classes, draws, missing)
+    sample = make_sample(prior, K - missing, classes, draws, missing)
     return sample.mean(sample.compute_accuracy(law))

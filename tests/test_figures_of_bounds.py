@@ -85,10 +85,10 @@ def test_every_text_of_a_guarantee_holds(epsilon: float, delta: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "shown"), [("0.00004", "(4e-05, 0)"), ("0.30000049", "(0.30001, 0)")])
 def test_a_small_cost_is_not_nothing(epsilon: str, shown: str) -> None:
-    charge = PermuteAndFlip(float(epsilon)).privacy_cost(1)
-    assert shown in str(PrivacyAccountant(charges=[charge]).spent(0.0))
+    cost = PermuteAndFlip(float(epsilon)).privacy_cost(1)
+    assert shown in str(PrivacyAccountant(costs=[cost]).spent(0.0))
     ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
-    ledger.debit(charge)
+    ledger.debit(cost)
     assert shown in str(ledger.spent)
 
 

@@ -12,7 +12,7 @@ import pytest
 from darrm.priors import Dirichlet, Led, RecordedVotes, from_json, is_built_in, log_arrangements, parse, to_json
 from darrm.votes import Votes
 
-SEEN = Votes.of_counts([[3, 0, 1], [0, 1, 3], [2, 2, 0], [2, 1, 1], [2, 1, 1]])
+SEEN = Votes.from_counts([[3, 0, 1], [0, 1, 3], [2, 2, 0], [2, 1, 1], [2, 1, 1]])
 
 
 def histograms(K: int, classes: int) -> np.ndarray:
@@ -36,7 +36,7 @@ def test_recorded_votes_are_the_recorded_ones_with_their_classes_renamed() -> No
 
 
 def test_more_voters_choose_as_one_of_a_recorded_question_did() -> None:
-    drawn = RecordedVotes("two", Votes.of_counts([[3, 1, 0]])).sample(400, 3, 2000, rng=np.random.default_rng(2))
+    drawn = RecordedVotes("two", Votes.from_counts([[3, 1, 0]])).sample(400, 3, 2000, rng=np.random.default_rng(2))
     assert set(drawn.sum(axis=1).tolist()) == {400}
     ordered = np.sort(drawn, axis=1).mean(axis=0)
     assert ordered == pytest.approx([0.0, 100.0, 300.0], abs=2.0)
@@ -89,16 +89,16 @@ def test_a_prior_like_public_votes_is_one_in_numbers(tmp_path: Path) -> None:
     assert isinstance(prior, Led)
     assert (prior.leader, prior.others) == pytest.approx((4, 0.25), rel=0.2)
     assert parse(prior.text, 3) == from_json(to_json(prior, 30, 3)) == prior
-    unanimous = Led.fitted(Votes.of_counts([[9, 0, 0], [0, 9, 0]]))
+    unanimous = Led.fit(Votes.from_counts([[9, 0, 0], [0, 9, 0]]))
     assert np.exp(unanimous.log_probabilities(np.array([[9, 0, 0]]))) == pytest.approx(1 / 3, abs=1e-3)
     with pytest.raises(ValueError, match="at least one query"):
-        Led.fitted(SEEN[:0])
+        Led.fit(SEEN[:0])
 
 
 def test_recorded_votes_are_known_by_their_digest() -> None:
-    other = Votes.of_counts([[3, 0, 1], [0, 1, 3], [2, 2, 0], [2, 1, 1], [1, 2, 1]])
-    assert RecordedVotes("a", SEEN) == RecordedVotes("a", Votes.of_counts(SEEN.counts))
-    assert hash(RecordedVotes("a", SEEN)) == hash(RecordedVotes("a", Votes.of_counts(SEEN.counts)))
+    other = Votes.from_counts([[3, 0, 1], [0, 1, 3], [2, 2, 0], [2, 1, 1], [1, 2, 1]])
+    assert RecordedVotes("a", SEEN) == RecordedVotes("a", Votes.from_counts(SEEN.counts))
+    assert hash(RecordedVotes("a", SEEN)) == hash(RecordedVotes("a", Votes.from_counts(SEEN.counts)))
     assert RecordedVotes("a", SEEN) != RecordedVotes("a", other)
     assert RecordedVotes("a", SEEN) != RecordedVotes("b", SEEN)
 

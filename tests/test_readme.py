@@ -14,7 +14,7 @@ import pytest
 from darrm import PrivacyParams, Problem, Voters, Workload, certify, optimize_table
 from darrm.majority import baselines
 from darrm.plan import plan
-from darrm.plan.planner import named
+from darrm.plan.planner import find_mechanism
 from darrm.priors import Independent
 from darrm.privacy import at_most
 from darrm.table.library import available_sizes, available_tables, paper_settings
@@ -177,7 +177,7 @@ def test_a_larger_budget_needs_little_noise_as_the_readme_says() -> None:
     said = re.search(r"At \((\S+), (\S+)\) its labels are the majority with a probability above ([\d.]+)\.", README)
     assert said is not None
     voters = Voters(11, PrivacyParams("0.1", "1e-5"))
-    found = plan(Workload(voters, 20, PrivacyParams(said[1], said[2])), mechanisms=[named("optimal")])
+    found = plan(Workload(voters, 20, PrivacyParams(said[1], said[2])), mechanisms=[find_mechanism("optimal")])
     assert found.best.accuracy > float(said[3])
 
 

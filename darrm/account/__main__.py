@@ -24,7 +24,7 @@ from darrm.commands.options import (
     collect,
     option,
     output_options,
-    parsed_by,
+    text_value,
 )
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.report import ledger_json, ledger_text, plot_ledger
@@ -32,9 +32,9 @@ from darrm.ledger.sqlite import check_kept, ledger_name
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import at_most
 from darrm.problem import Voters
-from darrm.table.release import Release, charge_of
+from darrm.table.release import Release, describe_cost
 from darrm.util import checks
-from darrm.util.figures import name_lines, saved_figure, say_instead, style
+from darrm.util.figures import name_lines, save_figure, say_instead, style
 
 EXAMPLES = """\
 examples:
@@ -96,11 +96,15 @@ table_options = as_one(_TABLE_OPTIONS, lambda values: {"future": collect(TableQu
     examples=EXAMPLES,
 )
 @argument(
-    "path", type=parsed_by(ledger_name, "ledger"), metavar="[LEDGER]", required=False, about="a ledger: a file or a URL"
+    "path",
+    type=text_value(ledger_name, "ledger"),
+    metavar="[LEDGER]",
+    required=False,
+    about="a ledger: a file or a URL",
 )
 @option(
     "--ledger",
-    type=parsed_by(ledger_name, "ledger"),
+    type=text_value(ledger_name, "ledger"),
     metavar="L.sqlite",
     section=LEDGER,
     help="the same as LEDGER",
@@ -166,15 +170,15 @@ def _report_table(future: TableQueries, output: Output) -> None:
         checks.fail("--delta", future.delta, "in (0, 1)")
     with output.status_line() as line:
         line.show("proving the table again")
-        charge, voters = _load_charge(load_release(future.table), models=future.models, overlap=future.overlap)
+        cost, voters = _load_charge(load_release(future.table), models=future.models, overlap=future.overlap)
         results = {}
         for count in queries:
             line.show(f"bounds for {count:,} queries")
-            results[count] = _bound_total(charge, count, delta, voters)
+            results[count] = _bound_total(cost, count, delta, voters)
         if output.plot is not None:
-            plot_bounds(output.plot, charge, max(queries), delta, voters, line.show)
+            plot_bounds(output.plot, cost, max(queries), delta, voters, line.show)
     rows = {str(queries): spent.to_json() for queries, spent in results.items()}
-    output.print(text=partial(table_text, charge, results, delta), document={"delta": delta, "queries": rows}.copy)
+    output.print(text=partial(table_text, cost, results, delta), document={"delta": delta, "queries": rows}.copy)
 
 
 def _load_charge(aggregator: Released, *, models: bool, overlap: int | None) -> tuple[PrivacyCost, Voters]:
@@ -184,23 +188,23 @@ def _load_charge(aggregator: Released, *, models: bool, overlap: int | None) -> 
             raise ValueError("--overlap is about models: give --models, too, if the voters are trained models")
         voters = replace(voters, overlap=overlap)
     # the cost of a table depends on the declared voters; the cost of a mechanism does not
-    charge = (
-        charge_of(aggregator.table, voters=voters) if isinstance(aggregator, Release) else aggregator.privacy_cost()
+    cost = (
+        describe_cost(aggregator.table, voters=voters) if isinstance(aggregator, Release) else aggregator.privacy_cost()
     )
-    return charge, voters
+    return cost, voters
 
 
-def _bound_total(charge: PrivacyCost, queries: int, delta: float, voters: Voters) -> Spent:
-    return PrivacyAccountant(voters, [charge.repeated(queries)]).spent(delta)
+def _bound_total(cost: PrivacyCost, queries: int, delta: float, voters: Voters) -> Spent:
+    return PrivacyAccountant(voters, [cost.repeat(queries)]).spent(delta)
 
 
-def table_text(charge: PrivacyCost, results: Mapping[int, Spent], delta: float) -> str:
+def table_text(cost: PrivacyCost, results: Mapping[int, Spent], delta: float) -> str:
     """Write one row for each number of queries that has a bound; ``*`` marks the smallest."""
     rows_by_count = {queries: _map_bounds(spent) for queries, spent in results.items() if spent.bounds}
     columns = [name for name in BOUNDS if any(name in row for row in rows_by_count.values())]
     lines = [
-        f"each query: {'' if charge.guarantee is None else f'{charge.guarantee} by '}{charge.what}",
-        f"total epsilon at delta = {at_most(delta, 6)}{_describe_neighbors(charge)}:",
+        f"each query: {'' if cost.guarantee is None else f'{cost.guarantee} by '}{cost.what}",
+        f"total epsilon at delta = {at_most(delta, 6)}{_describe_neighbors(cost)}:",
     ]
     width = max([14, *map(len, columns)]) + 2
     if columns:
@@ -220,13 +224,13 @@ def table_text(charge: PrivacyCost, results: Mapping[int, Spent], delta: float) 
     return "\n".join(lines) + "\n"
 
 
-def _describe_neighbors(charge: PrivacyCost) -> str:
-    return "" if charge.sampling is None else f", for neighbors that {charge.sampling.neighbors}"
+def _describe_neighbors(cost: PrivacyCost) -> str:
+    return "" if cost.sampling is None else f", for neighbors that {cost.sampling.neighbors}"
 
 
 def plot_bounds(
     path: Path,
-    charge: PrivacyCost,
+    cost: PrivacyCost,
     max_queries: int,
     delta: float,
     voters: Voters,
@@ -237,8 +241,8 @@ def plot_bounds(
     rows = []
     for queries in counts:
         report(f"bounds of the picture, {queries:,} of {max_queries:,} queries")
-        rows.append(_map_bounds(_bound_total(charge, queries, delta, voters)))
-    with saved_figure(path) as figure:
+        rows.append(_map_bounds(_bound_total(cost, queries, delta, voters)))
+    with save_figure(path) as figure:
         axes = figure.add_subplot()
         for index, name in enumerate(BOUNDS):
             if any(name in row for row in rows):
@@ -246,9 +250,9 @@ def plot_bounds(
                 axes.plot(counts, values, label=name, **style(index).line(len(counts)))
         axes.set_xlabel("queries")
         axes.set_ylabel(f"total ε at δ = {at_most(delta, 6)}")
-        guarantee = "" if charge.guarantee is None else f", {charge.guarantee} a query"
+        guarantee = "" if cost.guarantee is None else f", {cost.guarantee} a query"
         axes.set_title(
-            f"{charge.what}{guarantee}{_describe_neighbors(charge)}", fontsize="medium" if charge.sampling else None
+            f"{cost.what}{guarantee}{_describe_neighbors(cost)}", fontsize="medium" if cost.sampling else None
         )
         axes.set_ylim(bottom=0.0)
         axes.grid(visible=True, alpha=0.3)

@@ -10,12 +10,12 @@ influence at most t models:
   places, with fresh randomness for each query; so the queries' costs for non-private voters add up, by every bound;
 * **joint bound**: the two together, `darrm.loss.joint_bound`.
 
-The account or its charges declare the models; without one declaration for all charges no total is reported. Ensembles
+The account or its costs declare the models; without one declaration for all costs no total is reported. Ensembles
 with equal `Voters` count as one, so a second training needs a separate account.
 
 If the kinds of queries were chosen after earlier answers, different courses of answers may end under different bounds.
 Each bounds P(S) − e^ε·P'(S) for the sets S of courses that end under it, so their δ add up: bounds that depend on the
-charges get an equal share of δ each. The first does not depend on them and keeps all of it.
+costs get an equal share of δ each. The first does not depend on them and keeps all of it.
 
 The δ of strings of one person (`darrm.noisy_max.noisy_maximum`) is paid first; only `darrm.account.filters` counts it
 among the queries' own δ.
@@ -46,7 +46,7 @@ from darrm.account.bounds import (
 from darrm.account.filters import HALF, filter_bound
 from darrm.errors import PrivateFigureError
 from darrm.loss.joint_bound import release_within, smallest_whole
-from darrm.loss.privacy_cost import PrivacyCost, neighbors_of
+from darrm.loss.privacy_cost import PrivacyCost, describe_neighbors
 from darrm.numerics.bisection import last_allowed_integer
 from darrm.privacy import PrivacyPair, PrivacyParams, at_most, pair_at_most
 from darrm.problem import Voters
@@ -56,7 +56,7 @@ from darrm.util.files import Document
 # of kinds that are chosen on the way: the share of δ for the queries' own, see `darrm.account.filters`
 DELTA_RESERVE = {"adaptive": HALF, "renyi": Fraction(0)}
 COMPOSITIONS = ("one", "planned", *DELTA_RESERVE)  # of queries that a budget admits, see `darrm.ledger.ledger`
-_WAYS = 4  # bounds on models that depend on the charges: subsampling, non-private voters, two joint bounds
+_WAYS = 4  # bounds on models that depend on the costs: subsampling, non-private voters, two joint bounds
 SHARED_RANDOMNESS = (
     "answers of trained models share the randomness of their training, so the costs of single queries do not add up: "
     "only models that are declared, the same for all queries, with their overlap, are bounded, at a delta that they or "
@@ -64,7 +64,7 @@ SHARED_RANDOMNESS = (
 )
 
 
-def guarantee_of(budget: PrivacyParams, composition: str) -> str:
+def describe_guarantee(budget: PrivacyParams, composition: str) -> str:
     caveat = " if kinds and numbers of queries were fixed before the first answer" if composition == "planned" else ""
     return f"({budget.epsilon_text}, {budget.delta_text}), which all labels together keep to{caveat}"
 
@@ -116,13 +116,13 @@ def describe_estimate(failure_probability: float) -> str:
 
 
 class PrivacyAccountant:
-    """Adds charges and bounds their sum.
+    """Adds costs and bounds their sum.
 
     Parameters
     ----------
     voters
-        None leaves the declaration of models to the charges.
-    charges
+        None leaves the declaration of models to the costs.
+    costs
         Charges to start with.
     set_aside
         The share of δ, fixed beforehand, for queries without a Rényi curve if kinds are chosen after earlier answers,
@@ -139,96 +139,96 @@ class PrivacyAccountant:
     """
 
     def __init__(
-        self, voters: Voters | None = None, charges: Iterable[PrivacyCost] = (), *, set_aside: Fraction = HALF
+        self, voters: Voters | None = None, costs: Iterable[PrivacyCost] = (), *, set_aside: Fraction = HALF
     ) -> None:
         if voters is not None:
-            checks.instance(Voters, voters=voters, advice="charges are given as charges=[…]")
-        if isinstance(charges, PrivacyCost) or not isinstance(charges, Iterable):
-            checks.fail("charges", charges, "a list of charges", "say charges=[aggregator.privacy_cost(queries)]")
+            checks.instance(Voters, voters=voters, advice="costs are given as costs=[…]")
+        if isinstance(costs, PrivacyCost) or not isinstance(costs, Iterable):
+            checks.fail("costs", costs, "a list of costs", "say costs=[aggregator.privacy_cost(queries)]")
         self._voters, self._set_aside = voters, set_aside
         self._counts: dict[PrivacyCost, int] = {}
-        for charge in charges:
-            self.add(charge)
+        for cost in costs:
+            self.add(cost)
 
     def __str__(self) -> str:
         if not self._counts:
             return "nothing is charged yet"
         lines = [f"{self.queries:,} queries; accountant.spent(delta) bounds what they cost together"]
-        for charge in self.charges:
-            guarantee = "" if charge.guarantee is None else f", {charge.guarantee} each"
-            lines.append(f"{charge.count:>10,}  {charge.what}{guarantee}")
+        for cost in self.costs:
+            guarantee = "" if cost.guarantee is None else f", {cost.guarantee} each"
+            lines.append(f"{cost.count:>10,}  {cost.what}{guarantee}")
         return "\n".join(lines)
 
-    def add(self, charge: PrivacyCost, *, consent: str | None = None) -> None:
-        """Add a charge; equal kinds are counted together.
+    def add(self, cost: PrivacyCost, *, consent: str | None = None) -> None:
+        """Add a cost; equal kinds are counted together.
 
         With the ``consent`` `PRIVATE_TOTAL` cost and total may be private data, with `ESTIMATED_TOTAL` published
-        estimates. `PrivateFigureError` if the cost depends on the data without consent. `ValueError` if the charge does
+        estimates. `PrivateFigureError` if the cost depends on the data without consent. `ValueError` if the cost does
         not hold for the voters: their number, privacy, overlap or models, or if it assumes fresh randomness at every
         query of private models.
         """
-        checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost(queries)")
-        if charge.reached is not None and self._voters is not None and charge.reached < self._voters.reached:
+        checks.instance(PrivacyCost, cost=cost, advice="say aggregator.privacy_cost(queries)")
+        if cost.reached is not None and self._voters is not None and cost.reached < self._voters.reached:
             raise ValueError(
-                f"{charge.what} is private if a person reaches at most {charge.reached} of the voters, and here a "
+                f"{cost.what} is private if a person reaches at most {cost.reached} of the voters, and here a "
                 f"person reaches {self._voters.reached}: charge a release for that overlap"
             )
-        voters = charge.voters
+        voters = cost.voters
         if voters is not None and self._voters is not None and not voters.cover(self._voters):
             raise ValueError(
-                f"{charge.what} is charged for other {'models' if charge.models else 'voters'} ({voters}) than those "
+                f"{cost.what} is charged for other {'models' if cost.models else 'voters'} ({voters}) than those "
                 f"declared ({self._voters}): "
                 "charge a release for voters that are as many, and no more private"
             )
-        self._check_neighbors(charge)
-        if charge.consent_needed not in {"", consent, charge.consent}:
+        self._check_neighbors(cost)
+        if cost.consent_needed not in {"", consent, cost.consent}:
             reason = "was computed from the private data and is private itself"
-            if charge.failure_probability is not None:
+            if cost.failure_probability is not None:
                 description = "is a published estimate about the data at hand and no guarantee"
-                reason = f"{description}, too small with probability up to {at_most(charge.failure_probability, 3)}"
-            advice = f"charge the data-independent cost, or say consent={charge.consent_needed!r}"
-            raise PrivateFigureError(charge.what, f"this cost {reason}: {advice}")
-        charge = replace(charge, consent=charge.consent_needed)
-        kind = charge.kind
+                reason = f"{description}, too small with probability up to {at_most(cost.failure_probability, 3)}"
+            advice = f"charge the data-independent cost, or say consent={cost.consent_needed!r}"
+            raise PrivateFigureError(cost.what, f"this cost {reason}: {advice}")
+        cost = replace(cost, consent=cost.consent_needed)
+        kind = cost.kind
         # equal costs may hold for different voters: keep the weakest promise
         equal_kind = next((other for other in self._counts if other == kind), kind)
         weakest_kind = min(equal_kind, kind, key=attrgetter("promise"))
         counts = {weakest_kind if other == kind else other: count for other, count in self._counts.items()}
-        counts[weakest_kind] = counts.get(weakest_kind, 0) + charge.count
+        counts[weakest_kind] = counts.get(weakest_kind, 0) + cost.count
         if self._voters is not None and self._voters.are_private_models:
             _check_models(self._voters, counts)
         self._counts = counts
 
-    def _check_neighbors(self, charge: PrivacyCost) -> None:
+    def _check_neighbors(self, cost: PrivacyCost) -> None:
         subjects = {kind.neighbors: kind.what for kind in self._counts}
         if self._voters is not None:
-            subjects[neighbors_of(self._voters.sampled)] = "the voters declared"
+            subjects[describe_neighbors(self._voters.sampled)] = "the voters declared"
         for neighbors, subject in subjects.items():
-            if charge.neighbors != neighbors:
+            if cost.neighbors != neighbors:
                 raise ValueError(
-                    f"{charge.what} is charged for neighbors that {charge.neighbors}, and {subject} for neighbors that "
+                    f"{cost.what} is charged for neighbors that {cost.neighbors}, and {subject} for neighbors that "
                     f"{neighbors}: these do not add up; keep a separate account"
                 )
 
-    def plus(self, charge: PrivacyCost) -> PrivacyAccountant:
-        """Return an accountant with one more charge; raises as `add`."""
+    def plus(self, cost: PrivacyCost) -> PrivacyAccountant:
+        """Return an accountant with one more cost; raises as `add`."""
         account = PrivacyAccountant(self._voters, set_aside=self._set_aside)
         account._counts = self._counts
-        account.add(charge)
+        account.add(cost)
         return account
 
-    def match_stored_kind(self, charge: PrivacyCost) -> PrivacyCost:
-        """Return the charge without a Rényi curve that was unknown when its kind was charged before."""
-        without_curve = charge if charge.guarantee is None else replace(charge, renyi=None)
-        return without_curve if charge.kind not in self._counts and without_curve.kind in self._counts else charge
+    def match_stored_kind(self, cost: PrivacyCost) -> PrivacyCost:
+        """Return the cost without a Rényi curve that was unknown when its kind was charged before."""
+        without_curve = cost if cost.guarantee is None else replace(cost, renyi=None)
+        return without_curve if cost.kind not in self._counts and without_curve.kind in self._counts else cost
 
     def is_part_of(self, other: PrivacyAccountant) -> bool:
         """Whether another account has as many queries of every kind, or more."""
         return all(count <= other._counts.get(kind, 0) for kind, count in self._counts.items())
 
     @property
-    def charges(self) -> tuple[PrivacyCost, ...]:
-        """One charge for each kind, with its count."""
+    def costs(self) -> tuple[PrivacyCost, ...]:
+        """One cost for each kind, with its count."""
         return tuple(replace(kind, count=count) for kind, count in self._counts.items())
 
     @property
@@ -290,7 +290,7 @@ class PrivacyAccountant:
         return replace(spent, condition=condition if spent.queries else "")
 
     def admits(self, budget: PrivacyPair, *, adaptive: bool = False) -> bool:
-        """Return whether all charges stay within ``budget``; ``adaptive`` is as in `spent`."""
+        """Return whether all costs stay within ``budget``; ``adaptive`` is as in `spent`."""
         budget = PrivacyParams.of(budget, "budget")
         if self._vanishing_mass and not adaptive:
             remaining_delta = budget.exact_delta - self._vanishing_mass
@@ -300,7 +300,7 @@ class PrivacyAccountant:
         if not self._counts:
             return True
         # compared as fractions: two queries of 0.3 fit into 0.6, whatever the floats nearest to them are
-        total = exact_sum(self.charges) if self.composes else None
+        total = exact_sum(self.costs) if self.composes else None
         allowed_delta = budget.exact_delta * (self._set_aside if adaptive else 1)
         if total is not None and total[0] <= budget.exact_epsilon and total[1] <= allowed_delta:
             return True
@@ -314,12 +314,12 @@ class PrivacyAccountant:
         bounds = self._compute_bounds(delta, adaptive=adaptive, fast=True)
         return min((bound.epsilon for bound in bounds), default=math.inf)
 
-    def queries_that_fit(self, charge: PrivacyCost, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
+    def queries_that_fit(self, cost: PrivacyCost, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
         """Count how many more queries of a kind, up to ``most``, fit into ``budget``."""
         checks.integer_at_least(0, most=most)
 
         def fits(queries: int) -> bool:
-            return self.plus(charge.kind.repeated(queries)).admits(budget, adaptive=adaptive)
+            return self.plus(cost.kind.repeat(queries)).admits(budget, adaptive=adaptive)
 
         limit = 1  # at most twice the answer: far beyond a budget no grid holds the losses
         while limit <= most and fits(limit):
@@ -357,9 +357,9 @@ class PrivacyAccountant:
             rules = (partial(filter_bound, set_aside=self._set_aside),)
         elif fast:
             # without a profile the grid rounds up, and the optimal bound is exact
-            has_profile = any(charge.profile is not None for charge in self.charges)
+            has_profile = any(cost.profile is not None for cost in self.costs)
             rules = (*CLOSED_FORMS, _compute_grid_bound) if has_profile else CLOSED_FORMS
-        yield from filter(None, (rule(self.charges, delta) for rule in rules))
+        yield from filter(None, (rule(self.costs, delta) for rule in rules))
 
     @property
     def _vanishing_mass(self) -> Fraction:
@@ -367,7 +367,7 @@ class PrivacyAccountant:
 
     @property
     def _without_strings(self) -> PrivacyAccountant:
-        lasting = (replace(charge, vanishing=0.0) for charge in self.charges)
+        lasting = (replace(cost, vanishing=0.0) for cost in self.costs)
         return PrivacyAccountant(self._voters, lasting, set_aside=self._set_aside)
 
     def _deduct_string_delta(self, delta: float) -> float:
@@ -382,7 +382,7 @@ class PrivacyAccountant:
             return
         yield models_bound(models, delta)
         share = delta / _WAYS if adaptive else delta
-        yield subsampling_bound(models, self.charges, share)
+        yield subsampling_bound(models, self.costs, share)
         if target is not None:
             share_target = PrivacyParams(target.exact_epsilon, target.exact_delta / _WAYS) if adaptive else target
             if any(self._check_releases(models, share_target, adaptive=adaptive)):
@@ -408,9 +408,9 @@ class PrivacyAccountant:
         """Account for the queries as if to non-private voters: a person reaches as many of them as models, or one."""
         for one_by_one in (False, True) if models.reached > 1 else (False,):
             overlap = 1 if one_by_one else models.reached
-            charges = [charge.as_for_plain_voters(overlap) for charge in self.charges]
-            if all(charge is not None for charge in charges):
-                yield one_by_one, PrivacyAccountant(charges=filter(None, charges), set_aside=self._set_aside)
+            costs = [cost.with_non_private_voters(overlap) for cost in self.costs]
+            if all(cost is not None for cost in costs):
+                yield one_by_one, PrivacyAccountant(costs=filter(None, costs), set_aside=self._set_aside)
 
 
 def _compute_grid_bound(account: Account, delta: float) -> Bound | None:

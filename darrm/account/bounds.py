@@ -53,8 +53,8 @@ class Bound:
 
 
 def exact_sum(account: Account) -> tuple[Fraction, Fraction] | None:
-    """Add every ε and every δ exactly; None if a pair does not describe the whole cost of some charge."""
-    groups = guarantees_of(account)
+    """Add every ε and every δ exactly; None if a pair does not describe all that some cost covers."""
+    groups = list_guarantees(account)
     if groups is None:
         return None
     return (
@@ -73,7 +73,7 @@ def simple_bound(account: Account, delta: float) -> Bound | None:
 
 def general_bound(account: Account, delta: float) -> Bound | None:
     """Apply the closed form, with all of δ that the queries leave as its slack [KOV15, Theorem 3.5]."""
-    groups = guarantees_of(account)
+    groups = list_guarantees(account)
     if groups is None:
         return None
     epsilon, slack = _apply_closed_form(groups, delta)
@@ -91,7 +91,7 @@ def _apply_closed_form(groups: list[Group], delta: float) -> tuple[float, float]
 
 def optimal_bound(account: Account, delta: float) -> Bound | None:
     """Compose the guarantees exactly [KOV15, Theorem 3.3], [MV16, Theorem 1.5]."""
-    groups = guarantees_of(account)
+    groups = list_guarantees(account)
     if groups is None:
         return None
     try:
@@ -105,12 +105,12 @@ def profile_bound(account: Account, delta: float) -> Bound | None:
     """Compose optimally the best point of the privacy profile, for queries of one kind."""
     if len(account) != 1 or account[0].profile is None or account[0].count > MOST_PROFILE_QUERIES:
         return None
-    charge, profile = account[0], account[0].profile
-    if charge.count == 1:
+    cost, profile = account[0], account[0].profile
+    if cost.count == 1:
         epsilon, point = profile.epsilon_at(delta), delta
     else:
         pairs = zip(profile.epsilons, profile.deltas, strict=True)
-        points = [[(PrivacyParams(e, d), charge.count)] for e, d in pairs if d < 1.0]
+        points = [[(PrivacyParams(e, d), cost.count)] for e, d in pairs if d < 1.0]
         epsilon, point = math.inf, 0.0
 
         def compute_closed_form(groups: list[Group]) -> float:
@@ -125,22 +125,22 @@ def profile_bound(account: Account, delta: float) -> Bound | None:
 
 def renyi_bound(account: Account, delta: float) -> Bound | None:
     """Add Rényi curves; an (ε, δ) query counts as a pure one whose δ is set aside [M17, Proposition 6]."""
-    orders = next((charge.renyi.orders for charge in account if charge.renyi is not None), None)
+    orders = next((cost.renyi.orders for cost in account if cost.renyi is not None), None)
     if orders is None or delta == 0.0:
         return None
     curves: list[RenyiCurve] = []
     impure_groups: list[Group] = []
-    for charge in account:
-        if charge.renyi is not None:
-            curve = charge.renyi
-        elif charge.guarantee is not None:
-            curve = RenyiCurve.of_pure(charge.guarantee.epsilon, orders)
-            impure_groups.append((charge.guarantee, charge.count))
+    for cost in account:
+        if cost.renyi is not None:
+            curve = cost.renyi
+        elif cost.guarantee is not None:
+            curve = RenyiCurve.from_pure(cost.guarantee.epsilon, orders)
+            impure_groups.append((cost.guarantee, cost.count))
         else:
             return None
         if not (curve.orders.shape == orders.shape and bool((curve.orders == orders).all())):
             return None
-        curves.append(curve.repeated(charge.count))
+        curves.append(curve.repeat(cost.count))
     log_delta = log_remaining_delta(impure_groups, delta)
     if log_delta == -math.inf:
         return None
@@ -174,7 +174,7 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
 
 def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound | None:
     """Bound labels that look at fewer models than a person reaches, see `darrm.table.release`."""
-    samples = [(charge.sample, charge.count) for charge in account if charge.sample is not None]
+    samples = [(cost.sample, cost.count) for cost in account if cost.sample is not None]
     models_used = sum(sample.voters * count for sample, count in samples)
     if len(samples) < len(account) or models_used >= voters.reached or not voters.each.is_private:
         return None
@@ -210,9 +210,9 @@ def joint_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | None:
     return _make_finite("joint bound", min(epsilons), explanation)
 
 
-def guarantees_of(account: Account) -> list[Group] | None:
-    """List the (ε, δ) pairs and counts; None if a charge costs more than its pair, or has none."""
-    pairs = [(charge.guarantee, charge.count, charge.vanishing) for charge in account]
+def list_guarantees(account: Account) -> list[Group] | None:
+    """List the (ε, δ) pairs and counts; None if a cost is more than its pair, or has none."""
+    pairs = [(cost.guarantee, cost.count, cost.vanishing) for cost in account]
     groups = [(params, count) for params, count, vanishing in pairs if params is not None and not vanishing]
     return groups if len(groups) == len(account) else None
 
@@ -223,15 +223,15 @@ def _make_finite(name: str, epsilon: float, explanation: str) -> Bound | None:
 
 def discretized_bound(account: Account, delta: float) -> Bound | None:
     """Compose the loss distributions on a grid; None if δ is too small, or queries are too many."""
-    for charge in account:
-        guarantee = charge.guarantee
-        if charge.profile is None and (guarantee is None or guarantee.epsilon > LARGEST_EXPONENT):
+    for cost in account:
+        guarantee = cost.guarantee
+        if cost.profile is None and (guarantee is None or guarantee.epsilon > LARGEST_EXPONENT):
             return None
-    profiles = tuple((profile_of(charge), charge.count) for charge in account)
+    profiles = tuple((get_profile(cost), cost.count) for cost in account)
     span = sum(profile.epsilons[-1] * count for profile, count in profiles)
     if span == 0.0:
         return None
-    if any(charge.sampling is not None for charge in account):
+    if any(cost.sampling is not None for cost in account):
         step, epsilon = _compose_sampled(profiles, delta)
     else:
         smallest_step = min(_choose_step(profile) for profile, _ in profiles)
@@ -243,7 +243,7 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
         epsilon = _smallest_epsilon(profiles, step, 0, delta)
     if not math.isfinite(epsilon):
         return None
-    source = "profiles" if any(charge.profile is not None for charge in account) else "guarantees"
+    source = "profiles" if any(cost.profile is not None for cost in account) else "guarantees"
     return Bound("pld", epsilon * (1.0 + 1e-12), f"privacy loss distribution of the {source}, grid step {step:.3g}")
 
 
@@ -297,12 +297,12 @@ def _choose_step(profile: PrivacyProfile) -> float:
     return max(min(last_epsilon / _PARTS, first_epsilon / _PARTS_TO_CORNER), last_epsilon / _PARTS**2)
 
 
-def profile_of(charge: PrivacyCost) -> PrivacyProfile:
-    if charge.profile is not None:
-        return charge.profile
-    if charge.guarantee is None:
-        raise ValueError("a charge with neither a profile nor a guarantee has no loss distribution")
-    return PrivacyProfile.of_pair(charge.guarantee)
+def get_profile(cost: PrivacyCost) -> PrivacyProfile:
+    if cost.profile is not None:
+        return cost.profile
+    if cost.guarantee is None:
+        raise ValueError("a cost with neither a profile nor a guarantee has no loss distribution")
+    return PrivacyProfile.from_pair(cost.guarantee)
 
 
 def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:

@@ -74,8 +74,8 @@ def filter_bound(account: Account, delta: float, set_aside: Fraction = HALF) -> 
     aside, total = set_aside * whole, exact_sum(account)
     if aside == whole:
         return simple_bound(account, delta)
-    guaranteed = sum(charge.count * charge.guarantee.exact_delta for charge in account if charge.guarantee is not None)
-    failing_delta = guaranteed + sum(charge.count * Fraction(charge.vanishing) for charge in account)
+    guaranteed = sum(cost.count * cost.guarantee.exact_delta for cost in account if cost.guarantee is not None)
+    failing_delta = guaranteed + sum(cost.count * Fraction(cost.vanishing) for cost in account)
     order, epsilon = _find_smallest_epsilon(account, float(whole - aside), confessing=failing_delta <= aside)
     explanation = f"a Rényi filter of order {order:.3g}"
     if total is not None and failing_delta <= aside and round_up(total[0]) <= epsilon:
@@ -90,7 +90,7 @@ def _find_smallest_epsilon(account: Account, remaining_delta: float, *, confessi
 
     def fits(log_order: float) -> bool:
         order = 1.0 + math.exp(log_order)
-        total = math.fsum(charge.count * _bound_divergence(charge, order, confessing=confessing) for charge in account)
+        total = math.fsum(cost.count * _bound_divergence(cost, order, confessing=confessing) for cost in account)
         return total * (1.0 + _ROUNDING) <= _compute_limit(log_order, log_inverse)
 
     if not fits(_MIN_LOG_ORDER):
@@ -104,17 +104,17 @@ def _find_smallest_epsilon(account: Account, remaining_delta: float, *, confessi
     return order, max(0.0, epsilon) * (1.0 + _ROUNDING) + _ROUNDING
 
 
-def _bound_divergence(charge: PrivacyCost, order: float, *, confessing: bool) -> float:
+def _bound_divergence(cost: PrivacyCost, order: float, *, confessing: bool) -> float:
     bounds = [math.inf]
-    if charge.vanishing and not confessing:
+    if cost.vanishing and not confessing:
         return math.inf
-    if charge.renyi is not None:
-        value = charge.renyi.bound_at(order)
+    if cost.renyi is not None:
+        value = cost.renyi.bound_at(order)
         bounds.append(math.inf if math.isnan(value) else value)
-    if charge.guarantee is not None and (confessing or charge.guarantee.exact_delta == 0):
-        bounds.append(float(RenyiCurve.of_pure(charge.guarantee.epsilon, [order]).values[0]))
-        if charge.profile is not None:
-            bounds.append(_bound_cut_divergence(charge.profile, charge.guarantee.epsilon, order))
+    if cost.guarantee is not None and (confessing or cost.guarantee.exact_delta == 0):
+        bounds.append(float(RenyiCurve.from_pure(cost.guarantee.epsilon, [order]).values[0]))
+        if cost.profile is not None:
+            bounds.append(_bound_cut_divergence(cost.profile, cost.guarantee.epsilon, order))
     return min(bounds)
 
 

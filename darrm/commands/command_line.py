@@ -158,7 +158,7 @@ def _settle_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def numbered(count: int, singular: str, plural: str) -> str:
+def format_count(count: int, singular: str, plural: str) -> str:
     return f"{count:,} {singular if count == 1 else plural}"
 
 

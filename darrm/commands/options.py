@@ -17,12 +17,12 @@ from click.shell_completion import CompletionItem
 from darrm.commands.command import Argument, Option
 from darrm.commands.command_line import check_output_files, complain, harmless
 from darrm.commands.values import (
-    classes_of,
     integer,
     integers,
     number_of_classes,
-    pair_of,
     privacy_pair,
+    read_classes,
+    read_pair,
     read_voters,
     real,
 )
@@ -81,13 +81,13 @@ EXACT = Value("real", _parse_exact)  # text of a number: `exact_number` and `Pri
 EXACTS = Value("real[,real...]", _parse_exacts)
 PRIVACY = Value("eps,delta", privacy_pair)  # a `PrivacyParams`
 COUNTS = Value("q[,q...]", integers)  # numbers of queries, in order
-CLASSES = Value("classes", lambda _flag, text: classes_of(text))  # an int, a tuple of names, or OPEN
+CLASSES = Value("classes", lambda _flag, text: read_classes(text))  # an int, a tuple of names, or OPEN
 CLASS_COUNT = Value("classes", lambda _flag, text: number_of_classes(text))  # an int, or OPEN
 FILE = click.Path(path_type=Path)
 FILE.name = "file"
 
 
-def parsed_by(parse: Callable[[str], Any], name: str = "text") -> Value:
+def text_value(parse: Callable[[str], Any], name: str = "text") -> Value:
     """Read a file, or a URL, with a function of its text."""
     return Value(name, lambda _flag, text: parse(text), is_file=True)
 
@@ -246,7 +246,7 @@ class VoterOptions:
         non_private = PrivacyParams("inf")  # whatever its Δ is
         pairs = zip(epsilons * (count // len(epsilons)), deltas * (count // len(deltas)), strict=True)
         per_voter = [
-            non_private if epsilon == "inf" else pair_of("--epsilon and --each-delta", epsilon, delta)
+            non_private if epsilon == "inf" else read_pair("--epsilon and --each-delta", epsilon, delta)
             for epsilon, delta in pairs
         ]
         if per_voter == [non_private] * count:
@@ -338,7 +338,7 @@ class Output:
             is_ascii = "utf" not in (sys.stdout.encoding or "utf-8").lower()  # names stay the same data
             sys.stdout.write(harmless(json.dumps(document(), indent=1, ensure_ascii=is_ascii)) + "\n")
         elif self.format == "csv" and rows is not None:
-            sys.stdout.write(harmless(csv_of(rows())))
+            sys.stdout.write(harmless(to_csv(rows())))
         elif not self.quiet:
             sys.stdout.write(harmless(text()))
 
@@ -353,7 +353,7 @@ class Output:
 _TABLE_SUFFIXES = {".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet", ".xlsx"}  # files of votes and labels
 
 
-def csv_of(rows: Iterable[Mapping[str, object]]) -> str:
+def to_csv(rows: Iterable[Mapping[str, object]]) -> str:
     table, text = list(rows), io.StringIO()
     names = list(dict.fromkeys(name for row in table for name in row))
     writer = csv.DictWriter(text, names, lineterminator="\n")

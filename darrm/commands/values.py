@@ -34,10 +34,10 @@ def integers(flag: str, text: str) -> list[int]:
     return numbers
 
 
-def classes_of(text: str | None) -> int | tuple[str, ...] | None:
+def read_classes(text: str | None) -> int | tuple[str, ...] | None:
     """Read ``--classes``: their number, their names, a .csv file with one a line, or `OPEN`.
 
-    >>> classes_of("10"), classes_of("no, yes"), classes_of("open")
+    >>> read_classes("10"), read_classes("no, yes"), read_classes("open")
     (10, ('no', 'yes'), open)
     """
     if text is None:
@@ -61,7 +61,7 @@ def number_of_classes(text: str) -> int:
     >>> number_of_classes("no,yes,maybe"), number_of_classes("10"), number_of_classes("open")
     (3, 10, open)
     """
-    classes = classes_of(text)
+    classes = read_classes(text)
     if isinstance(classes, tuple):
         return len(classes)
     return OPEN if is_open(classes) else integer("--classes", text, 2)
@@ -86,10 +86,10 @@ def privacy_pair(flag: str, text: str | None, example: str = "2,1e-5") -> Privac
         missing = "write the delta too, after a comma"
         advice = missing if len(parts) == 1 else "decimals have a point, and no space follows the comma"
         checks.fail(flag, text, f"EPS,DELTA, like {example}", advice)
-    return pair_of(flag, parts[0].strip(), parts[1].strip())
+    return read_pair(flag, parts[0].strip(), parts[1].strip())
 
 
-def pair_of(flags: str, epsilon: str, delta: str) -> PrivacyParams:
+def read_pair(flags: str, epsilon: str, delta: str) -> PrivacyParams:
     try:
         return PrivacyParams(epsilon, delta)
     except ValueError as error:

@@ -39,8 +39,8 @@ from darrm.pate.confident import ConfidentGNMax, ScoredGNMax
 from darrm.pate.tested import TestedRun
 from darrm.plan.accuracy import Measure
 from darrm.plan.calibration import CalibratedMechanism, calibrate, largest_rate
-from darrm.plan.mechanism import account_of, needs_no_noise, rounded
-from darrm.plan.planner import RELEASED, named, plan
+from darrm.plan.mechanism import make_accountant, needs_no_noise, rounded
+from darrm.plan.planner import RELEASED, find_mechanism, plan
 from darrm.priors import parse
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
@@ -77,7 +77,7 @@ def plan_release(workload: Workload, aggregator: Untyped, keywords: tuple[str, .
         advice = "its scores are for queries in order, and public inputs are queried in random order"
         checks.fail("aggregator", checks.Text("a ScoredGNMax"), "one for any inputs", advice)
     cost: PrivacyCost = aggregator.privacy_cost()
-    account = account_of(workload, cost)
+    account = make_accountant(workload, cost)
     if not account.admits(workload.total):
         request = f"{workload.queries} answers by {cost.what}"
         raise PlanError(f"{request} do not fit into {workload.total}: take more noise, or fewer answers")
@@ -95,7 +95,7 @@ def plan_release(workload: Workload, aggregator: Untyped, keywords: tuple[str, .
 def _plan_best(workload: Workload) -> CalibratedMechanism:
     if needs_no_noise(workload):
         # the votes need no noise, and a table of γ = 1 would be debited for every query
-        return replace(calibrate(workload, named("no-noise")), aggregator=None)
+        return replace(calibrate(workload, find_mechanism("no-noise")), aggregator=None)
     return plan(workload, mechanisms=RELEASED).best
 
 
@@ -108,7 +108,7 @@ def plan_tested_run(workload: Workload, aggregator: str, votes_look_like: str | 
     slugs = {BEST: "gnmax-tested-else", CONFIDENT: "confident-tested"}
     checks.one_of(slugs, aggregator=aggregator)
     measure = Measure(workload, parse(votes_look_like, workload.classes))
-    return cast("TestedRun", calibrate(workload, named(slugs[aggregator]), measure=measure).aggregator)
+    return cast("TestedRun", calibrate(workload, find_mechanism(slugs[aggregator]), measure=measure).aggregator)
 
 
 def cost_of_models(voters: Voters) -> PrivacyCost:
@@ -138,8 +138,8 @@ class LimitedConfident:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        curve = self.aggregator.check.guarantee.repeated(self.queries)
-        return curve + self.aggregator.answer.guarantee.repeated(self.answers)
+        curve = self.aggregator.check.guarantee.repeat(self.queries)
+        return curve + self.aggregator.answer.guarantee.repeat(self.answers)
 
     def privacy_cost(self, queries: int = 0) -> PrivacyCost:
         if queries > self.queries:
@@ -153,7 +153,7 @@ class LimitedConfident:
         rows = np.flatnonzero(has_passed)[: self.answers]
         answers = np.full(len(votes.counts), ABSTAIN, dtype=np.int64)
         if rows.size:
-            selected_votes = Votes.of_counts(votes.counts[rows], votes.voters)
+            selected_votes = Votes.from_counts(votes.counts[rows], votes.voters)
             answers[rows] = self.aggregator.answer.release(selected_votes, rng=rng)
         return answers
 
@@ -164,7 +164,7 @@ def calibrate_confident(workload: Workload, answers: int) -> LimitedConfident:
     >>> from darrm import PrivacyAccountant
     >>> work = Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams(2, "1e-5"), classes=10)
     >>> run = calibrate_confident(work, 250)
-    >>> PrivacyAccountant(charges=[run.privacy_cost()]).admits(work.total)
+    >>> PrivacyAccountant(costs=[run.privacy_cost()]).admits(work.total)
     True
     """
     if workload.total.delta == 0.0:
@@ -326,11 +326,11 @@ def open_ledger(
     if ledger.budget != budget:
         advice = f"it is the budget of {ledger.path!r}: use it, or name another ledger"
         checks.fail("(epsilon, delta)", str(budget), str(ledger.budget), advice)
-    costs = ledger.accountant().charges
+    costs = ledger.accountant().costs
     if exclusive and costs:
         advice = "retrained models are others, and their answers do not add up with these: name a new ledger"
         checks.fail("ledger", ledger.path, "empty", advice)
-    if ledger.composition == "one" and any(charge.kind != cost.kind for charge in costs):
+    if ledger.composition == "one" and any(spent.kind != cost.kind for spent in costs):
         advice = "fit with the settings that it was made for, or name a new ledger: what both release adds up"
         checks.fail("ledger", ledger.path, f"one of {cost.what!r}, and it holds {costs[0].what!r}", advice)
     return LedgerHandle.of(ledger, owner)

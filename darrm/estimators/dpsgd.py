@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from darrm.estimators.ensemble import check_one_type, codes_of, public_classes
+from darrm.estimators.ensemble import check_one_type, encode_labels, public_classes
 from darrm.privacy import PrivacyParams
 from darrm.training import Partition, PrivateSGD, calibrate_noise, train_teachers
 from darrm.training.network import Build, build_network, check_fits
@@ -50,7 +50,7 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_one_type("y", y)
         inputs, labels = validate_data(self, X, y, dtype=np.float32)
         self.classes_ = public_classes(self.classes)
-        codes = codes_of(labels, self.classes_)
+        codes = encode_labels(labels, self.classes_)
         if (outputs := check_fits(build_network(self.build), inputs, codes)) != len(self.classes_):
             description, allowed = checks.Text(f"{outputs} outputs"), f"a network with {len(self.classes_)} outputs"
             checks.fail("build", description, allowed, "one for each of the classes")

@@ -90,7 +90,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             teacher_tags = get_tags(teacher)
             tags.input_tags.sparse = teacher_tags.input_tags.sparse
             tags.input_tags.allow_nan = teacher_tags.input_tags.allow_nan
-            if reader_of(teacher) is not None:
+            if find_vectorizer(teacher) is not None:
                 tags.input_tags.string, tags.input_tags.two_d_array = True, False
             if teacher_tags.classifier_tags is not None:
                 tags.classifier_tags.multi_class = teacher_tags.classifier_tags.multi_class
@@ -122,11 +122,11 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
     @_shorten_errors()
     def _check_inputs(self, X: Untyped, *, reset: bool) -> Untyped:
-        reader = reader_of(self._teacher)
+        reader = find_vectorizer(self._teacher)
         if reader is not None:
             for name in ("n_features_in_", "feature_names_in_"):  # of an earlier fit; texts have no columns
                 self.__dict__.pop(name, None)
-            return texts_of(X, reader)
+            return read_texts(X, reader)
         is_list = isinstance(X, list | tuple | str) or getattr(X, "ndim", 0) == 1
         if is_list and isinstance(next(iter(X), None), str | bytes):
             advice = "let the teacher be a pipeline that begins with what reads texts, such as a TfidfVectorizer"
@@ -154,7 +154,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         label_names = _sort_labels("y", labels)
         check_classification_targets(labels)
         self.classes_ = label_names if self.classes is None else public_classes(self.classes)
-        codes_of(label_names, self.classes_)
+        encode_labels(label_names, self.classes_)
         if len(self.classes_) < 2:
             checks.fail("y", "1 class", "of two classes or more", "with one class there is nothing to vote on")
         return inputs, labels
@@ -227,7 +227,7 @@ def public_classes(classes: Untyped) -> NDArray[Untyped]:
     return _sort_labels("classes", np.asarray(names))
 
 
-def codes_of(labels: NDArray[Untyped], classes: NDArray[Untyped]) -> NDArray[np.int64]:
+def encode_labels(labels: NDArray[Untyped], classes: NDArray[Untyped]) -> NDArray[np.int64]:
     codes = {name: number for number, name in enumerate(classes.tolist())}
     label_list = labels.tolist()
     missing = next((label for label in label_list if label not in codes), None)
@@ -257,7 +257,7 @@ def check_no_others(arguments: Mapping[str, Untyped]) -> None:
         raise TypeError(f"fit() got an unexpected keyword argument {unknown_names[0]!r}")
 
 
-def reader_of(estimator: Untyped) -> Untyped:
+def find_vectorizer(estimator: Untyped) -> Untyped:
     """Return the vectorizer at the start of an estimator; None if it takes tables."""
     while isinstance(estimator, Pipeline) or hasattr(estimator, "estimator"):  # a search over pipelines holds one
         estimator = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator.estimator
@@ -270,7 +270,7 @@ def reader_of(estimator: Untyped) -> Untyped:
     return estimator if tags.string and not tags.two_d_array else None
 
 
-def texts_of(X: Untyped, reader: Untyped) -> NDArray[np.object_]:
+def read_texts(X: Untyped, reader: Untyped) -> NDArray[np.object_]:
     allowed, advice = "a list of texts, one for each sample", f"the teacher begins with {type(reader).__name__}"
     if isinstance(X, str):
         checks.fail("X", checks.Text("one text"), allowed, "put it into a list")

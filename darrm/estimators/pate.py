@@ -24,7 +24,7 @@ from sklearn.utils import _safe_indexing, check_array, check_random_state, get_t
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from darrm.account.accountant import Spent, guarantee_of
+from darrm.account.accountant import Spent, describe_guarantee
 from darrm.aggregator import Aggregator
 from darrm.errors import DarrmError
 from darrm.estimators import card
@@ -45,8 +45,8 @@ from darrm.estimators.ensemble import (
     check_classifier,
     check_no_others,
     constant_classifier,
+    find_vectorizer,
     keyed_digest,
-    reader_of,
     set_seed,
 )
 from darrm.ledger.sqlite import is_url
@@ -54,7 +54,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
-from darrm.util.people import persons_of
+from darrm.util.people import identify_persons
 from darrm.votes import ABSTAIN, Votes
 
 WORST_CASE, TESTED = "worst case", "tested"
@@ -82,7 +82,7 @@ class PATEReport:
             f"{self.teachers} teachers labeled {self.answered:,} of {self.inputs:,} public inputs ({classes})\n"
             f"by {self.mechanism}\n"
             f"{self.spent}\n"
-            f"budget: {guarantee_of(self.budget, 'one')}"
+            f"budget: {describe_guarantee(self.budget, 'one')}"
         )
 
 
@@ -216,7 +216,7 @@ class PATEClassifier(Ensemble):
         student = self._make_student()
         self._check_student(student)
         count = self._teacher_count(_num_samples(inputs))
-        persons = persons_of(_num_samples(inputs), groups)
+        persons = identify_persons(_num_samples(inputs), groups)
         public, held_out = self._choose_public(inputs, persons, X_public)
         if hasattr(student, "images"):
             student.images(check_array(public, dtype=np.float32))  # refused before the debit
@@ -233,7 +233,7 @@ class PATEClassifier(Ensemble):
             # a random order, independent of the votes, so that sorted public rows are sampled evenly
             order = check_random_state(self.random_state).permutation(_num_samples(public))[:requests]
             teachers = self._train_teachers(inputs, labels, persons, count, held_out)
-            votes = Votes.of_counts(self._count_votes(teachers, _safe_indexing(public, order)), count)
+            votes = Votes.from_counts(self._count_votes(teachers, _safe_indexing(public, order)), count)
             lines = handle.release(LabelConverter(run, partial(self._write_lines, run, order)), votes, note, stream)
         else:
             warnings.warn(
@@ -369,7 +369,7 @@ class PATEClassifier(Ensemble):
         if student is None:
             return
         check_classifier("student", student)
-        if reader_of(self.teacher) is not None and reader_of(student) is None:
+        if find_vectorizer(self.teacher) is not None and find_vectorizer(student) is None:
             allowed = "a pipeline that begins with what reads texts, as the teacher does"
             advice = "None takes the teachers' first step, and a logistic regression"
             checks.fail("student", student, allowed, advice)
@@ -377,7 +377,7 @@ class PATEClassifier(Ensemble):
     def _new_student(self, public: Untyped, *, partly: bool) -> Untyped:
         seed = self.random_state
         if self.student is None:
-            reader = reader_of(self.teacher)
+            reader = find_vectorizer(self.teacher)
             first_step = StandardScaler(with_mean=not issparse(public)) if reader is None else clone(reader)
             student = make_pipeline(first_step, LogisticRegression(max_iter=1000))
             student = SelfTrainingClassifier(student, threshold=0.9) if partly and reader is None else student

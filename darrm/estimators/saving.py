@@ -32,10 +32,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from darrm.account.accountant import Spent
 from darrm.account.bounds import Bound
-from darrm.aggregator import document_of, release_of
+from darrm.aggregator import make_document, read_release
 from darrm.errors import LedgerError, TableError
 from darrm.estimators.budget import BEST, LedgerHandle, cost_of_models, open_ledger, plan_release
-from darrm.estimators.ensemble import Ensemble, reader_of
+from darrm.estimators.ensemble import Ensemble, find_vectorizer
 from darrm.estimators.pate import PATEClassifier, PATEReport
 from darrm.estimators.voting import PrivateModelsVotingClassifier, PrivateVotingClassifier
 from darrm.ledger.sqlite import MEMORY, is_url
@@ -43,7 +43,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
-from darrm.util.files import check_regular, parse_document, replacing, sync
+from darrm.util.files import check_regular, parse_document, replace_file, sync
 
 MAX_BYTES = 2**40
 UNPACKED_BYTES, UNPACKED_RATIO = 2**26, 20  # bounds of the unpacked size: bytes, and a multiple of the file size
@@ -92,7 +92,7 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
         "inputs": {name: getattr(estimator, name) for name in _INPUTS if hasattr(estimator, name)},
         "state": _student_state(estimator) if is_student else _vote_state(estimator),
     }
-    with replacing(target, private=True) as temporary:  # atomic
+    with replace_file(target, private=True) as temporary:  # atomic
         try:
             require("skops.io").dump(document, temporary)
         except (OSError, MemoryError):
@@ -206,7 +206,7 @@ def _build_estimator(document: Untyped, ledger: str | PathLike[str] | None) -> E
             raise TableError("inputs", f"{name!r} is unknown")
         setattr(estimator, name, value)
     kinds: dict[str, type] = {"classes_": np.ndarray, "_grouped": bool, "_named": bool, "_unseeded": bool}
-    if reader_of(getattr(estimator, estimator.teacher_parameter)) is None:  # texts have no columns
+    if find_vectorizer(getattr(estimator, estimator.teacher_parameter)) is None:  # texts have no columns
         kinds["n_features_in_"] = int
     if getattr(estimator, "_overlap", None) is not None:
         kinds["_overlap"] = int
@@ -232,7 +232,7 @@ def _vote_state(vote: Untyped) -> dict[str, Untyped]:
         if ledger is None:
             advice = "fit with ledger='FILE': a copy without its ledger could spend the budget again"
             checks.fail("ledger", None, "a file, to save the estimator", advice)
-        release = json.dumps(document_of(plan.aggregator))
+        release = json.dumps(make_document(plan.aggregator))
     return {
         "teachers": vote.teachers_,
         "workload": plan.workload.to_json(),
@@ -255,7 +255,7 @@ def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> list[Untyped]:
     if can_predict != [True] * workload.voters.K or vote.classes_.shape != (workload.classes,):
         raise TableError("teachers", f"they are not {workload.voters.K} teachers of {workload.classes} classes")
     release = state["release"]
-    aggregator = BEST if release is None else release_of(parse_document(release))
+    aggregator = BEST if release is None else read_release(parse_document(release))
     vote.plan_ = plan_release(workload, aggregator)  # `PlanError` if it costs more than the budget
     if release is None and vote.plan_.aggregator is not None:
         raise TableError("release", "it is missing: without noise these answers are not within the budget")

@@ -45,7 +45,7 @@ from darrm.privacy import Number, PrivacyParams, exact_number
 from darrm.problem import Voters, Workload
 from darrm.util import checks
 from darrm.util.extras import Untyped
-from darrm.util.people import persons_of
+from darrm.util.people import identify_persons
 from darrm.votes import Votes
 
 
@@ -85,7 +85,9 @@ class PayingVote(Ensemble):
             self._open_ledger(voters)
             self._spending.warn_of_refit(previous)
             line.show(f"training {voters.K:,} teachers")
-            self.teachers_ = self._train_teachers(inputs, labels, persons_of(_num_samples(inputs), groups), voters.K)
+            self.teachers_ = self._train_teachers(
+                inputs, labels, identify_persons(_num_samples(inputs), groups), voters.K
+            )
             if self.plan_.aggregator is None:
                 self._spending.ledger.debit(cost_of_models(voters), note=f"{type(self).__name__}.fit")
             self._store_facts(groups)
@@ -154,7 +156,7 @@ class PayingVote(Ensemble):
                 remaining=f"{remaining} answers",
                 queries_that_fit=remaining,
             )
-        votes = Votes.of_counts(self._count_votes(self.teachers_, inputs), len(self.teachers_), len(self.classes_))
+        votes = Votes.from_counts(self._count_votes(self.teachers_, inputs), len(self.teachers_), len(self.classes_))
         note = f"{type(self).__name__}.predict"
         labels = self._spending.release(
             LabelConverter(aggregator, self._name_classes), votes, note, self._spending.stream(note)
@@ -196,7 +198,7 @@ class PayingVote(Ensemble):
                 PrivateFigureWarning,
                 stacklevel=2,
             )
-        return Votes.of_counts(self._count_votes(self.teachers_, inputs), len(self.teachers_), self.classes_.tolist())
+        return Votes.from_counts(self._count_votes(self.teachers_, inputs), len(self.teachers_), self.classes_.tolist())
 
     @property
     def ledger_(self) -> PrivacyLedger:
@@ -219,7 +221,7 @@ class PayingVote(Ensemble):
         return self.ledger_.queries_that_fit(cost, most=self._count_remaining(cost))
 
     def _count_remaining(self, cost: PrivacyCost) -> int:
-        answered = sum(charge.count for charge in self.ledger_.accountant().charges if charge.kind == cost.kind)
+        answered = sum(spent.count for spent in self.ledger_.accountant().costs if spent.kind == cost.kind)
         return max(0, self.plan_.workload.queries - answered)
 
     def to_model_card(self) -> str:

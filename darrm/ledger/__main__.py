@@ -9,7 +9,7 @@ import click
 
 from darrm.account.accountant import COMPOSITIONS
 from darrm.commands.command import PAIR, Group, command, run_command
-from darrm.commands.options import FILE, PRIVACY, Output, argument, option, output_options, parsed_by
+from darrm.commands.options import FILE, PRIVACY, Output, argument, option, output_options, text_value
 from darrm.errors import LedgerError
 from darrm.ledger.chain import Budget, new_signing_key
 from darrm.ledger.ledger import DEFAULT_TIMEOUT, PrivacyLedger
@@ -39,7 +39,7 @@ example:
   renyi     several kinds chosen at will, each with a Rényi curve or δ = 0
   adaptive  any kinds chosen at will; half of δ is reserved for their own
 """
-NAME = parsed_by(ledger_name, "ledger")
+NAME = text_value(ledger_name, "ledger")
 
 
 @command(

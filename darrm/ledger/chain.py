@@ -149,7 +149,7 @@ class Entry:
     kind: int = 0  # the number of the cost
     questions: tuple[str, ...] = ()  # the public ids of the questions of a stream, in order; empty for none
     entry_hash: str = field(default="", compare=False)  # see `darrm.ledger.chain`
-    each: int = 1  # labels that one query's charge pays for, at most: more for a run that is charged as a whole
+    each: int = 1  # labels that one query's cost pays for, at most: more for a run that is charged as a whole
 
     @property
     def answers(self) -> int:

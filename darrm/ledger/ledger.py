@@ -42,7 +42,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm.account.accountant import COMPOSITIONS, PrivacyAccountant, Spent, guarantee_of
+from darrm.account.accountant import COMPOSITIONS, PrivacyAccountant, Spent, describe_guarantee
 from darrm.account.admission import Admission
 from darrm.errors import DeliveryError, LedgerError, PrivateFigureError
 from darrm.ledger.chain import FORMAT, STREAM, Budget, Entry, EntryRow, LedgerDigest, SigningKey, now
@@ -79,7 +79,7 @@ class StreamCursor:
 
 
 class PrivacyLedger:
-    """A budget and the log of its charges.
+    """A budget and the log of its costs.
 
     ``path`` is an existing file, or a URL (`darrm.ledger.postgres`); `create` makes a new ledger. ``timeout`` is in
     seconds. ``signing_key`` is the file of an Ed25519 key that signs every entry (`darrm.ledger.chain`).
@@ -91,8 +91,8 @@ class PrivacyLedger:
     --------
     >>> from darrm.errors import BudgetExceededError
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(3, 1e-5))
-    >>> charge = PrivacyCost("majority of 11", guarantee=PrivacyParams(0.3, 0))
-    >>> ledger.debit(charge.repeated(10), note="first batch")
+    >>> cost = PrivacyCost("majority of 11", guarantee=PrivacyParams(0.3, 0))
+    >>> ledger.debit(cost.repeat(10), note="first batch")
     1
     >>> print(ledger.spent)
     10 queries: (2.9975, 1e-05), if the number of queries did not depend on the answers, by optimal: the best that \
@@ -100,7 +100,7 @@ the (epsilon, delta) of each query allow
     >>> print(ledger.guarantee)
     (3, 0.00001), which all labels together keep to
     >>> try:
-    ...     ledger.debit(charge.repeated(90))
+    ...     ledger.debit(cost.repeat(90))
     ... except BudgetExceededError as error:
     ...     print(error.requested, "|", error.queries_that_fit)
     90 queries of majority of 11 | 0
@@ -218,16 +218,16 @@ the (epsilon, delta) of each query allow
 
     def debit(
         self,
-        charge: PrivacyCost,
+        cost: PrivacyCost,
         *,
         note: str = "",
         labels: Labels | None = None,
         output: Path | None = None,
         cursor: StreamCursor | None = None,
     ) -> int:
-        """Debit a charge, durably, and return the number of the new entry.
+        """Debit a cost, durably, and return the number of the new entry.
 
-        The same transaction keeps the labels, (charge.count,), or at most that many for a run, until `forget_labels`.
+        The same transaction keeps the labels, (cost.count,), or at most that many for a run, until `forget_labels`.
         ``output`` is their new file; another debit for it is refused until they are delivered. With a ``cursor``
         instead, the transaction drops the labels of its last entry.
 
@@ -235,20 +235,20 @@ the (epsilon, delta) of each query allow
         `ValueError` if the composition refuses a second kind, the output is taken, the stream went on, or an argument
         is invalid; or a `LedgerError`. After a `DeliveryError` the debit is committed, and its report failed.
         """
-        checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost(queries)")
+        checks.instance(PrivacyCost, cost=cost, advice="say aggregator.privacy_cost(queries)")
         _check_text("note", note)
-        _check_text("the charge's words", charge.what)
-        if charge.data_dependent and charge.failure_probability is None:
-            raise PrivateFigureError(charge.what, "a ledger keeps no cost that is private data: publish it with noise")
-        stored_labels = None if labels is None else _encode_npy(labels, charge)
+        _check_text("the cost's words", cost.what)
+        if cost.data_dependent and cost.failure_probability is None:
+            raise PrivateFigureError(cost.what, "a ledger keeps no cost that is private data: publish it with noise")
+        stored_labels = None if labels is None else _encode_npy(labels, cost)
         entry = EntryRow(
-            queries=int(charge.count),
+            queries=int(cost.count),
             note=note,
-            table_digest=charge.table,
+            table_digest=cost.table,
             labels_digest="" if labels is None else labels_digest(labels),
             token=secrets.token_hex(16),
             output=_name_output(output, cursor),
-            questions="" if cursor is None else _format_ids(cursor.questions, charge.count),
+            questions="" if cursor is None else _format_ids(cursor.questions, cost.count),
             waits=labels is not None,
         )
         number, newest = 0, self._newest[0]
@@ -256,12 +256,12 @@ the (epsilon, delta) of each query allow
         try:
             for attempt in range(_ATTEMPTS + 1):
                 if account is not None:
-                    self._admission.make_room(account, self._charge_for(account, charge))
+                    self._admission.make_room(account, self._charge_for(account, cost))
                 with self._transaction(write=True) as (transaction, account):
-                    cost = self._charge_for(account, charge)
+                    stored_cost = self._charge_for(account, cost)
                     self._check_output(transaction, output, cursor)
-                    if self._admission.admits(account, cost, decide=attempt == _ATTEMPTS):
-                        number = transaction.write(entry, cost, stored_labels)
+                    if self._admission.admits(account, stored_cost, decide=attempt == _ATTEMPTS):
+                        number = transaction.write(entry, stored_cost, stored_labels)
                         if cursor is not None:
                             transaction.forget_labels(cursor.after)
                 if number:
@@ -272,13 +272,13 @@ the (epsilon, delta) of each query allow
             raise
         return number
 
-    def check_admits(self, charge: PrivacyCost) -> None:
-        """Raise as `debit` unless the budget admits a charge."""
+    def check_admits(self, cost: PrivacyCost) -> None:
+        """Raise as `debit` unless the budget admits a cost."""
         account = self.accountant()
-        self._admission.admits(account, self._charge_for(account, charge), decide=True)
+        self._admission.admits(account, self._charge_for(account, cost), decide=True)
 
-    def _charge_for(self, account: PrivacyAccountant, charge: PrivacyCost) -> PrivacyCost:
-        return account.match_stored_kind(charge) if self.composition == "one" else charge
+    def _charge_for(self, account: PrivacyAccountant, cost: PrivacyCost) -> PrivacyCost:
+        return account.match_stored_kind(cost) if self.composition == "one" else cost
 
     @property
     def spent(self) -> Spent:
@@ -289,17 +289,17 @@ the (epsilon, delta) of each query allow
     def guarantee(self) -> str:
         """The budget in words; it holds without the condition of `spent`."""
         failure_probability = self.accountant().failure_probability
-        return guarantee_of(self.budget, self.composition) if failure_probability is None else str(self.budget)
+        return describe_guarantee(self.budget, self.composition) if failure_probability is None else str(self.budget)
 
     def accountant(self) -> PrivacyAccountant:
         """Return an accountant with all debits."""
         with self._transaction(write=False) as (_, account):
             return account
 
-    def queries_that_fit(self, charge: PrivacyCost, *, most: int = 1_000_000) -> int:
+    def queries_that_fit(self, cost: PrivacyCost, *, most: int = 1_000_000) -> int:
         """Count how many more queries of this kind can be debited, up to ``most``."""
-        checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost()")
-        return self._admission.queries_that_fit(self.accountant(), charge, most=most)
+        checks.instance(PrivacyCost, cost=cost, advice="say aggregator.privacy_cost()")
+        return self._admission.queries_that_fit(self.accountant(), cost, most=most)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the log, oldest first."""
@@ -384,7 +384,7 @@ the (epsilon, delta) of each query allow
         """Raise a `DeliveryError` if the call with the token wrote an entry with a number above ``after``."""
         if isinstance(error, DeliveryError):
             raise error
-        failure, path = reason_of(error), self.path
+        failure, path = describe_failure(error), self.path
         try:
             with self._transaction(write=False) as (transaction, _):
                 entries = transaction.read_entries(after + 1)
@@ -405,7 +405,7 @@ the (epsilon, delta) of each query allow
         raise DeliveryError(path, f"{failure}; the budget is spent{location} (entry {number} of the ledger)") from error
 
 
-def reason_of(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """Return the reason of an error after a debit; drop a `LedgerError`'s words that nothing was debited."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
@@ -429,7 +429,7 @@ def check_id(name: str, question: str) -> None:
 
 def _format_ids(questions: tuple[str, ...], count: int) -> str:
     if len(questions) not in {0, count}:
-        checks.fail("the ids of questions", len(questions), f"{count}, one for each query of the charge, or none")
+        checks.fail("the ids of questions", len(questions), f"{count}, one for each query of the cost, or none")
     for question in questions:
         check_id("the id of a question", question)
     return json.dumps(questions, ensure_ascii=False) if questions else ""
@@ -446,10 +446,10 @@ def printable(name: str) -> str:
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
-def _encode_npy(labels: Labels, charge: PrivacyCost) -> bytes:
-    max_labels = charge.count * charge.labels
-    if labels.shape != (max_labels,) and not (charge.labels > 1 and labels.ndim == 1 and labels.size <= max_labels):
-        checks.fail("labels", labels.shape, f"({max_labels},), one for each query of the charge")
+def _encode_npy(labels: Labels, cost: PrivacyCost) -> bytes:
+    max_labels = cost.count * cost.labels
+    if labels.shape != (max_labels,) and not (cost.labels > 1 and labels.ndim == 1 and labels.size <= max_labels):
+        checks.fail("labels", labels.shape, f"({max_labels},), one for each query of the cost")
     file = BytesIO()
     np.save(file, labels, allow_pickle=False)
     return file.getvalue()

@@ -11,7 +11,7 @@ from darrm.account.accountant import describe_estimate
 from darrm.account.meaning import ALARMS, belief_after, explain_guarantee, power_of_test
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.privacy import at_most, pair_at_most
-from darrm.util.figures import GRAY, LIGHT_GRAY, VERMILION, saved_figure
+from darrm.util.figures import GRAY, LIGHT_GRAY, VERMILION, save_figure
 from darrm.util.files import Document
 
 _WIDTH, _LABEL_WIDTH = 100, 12  # characters of a line, and of the names of its lines
@@ -63,15 +63,15 @@ def _describe_spent(ledger: PrivacyLedger) -> list[tuple[str, str]]:
     remarks = [f"for neighbors that {spent.neighbors}"] if spent.neighbors else []
     remarks += [spent.condition] if spent.condition else []
     remarks += [] if spent.failure_probability is None else [describe_estimate(spent.failure_probability)]
-    fit = ledger.queries_that_fit(account.charges[-1].kind, most=_MAX_QUERIES_COUNTED)
+    fit = ledger.queries_that_fit(account.costs[-1].kind, most=_MAX_QUERIES_COUNTED)
     qualifier = "at least " if fit == _MAX_QUERIES_COUNTED else ""
     lines = [
         ("Spent", ", ".join([f"{queries}: {pair}", *remarks])),
         ("Bound", f"{spent.bound}: {spent.explanation}"),
-        ("Remaining", f"{qualifier}{fit} more queries of {account.charges[-1].what}"),
+        ("Remaining", f"{qualifier}{fit} more queries of {account.costs[-1].what}"),
     ]
     if account.failure_probability is None:
-        present = any(charge.sampling is not None and charge.sampling.scheme == "poisson" for charge in account.charges)
+        present = any(cost.sampling is not None and cost.sampling.scheme == "poisson" for cost in account.costs)
         lines.append(
             ("Meaning", explain_guarantee("all labels together", budget.epsilon, budget.delta, present=present))
         )
@@ -86,7 +86,7 @@ def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:
         pairs.append((spent.epsilon, spent.delta, "spent", VERMILION))
     corners = [(1.0 - delta) / (1.0 + math.exp(min(epsilon, 700.0))) for epsilon, delta, *_ in pairs]
     shares = np.union1d(np.linspace(0.0, 1.0, 201), corners)  # with the corners of the trade-off
-    with saved_figure(path, width=10.0, height=5.0) as figure:
+    with save_figure(path, width=10.0, height=5.0) as figure:
         guesses, beliefs = figure.subplots(1, 2)
         for axes in (guesses, beliefs):
             axes.plot([0.0, 1.0], [0.0, 1.0], color=LIGHT_GRAY, linewidth=1.0)

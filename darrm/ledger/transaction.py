@@ -112,7 +112,7 @@ class Transaction:
     def costs(self) -> dict[int, PrivacyCost]:
         try:
             return {
-                number: PrivacyCost.from_text(cost.cost, what=cost.what).repeated(cost.total)
+                number: PrivacyCost.from_text(cost.cost, what=cost.what).repeat(cost.total)
                 for number, cost in self.cost_rows.items()
             }
         except (ValueError, RecursionError) as error:
@@ -129,9 +129,9 @@ class Transaction:
             previous_hash = self._check_hash(entry, previous_hash)
         account = PrivacyAccountant(set_aside=DELTA_RESERVE.get(self.budget.composition, HALF))
         try:
-            for number, charge in self.costs().items():
+            for number, cost in self.costs().items():
                 # the cost is about the table that answered
-                account.add(replace(charge, table=self.cost_rows[number].table_digest))
+                account.add(replace(cost, table=self.cost_rows[number].table_digest))
         except ValueError as error:
             raise self.corrupted(str(error)) from error
         return account
@@ -218,21 +218,20 @@ class Transaction:
         """Close the ledger; an empty text opens a copy."""
         self.put_state(self._add_checksum(self.state._replace(moved_to=moved_to)))
 
-    def write(self, entry: EntryRow, charge: PrivacyCost, labels: bytes | None) -> int:
+    def write(self, entry: EntryRow, cost: PrivacyCost, labels: bytes | None) -> int:
         """Write a debit; set and return its number, and set time, cost, hash and signature."""
         if self._key is not None or (self._tail and self._tail[-1].signature):
             self.check_key()
-        cost_text = charge.to_text()
-        equal_costs = (cost for cost in self.cost_rows.values() if cost.cost == cost_text)
-        cost = next(equal_costs, None) or Cost.first(max(self.cost_rows, default=0) + 1, cost_text, charge.what)
-        table = max(cost.table_digest, charge.table)
-        cost = cost._replace(total=cost.total + int(charge.count), table_digest=table)
+        cost_text = cost.to_text()
+        equal_rows = (row for row in self.cost_rows.values() if row.cost == cost_text)
+        row = next(equal_rows, None) or Cost.first(max(self.cost_rows, default=0) + 1, cost_text, cost.what)
+        row = row._replace(total=row.total + int(cost.count), table_digest=max(row.table_digest, cost.table))
         last_number, previous_hash = self.newest
         previous_time = self._tail[-1].time if self._tail else self.budget.created
         # a clock may be set back
-        entry = entry._replace(number=last_number + 1, time=max(now(), previous_time), cost=cost.number)
-        entry = entry._replace(entry_hash=entry.compute_hash(previous_hash, cost))
-        self.put_cost(cost)
+        entry = entry._replace(number=last_number + 1, time=max(now(), previous_time), cost=row.number)
+        entry = entry._replace(entry_hash=entry.compute_hash(previous_hash, row))
+        self.put_cost(row)
         self._tail.append(entry)
         self.state = self._add_checksum(State(entry.number, ""))
         if self._key is not None:

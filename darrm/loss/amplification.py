@@ -26,22 +26,22 @@ _MAX_LOG_RATIO = 30.0  # above it sums use logarithms
 _SIGNIFICANT_DIGITS = 12  # of a stored ε, rounded up, so that all machines agree
 
 
-def rate_of(sampling: Subsampling) -> float:
+def get_rate(sampling: Subsampling) -> float:
     """Return q, rounded up to 1 from 0.999 on, so that 1 − q keeps its digits."""
     return float(sampling.rate) if sampling.rate <= _MAX_RATE else 1.0
 
 
-def amplified_profile(profile: PrivacyProfile, sampling: Subsampling) -> PrivacyProfile:
+def amplify_profile(profile: PrivacyProfile, sampling: Subsampling) -> PrivacyProfile:
     """Return the profile of a query from the profile for a person who certainly takes part.
 
     Randomized response with ε = log 3 and q = 1/10: the distance is q/2, the largest ratios 1.2 and
     3/(q + (1 − q)3) = 1.07.
 
-    >>> rare = amplified_profile(PrivacyProfile((0.0, float(np.log(3.0))), (0.5, 0.0)), Subsampling("0.1"))
+    >>> rare = amplify_profile(PrivacyProfile((0.0, float(np.log(3.0))), (0.5, 0.0)), Subsampling("0.1"))
     >>> np.exp(rare.epsilons).round(6).tolist(), [round(delta, 9) for delta in rare.reverse]
     ([1.0, 1.071429, 1.2], [0.05, 0.0, 0.0])
     """
-    q = rate_of(sampling)
+    q = get_rate(sampling)
     epsilons, deltas = profile.arrays()
     growth, factor = np.expm1(epsilons), 1.0 / (1.0 + (1.0 - q) * np.expm1(epsilons))
     forward = _round_up(np.log1p(q * growth))
@@ -56,31 +56,31 @@ def amplified_profile(profile: PrivacyProfile, sampling: Subsampling) -> Privacy
     return _build_profile(grid, *(side * _ROUNDING_FACTOR for side in sides))
 
 
-def amplified(cost: PrivacyCost, sampling: Subsampling, curve: RenyiCurve | None) -> PrivacyCost:
+def amplify(cost: PrivacyCost, sampling: Subsampling, curve: RenyiCurve | None) -> PrivacyCost:
     """Return the cost for a person who takes part with probability q, from the cost of certain participation.
 
     ``curve`` is its Rényi curve under Poisson sampling; None derives the curve of (ε, 0)-private labels.
     """
     guarantee, profile = cost.guarantee, cost.profile
     if profile is None and guarantee is not None and guarantee.epsilon <= LARGEST_EXPONENT:
-        profile = PrivacyProfile.of_pair(guarantee)
+        profile = PrivacyProfile.from_pair(guarantee)
     if sampling.scheme != "poisson":
         curve = None
     if guarantee is not None:
-        epsilon = float(_round_up(np.array([amplified_pure(guarantee.epsilon, rate_of(sampling))]))[0])
+        epsilon = float(_round_up(np.array([amplify_pure(guarantee.epsilon, get_rate(sampling))]))[0])
         guarantee = PrivacyParams(epsilon, guarantee.exact_delta * sampling.rate)
         if curve is None and guarantee.exact_delta == 0:
-            curve = RenyiCurve.of_pure(guarantee.epsilon)
+            curve = RenyiCurve.from_pure(guarantee.epsilon)
     return replace(
         cost,
         guarantee=guarantee,
-        profile=None if profile is None else amplified_profile(profile, sampling),
+        profile=None if profile is None else amplify_profile(profile, sampling),
         renyi=curve,
         sampling=sampling,
     )
 
 
-def amplified_pure(epsilon: float, rate: float) -> float:
+def amplify_pure(epsilon: float, rate: float) -> float:
     """Compute ln(1 + q(e^ε − 1)), rounded up."""
     return float(np.log1p(rate * np.expm1(epsilon)) * _ROUNDING_FACTOR)
 

@@ -53,7 +53,7 @@ class LossDistribution:
     loss_rounding: float
 
     @classmethod
-    def of_groups(cls, groups: Sequence[tuple[float, int]]) -> LossDistribution:
+    def from_groups(cls, groups: Sequence[tuple[float, int]]) -> LossDistribution:
         """Return the distribution of (ε, k) groups; `TooManyKindsError` above two million atoms."""
         if math.prod(count + 1 for _, count in groups) > _MAX_ATOMS:
             raise TooManyKindsError(f"the exact composition of {len(groups)} kinds of queries has too many terms")
@@ -194,7 +194,7 @@ def optimal_epsilon(groups: Sequence[Group], delta: float, *, to_beat: float = m
     log_limit = log_remaining_delta(groups, delta)
     if log_limit == -math.inf:
         return simple_epsilon if simple_delta <= Fraction(delta) else math.inf
-    losses = LossDistribution.of_groups([(params.epsilon, count) for params, count in groups])
+    losses = LossDistribution.from_groups([(params.epsilon, count) for params, count in groups])
     return min(simple_epsilon, losses.smallest_epsilon(log_limit, to_beat=to_beat))
 
 

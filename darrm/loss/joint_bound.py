@@ -58,10 +58,10 @@ class _Models:
             return cls(math.inf, 0.0, None)
         groups = voters.largest(count)
         try:
-            losses = LossDistribution.of_groups([(guarantee.epsilon, n) for guarantee, n in groups])
+            losses = LossDistribution.from_groups([(guarantee.epsilon, n) for guarantee, n in groups])
         except TooManyKindsError:  # replace all models by the least private one
             groups = [(voters.each, count)]
-            losses = LossDistribution.of_groups([(voters.each.epsilon, count)])
+            losses = LossDistribution.from_groups([(voters.each.epsilon, count)])
         total_epsilon = math.fsum(n * guarantee.epsilon for guarantee, n in groups)
         return cls(total_epsilon, math.fsum(n * math.log1p(-guarantee.delta) for guarantee, n in groups), losses)
 

@@ -77,9 +77,9 @@ class PrivacyCost:
     --------
     >>> from darrm.privacy import PrivacyParams
     >>> one = PrivacyCost("majority of 11", guarantee=PrivacyParams(0.3, 3e-5))
-    >>> one.repeated(20).repeated(5)
+    >>> one.repeat(20).repeat(5)
     PrivacyCost(what='majority of 11', guarantee=PrivacyParams(epsilon=0.3, delta=0.00003), count=100)
-    >>> one.repeated(7).kind == one
+    >>> one.repeat(7).kind == one
     True
     """
 
@@ -93,7 +93,7 @@ class PrivacyCost:
     consent: str = field(default="", compare=False)
     voters: Voters | None = field(default=None, compare=False)
     reached: int | None = field(default=None, compare=False)
-    for_plain_voters: tuple[PrivacyCost, ...] = ()
+    for_non_private_voters: tuple[PrivacyCost, ...] = ()
     sample: Sample | None = None
     non_composable: bool = False
     labels: int = 1
@@ -117,13 +117,13 @@ class PrivacyCost:
             object.__setattr__(self, "models", self.voters if self.voters.are_private_models else None)
             object.__setattr__(self, "sampling", self.voters.sampled)
             object.__setattr__(self, "non_composable", self.non_composable or self.models is not None)
-        for cost in self.for_plain_voters:
+        for cost in self.for_non_private_voters:
             is_valid = cost.voters is not None and cost.voters.are_non_private and not cost.non_composable
             if self.models is None or not is_valid or cost.count != 1:
                 raise ValueError(
                     "for_plain_voters must contain costs of one query for non-private voters, for private models"
                 )
-        object.__setattr__(self, "overlaps", tuple(cost.reached for cost in self.for_plain_voters))
+        object.__setattr__(self, "overlaps", tuple(cost.reached for cost in self.for_non_private_voters))
         if self.reached is not None:
             checks.integer_at_least(
                 1, reached=self.reached, advice="the number of voters that a person influences, or None"
@@ -140,7 +140,7 @@ class PrivacyCost:
         """The same cost for one query."""
         return replace(self, count=1)
 
-    def repeated(self, times: int) -> PrivacyCost:
+    def repeat(self, times: int) -> PrivacyCost:
         """Return the cost of ``times`` as many queries."""
         checks.integer_at_least(1, times=times)
         return replace(self, count=self.count * int(times))
@@ -148,7 +148,7 @@ class PrivacyCost:
     @property
     def neighbors(self) -> str:
         """The difference between neighboring data sets; costs for different neighbors never add up."""
-        return neighbors_of(self.sampling)
+        return describe_neighbors(self.sampling)
 
     @property
     def consent_needed(self) -> str:
@@ -170,16 +170,16 @@ class PrivacyCost:
         """A sort key of costs of one kind: weaker statements first."""
         return self.voters is None or self.voters.are_non_private, self.reached or 0
 
-    def as_for_plain_voters(self, overlap: int) -> PrivacyCost | None:
+    def with_non_private_voters(self, overlap: int) -> PrivacyCost | None:
         """Return the cost for non-private voters and an overlap; None if unknown."""
         is_unrestricted = self.voters is None or self.voters.are_non_private
         has_own_cost = is_unrestricted and not self.non_composable and self.sampling is None
-        costs = ((self,) if has_own_cost else ()) + self.for_plain_voters
+        costs = ((self,) if has_own_cost else ()) + self.for_non_private_voters
         candidates = [cost for cost in costs if cost.reached is not None and cost.reached >= overlap]
         if not candidates:
             return None
         closest = min(candidates, key=attrgetter("reached"))
-        return closest if closest is self else closest.repeated(self.count)
+        return closest if closest is self else closest.repeat(self.count)
 
     def to_text(self) -> str:
         """Return canonical JSON of one query, without ``what``."""
@@ -207,7 +207,7 @@ class PrivacyCost:
             document["vanishing"] = self.vanishing
         if self.models is not None:
             document["voters"] = self.models.to_json()
-            plain_costs = self.for_plain_voters
+            plain_costs = self.for_non_private_voters
             if self.sample is not None:
                 document["sample"] = [self.sample.voters, self.sample.distance]
             document["plain"] = [[cost.reached, cost.to_json()] for cost in plain_costs]
@@ -219,7 +219,7 @@ class PrivacyCost:
         try:
             return cls._read(json.loads(text), what)
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"this is no stored charge: {error}") from error
+            raise ValueError(f"this is no stored cost: {error}") from error
 
     @classmethod
     def _read(cls, document: Json, what: str, voters: Voters | None = None) -> PrivacyCost:
@@ -241,7 +241,7 @@ class PrivacyCost:
             failure_probability=None if estimate is None else estimate[0],
             consent="" if estimate is None else estimate[1],
             voters=models,
-            for_plain_voters=tuple(plain_costs),
+            for_non_private_voters=tuple(plain_costs),
             sample=Sample(*document["sample"]) if "sample" in document else None,
             non_composable=not composes,
             labels=document.get("labels", 1),
@@ -263,7 +263,7 @@ class PrivacyCost:
         return f"PrivacyCost(what={self.what!r}, {', '.join(descriptions)}, count={self.count}{models})"
 
 
-def neighbors_of(sampling: Subsampling | None) -> str:
+def describe_neighbors(sampling: Subsampling | None) -> str:
     return (
         "change one person's answers"
         if sampling is None

@@ -66,7 +66,7 @@ class PrivacyProfile:
                 checks.fail("reverse", self.reverse, "non-increasing, and nowhere above deltas")
 
     @classmethod
-    def of_pair(cls, params: PrivacyParams) -> PrivacyProfile:
+    def from_pair(cls, params: PrivacyParams) -> PrivacyProfile:
         """Return the profile of the worst (ε, δ)-private mechanism."""
         epsilon, delta = params.epsilon, params.delta
         if epsilon == 0.0:

@@ -80,7 +80,7 @@ class RenyiCurve:
     Examples
     --------
     >>> curve = RenyiCurve.of(lambda order: order / 200.0)  # a Gaussian of sensitivity 1 and σ = 10
-    >>> hundred = curve.repeated(100)
+    >>> hundred = curve.repeat(100)
     >>> conversion = hundred.convert(1e-5)
     >>> round(conversion.epsilon, 3), conversion.order
     (4.729, 5.5)
@@ -112,12 +112,12 @@ class RenyiCurve:
         return cls(grid, np.asarray(value_at(grid), dtype=np.float64))
 
     @classmethod
-    def of_pure(cls, epsilon: float, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
+    def from_pure(cls, epsilon: float, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
         """Bound every (ε, 0)-private mechanism, by randomized response [M17, Proposition 6], rounded up.
 
         value(a) = log((e^{aε} + e^{(1−a)ε})/(1 + e^ε))/(a − 1).
 
-        >>> RenyiCurve.of_pure(1.0, orders=[2.0]).values.round(6)
+        >>> RenyiCurve.from_pure(1.0, orders=[2.0]).values.round(6)
         array([0.735326])
         """
         checks.non_negative(epsilon=epsilon)
@@ -147,7 +147,7 @@ class RenyiCurve:
             raise ValueError("curves on different orders cannot be added: evaluate both on the same grid")
         return RenyiCurve(self.orders, self.values + other.values)
 
-    def repeated(self, count: int) -> RenyiCurve:
+    def repeat(self, count: int) -> RenyiCurve:
         """Compose the mechanism ``count`` times with itself."""
         checks.integer_at_least(0, count=count)
         if count == 0:

@@ -33,7 +33,7 @@ def curve_of_votes(log_lies: Array, K: int, overlap: int, rate: float = 1.0) -> 
     ``rate`` below 1 the votes move with that probability, independently for each query. Randomized response with ε = 1:
 
     >>> lie = np.log([1.0 / (1.0 + math.e)])
-    >>> bool(np.allclose(curve_of_votes(lie, 1, 1).values, RenyiCurve.of_pure(1.0).values))
+    >>> bool(np.allclose(curve_of_votes(lie, 1, 1).values, RenyiCurve.from_pure(1.0).values))
     True
     """
     (p_one, q_one), (p_zero, q_zero) = _list_neighbors(log_lies, K, overlap)
@@ -78,10 +78,10 @@ def profile_of_lines(p: Array, q: Array, *, largest: float, certain: float) -> P
     return PrivacyProfile(tuple(grid.tolist()), tuple(bounds.tolist()))
 
 
-def undominated(p: Array, q: Array) -> NDArray[np.int64]:
+def find_undominated(p: Array, q: Array) -> NDArray[np.int64]:
     """Return the places of the lines p − e^ε·q that no line dominates, in the order of q.
 
-    >>> undominated(np.array([0.5, 0.7, 0.6]), np.array([0.2, 0.3, 0.3])).tolist()
+    >>> find_undominated(np.array([0.5, 0.7, 0.6]), np.array([0.2, 0.3, 0.3])).tolist()
     [0, 1]
     """
     order = np.lexsort((-p, q))

@@ -44,15 +44,15 @@ from darrm.majority.corners import (
     CornerCounts,
     Row,
     budget_below,
-    budget_of,
+    choose_precision,
     corners_of,
+    enclose_budget,
     enclose_exp,
     full_set_size,
     lower_float,
-    precision_of,
     upper_float,
 )
-from darrm.majority.groups import GroupCounts, GroupSet, rows_of
+from darrm.majority.groups import GroupCounts, GroupSet, make_row_set
 from darrm.majority.noise_function import NoiseFunction, signed_function
 from darrm.numerics import Array
 from darrm.privacy import at_least, at_most
@@ -85,7 +85,7 @@ def bound_worst_cost(problem: Problem, gamma: NoiseFunction) -> tuple[float, str
         checks.fail("gamma.K", gamma.K, f"K = {problem.voters.K} of the problem")
     if not np.any(gamma.half):
         return 0.0, BALLS  # fair coins
-    rows = rows_of(problem.voters, problem.target.exact_epsilon)
+    rows = make_row_set(problem.voters, problem.target.exact_epsilon)
     if isinstance(rows, GroupSet):
         if not gamma.is_monotone:
             advice = "where voters differ only such a γ is proved: take shape='monotone'"
@@ -95,7 +95,7 @@ def bound_worst_cost(problem: Problem, gamma: NoiseFunction) -> tuple[float, str
         steps = averaging_steps(problem.voters, gamma)
     if steps > _MAX_BALL_STEPS and rows.rounding(rows.exp_epsilon) <= _MAX_ROUNDING * budget_below(problem.target):
         return rows.worst(gamma.half), FLOATS
-    bits = precision_of(problem.target)
+    bits = choose_precision(problem.target)
     ball = rows.worst_ball(gamma.half, bits) if isinstance(rows, GroupSet) else worst_cost_ball(problem, gamma)
     return upper_float(ball), BALLS
 
@@ -139,8 +139,8 @@ def scale_and_prove(problem: Problem, gamma: NoiseFunction) -> tuple[NoiseFuncti
             failure = error
         factor = float(np.nextafter(factor * (failure.budget / failure.worst_cost) * shrink, 0.0))
         shrink = 1.0 - 8.0 * (1.0 - shrink)
-        scaled = gamma.scaled(factor)
-    scaled = gamma.scaled(0.0)
+        scaled = gamma.scale_by(factor)
+    scaled = gamma.scale_by(0.0)
     return scaled, prove(problem, scaled, scale=0.0)
 
 
@@ -160,7 +160,7 @@ def averaging_steps(voters: Voters, gamma: NoiseFunction) -> int:
 def worst_cost_ball(problem: Problem, gamma: NoiseFunction) -> arb:
     """Enclose the largest privacy cost over the full set."""
     corners, exp_epsilon = corners_of(problem.voters.each), enclose_exp(problem.target.exact_epsilon).ball
-    with ctx.workprec(precision_of(problem.target)):
+    with ctx.workprec(choose_precision(problem.target)):
         start = [arb(float(value)) for value in signed_function(gamma.half, problem.voters.K)]
         states = [
             pair
@@ -264,7 +264,7 @@ def lower_bound(problem: Problem, weights: Array, shape: str, multipliers: Seque
     """
     voters, K = problem.voters, problem.voters.K
     exp_epsilon = enclose_exp(problem.target.exact_epsilon).ball
-    with ctx.workprec(precision_of(problem.target)):
+    with ctx.workprec(choose_precision(problem.target)):
         total = sum((arb(y) for y, _ in multipliers), arb(0))
         law = _sum_laws(voters, exp_epsilon, multipliers)
         half_weights = [arb(float(w)) / 2 for w in weights]
@@ -279,7 +279,7 @@ def lower_bound(problem: Problem, weights: Array, shape: str, multipliers: Seque
                 tail += coefficient
                 gain = gain.min(tail)
         cut_mass = (1 + exp_epsilon) * total - sum(law, arb(0))
-        bound = lower_float(sum(half_weights, arb(0)) - budget_of(problem.target) * total - cut_mass + gain)
+        bound = lower_float(sum(half_weights, arb(0)) - enclose_budget(problem.target) * total - cut_mass + gain)
     return max(0.0, bound)
 
 
@@ -289,7 +289,7 @@ def _sum_laws(voters: Voters, exp_epsilon: arb, multipliers: Sequence[Multiplier
     for y, row in multipliers:
         for weight, of_prime in ((arb(y), False), (arb(y) * exp_epsilon, True)):
             start, product = 0, arb_poly([weight])
-            for part, corners in row.parts_of(voters):
+            for part, corners in row.split_by_group(voters):
                 ones, binomials = part.side(corners.ball_hi, corners.ball_delta, of_prime=of_prime)
                 start += ones
                 for first, law in starmap(_compute_binomial, binomials):
@@ -335,7 +335,7 @@ def multipliers_from_json(data: Json, voters: Voters) -> tuple[Multiplier, ...]:
             checks.fail("multipliers", entry, "a multiplier and a list of counts for each group of voters")
         parts = tuple(map(CornerCounts.from_list, lists, numbers))
         row = parts[0] if len(parts) == 1 else GroupCounts(parts)
-        if not row.is_of(voters):
+        if not row.is_row_of(voters):
             checks.fail("multipliers", entry, "a multiplier and a row of these voters")
         multipliers.append((float(y), row))
     return tuple(multipliers)

@@ -44,13 +44,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from darrm.loss.amplification import rate_of
-from darrm.majority.costs import RenyiRows, reflected
+from darrm.loss.amplification import get_rate
+from darrm.majority.costs import RenyiRows, reflect
 from darrm.majority.dominating import LevelMaxima, choose_violated, stop_after
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
-from darrm.priors import Prior, weights_of
+from darrm.priors import Prior, compute_weights
 from darrm.problem import Problem, Voters
 from darrm.util import checks
 from lp_models.gamma_lp import Shape, expected_error_program
@@ -167,11 +167,11 @@ def optimize_under_renyi(
     if not order > 1.0:
         checks.fail("order", order, "above 1")
     if has_closed_form(voters):
-        rate = 1.0 if voters.sampled is None else rate_of(voters.sampled)
+        rate = 1.0 if voters.sampled is None else get_rate(voters.sampled)
         gamma = best_under_renyi(voters.K, order, budget, rate)
         value = gamma.expected_error(prior)
         return RenyiOptimum(gamma, value, value)
-    program = expected_error_program(weights_of(prior, voters.K), Shape.MONOTONE)
+    program = expected_error_program(compute_weights(prior, voters.K), Shape.MONOTONE)
     limits = program.limits.copy()
     limits[0] = 1.0 - 2.0 * SMALLEST_LIE  # the row Σ u ≤ 1 of the monotone shape
     start_planes = () if start is None else start.planes
@@ -212,9 +212,9 @@ class _RenyiOracle:
         costs, broken_P, broken_Q = np.full(levels, -np.inf), [], []
         ones, unaffected_ones = np.zeros((2, levels), dtype=np.int64)
         for level in self.rows.levels(half, stride=stride):
-            Q = reflected(level.zeros)
+            Q = reflect(level.zeros)
             log_P, log_not_P = np.log(level.ones), np.log(level.zeros)
-            exponents = self._compute_exponents(log_P, log_not_P, reflected(log_not_P), reflected(log_P))
+            exponents = self._compute_exponents(log_P, log_not_P, reflect(log_not_P), reflect(log_P))
             worst_place = np.unravel_index(int(np.argmax(exponents)), exponents.shape)
             costs[level.j], (unaffected_ones[level.j], ones[level.j]) = exponents[worst_place], worst_place
             is_broken = exponents > self.limit

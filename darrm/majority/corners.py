@@ -54,7 +54,7 @@ class Row(ABC):
     def counts(self) -> tuple[CornerCounts, ...]:
         """Return how many voters of each group are at each corner."""
 
-    def is_of(self, voters: Voters) -> bool:
+    def is_row_of(self, voters: Voters) -> bool:
         """Whether this is a row of the full set of these voters: points of the region that touch at most t voters."""
         parts = self.counts()
         return (
@@ -75,12 +75,12 @@ class Row(ABC):
             lists.append(counts)
         return lists[0] if len(lists) == 1 else lists
 
-    def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
+    def split_by_group(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
         return [(part, corners_of(each)) for part, (_, each) in zip(self.counts(), voters.groups, strict=True)]
 
     def probabilities(self, voters: Voters) -> tuple[Array, Array]:
         """Write the row out as (p, p'), two arrays of shape (K,), group by group."""
-        sides = zip(*(part.vectors(corners) for part, corners in self.parts_of(voters)), strict=True)
+        sides = zip(*(part.vectors(corners) for part, corners in self.split_by_group(voters)), strict=True)
         first, second = map(np.concatenate, sides)
         return first, second
 
@@ -89,7 +89,7 @@ class Row(ABC):
 
         With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
         """
-        total, parts = np.zeros(voters.K + 1), self.parts_of(voters)
+        total, parts = np.zeros(voters.K + 1), self.split_by_group(voters)
         for weight, of_prime in ((1.0, False), (exp_epsilon, True)):
             start, law = 0, np.ones(1)
             for part, corners in parts:
@@ -118,11 +118,11 @@ class CornerCounts(Row):
     def counts(self) -> tuple[CornerCounts, ...]:
         return (self,)
 
-    def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
+    def split_by_group(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
         """Return this row with the corners of the least private voter: an upper bound if voters differ."""
         return [(self, corners_of(voters.each))]
 
-    def stretched(self, K: int) -> CornerCounts:
+    def stretch(self, K: int) -> CornerCounts:
         """Return a row of K voters with about the same share of them at each corner."""
         places = (self.high, self.low, self.zeros, self.ones)
         ends = [K * end // sum(places) for end in accumulate(places, initial=0)]
@@ -178,7 +178,7 @@ class Corners:
     """hi and Δ of voters, as balls that contain the real numbers and as the floats nearest to them."""
 
     def __init__(self, each: PrivacyParams) -> None:
-        with ctx.workprec(precision_of(each)):
+        with ctx.workprec(choose_precision(each)):
             self.ball_delta = _to_ball(each.exact_delta)
             if each.is_private:
                 growth = _to_ball(each.exact_epsilon).exp()
@@ -222,16 +222,16 @@ enclose_exp = lru_cache(maxsize=64)(ExpEpsilon)
 @lru_cache(maxsize=64)
 def budget_below(target: PrivacyParams) -> float:
     """Round the budget B = c − 1 + 2δ of the cost down to a float."""
-    return lower_float(budget_of(target))
+    return lower_float(enclose_budget(target))
 
 
 @lru_cache(maxsize=64)
-def budget_of(target: PrivacyParams) -> arb:
-    with ctx.workprec(precision_of(target)):
+def enclose_budget(target: PrivacyParams) -> arb:
+    with ctx.workprec(choose_precision(target)):
         return enclose_exp(target.exact_epsilon).ball - 1 + 2 * _to_ball(target.exact_delta)
 
 
-def precision_of(params: PrivacyParams) -> int:
+def choose_precision(params: PrivacyParams) -> int:
     """Return the precision for costs of the size of max(ε, δ): more than 128 bits below 2^-32."""
     return precision_for(max(params.exact_epsilon, params.exact_delta) if params.is_private else Fraction(1))
 

@@ -42,7 +42,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve, log_renyi_sums
-from darrm.loss.vote_counts import undominated
+from darrm.loss.vote_counts import find_undominated
 from darrm.majority.corners import enclose_exp
 from darrm.majority.dominating import TAIL, DominatingFamily
 from darrm.majority.full_set import FullSet
@@ -72,7 +72,7 @@ _DELTA_UNITS = 10**12  # bounds of δ are rounded up to a multiple of 1e-12, so 
 class Level:
     """The rows with one number j of voters at (hi, lo), arrays of shape (windows, places).
 
-    P and 1 − P of a row are 1 − Q and Q of the row reflected through the center, see `reflected`.
+    P and 1 − P of a row are 1 − Q and Q of the row reflected through the center, see `reflect`.
     """
 
     j: int
@@ -130,7 +130,7 @@ class RenyiRows:
         return 1.01 * steps if steps < _MAX_RELATIVE_ERROR else np.inf
 
 
-def reflected(level: NDArray[Number]) -> NDArray[Number]:
+def reflect(level: NDArray[Number]) -> NDArray[Number]:
     """Turn 1 − P of all rows into Q, and P into 1 − Q."""
     return level[::-1, ::-1]
 
@@ -184,7 +184,7 @@ def _compute_logs(level: Level, possible: tuple[NDArray[np.bool_], NDArray[np.bo
     logs = [np.where(positive, np.log(np.maximum(p + tail, _MIN_ACCURATE)), -np.inf).ravel() for p, positive in answers]
     for p, positive in reversed(answers):
         is_accurate = positive & (p >= _MIN_ACCURATE)  # numbers that have lost their digits count as impossible
-        logs.append(reflected(np.where(is_accurate, np.log(np.maximum(p, _MIN_ACCURATE)), -np.inf)).ravel())
+        logs.append(reflect(np.where(is_accurate, np.log(np.maximum(p, _MIN_ACCURATE)), -np.inf)).ravel())
     return np.array(logs)
 
 
@@ -242,7 +242,7 @@ def _bound_group_divergences(voters: Voters, gamma: NoiseFunction, orders: Array
     first, second = rows.expectations(gamma.half)
     error_margin = 0.5 * rows.rounding(exp_epsilon) + 4.0 * _UNIT
     P, Q = np.minimum(0.5 * (1.0 + first) + error_margin, 1.0), np.maximum(0.5 * (1.0 + second) - error_margin, 0.0)
-    front = undominated(P, Q)
+    front = find_undominated(P, Q)
     if Q[front[0]] == 0.0:
         return np.full(orders.shape, np.inf)
     with np.errstate(divide="ignore"):

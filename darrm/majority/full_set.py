@@ -53,7 +53,7 @@ from numpy.typing import NDArray
 
 from darrm.majority.corners import CornerCounts, ExpEpsilon, corners_of, enclose_exp
 from darrm.majority.dominating import DominatingFamily, LevelMaxima, choose_violated, stop_after
-from darrm.majority.kernels import KERNEL, KernelParams, fall_of, screen
+from darrm.majority.kernels import KERNEL, KernelParams, largest_fall, screen
 from darrm.majority.noise_function import signed_function
 from darrm.numerics import Array
 from darrm.numerics.binomial import smooth, tail_bound
@@ -202,10 +202,10 @@ class FullSet:
         costs, bounds = np.full((2, self.voters.reached + 1), -np.inf)
         level, j, last = start.copy(), 0, self.voters.reached
         if last < self.voters.K:
-            while j < last and fall_of(level) > self.params.error_of_falls * j:
+            while j < last and largest_fall(level) > self.params.error_of_falls * j:
                 level, j = smooth(level, self.corners.hi), j + 1
             bounds[: j + 1] = np.inf
-            return costs, bounds, j, fall_of(level) if j < last else None
+            return costs, bounds, j, largest_fall(level) if j < last else None
         while True:
             stop_after(deadline)
             kernels = KERNEL.choose(level.size * _NANOSECONDS_PER_SCREEN)
@@ -213,7 +213,7 @@ class FullSet:
             num_passed = kernels.outer_costs(level, self.params, threshold, j, costs[step], bounds[step])
             j, level = j + abs(num_passed), level[: level.size - abs(num_passed) + (num_passed < 0)]
             if num_passed < 0:
-                return costs, bounds, j - 1, fall_of(level)
+                return costs, bounds, j - 1, largest_fall(level)
 
     def _yield_levels(self, level: Array, numbers: Iterable[int]) -> Iterator[tuple[Array, int]]:
         """Yield T at some levels in ascending order."""

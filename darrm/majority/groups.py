@@ -74,14 +74,14 @@ def _yield_states(n: int, reached: int, moves: bool, *, is_full: bool) -> Iterat
                     yield CornerCounts(high, 0, zeros, ones, moved_zeros=a, moved_ones_prime=b)
 
 
-def can_be_looked_at(voters: Voters) -> bool:
+def is_searchable(voters: Voters) -> bool:
     return voters.per_voter is None or (len(voters.groups) <= MOST_GROUPS and number_of_rows(voters) <= MOST_ROWS)
 
 
 def check_groups(voters: Voters) -> None:
     """Raise `ValueError` if voters differ and have too many rows."""
-    if not can_be_looked_at(voters):
-        advice = "round their ε and Δ up to fewer groups: voters.rounded(3)"
+    if not is_searchable(voters):
+        advice = "round their ε and Δ up to fewer groups: voters.round_up_to(3)"
         checks.fail("rows of voters that differ", "more", f"at most {MOST_ROWS:,}", advice)
 
 
@@ -225,7 +225,7 @@ class GroupSet:
             return reduce(arb.max, costs)
 
 
-def rows_of(voters: Voters, epsilon: Fraction) -> FullSet | GroupSet:
+def make_row_set(voters: Voters, epsilon: Fraction) -> FullSet | GroupSet:
     """Return all rows of these voters, equal or not, for the cost with c = e^epsilon."""
     return FullSet(voters, epsilon) if voters.per_voter is None else GroupSet(voters, epsilon)
 

@@ -160,14 +160,14 @@ def outer_costs(level: Array, params: KernelParams, threshold: float, first: int
             costs[index] = cost if cost > threshold else costs[index]
             bounds[index] = np.max(uppers + params.exp_epsilon * uppers[:, ::-1])
         level[: chain.size] = chain
-        if fall_of(chain) <= params.error_of_falls * (first + index):
+        if largest_fall(chain) <= params.error_of_falls * (first + index):
             return -1 - index
         chain = smooth(chain, params.hi)
     level[: chain.size] = chain
     return costs.size
 
 
-def fall_of(level: Array) -> float:
+def largest_fall(level: Array) -> float:
     """Return the largest step down, or 0."""
     return -float(np.min(np.diff(level), initial=0.0))
 

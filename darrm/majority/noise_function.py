@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from darrm.numerics import Array
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.numerics.exact_sampling import require_generator
-from darrm.priors import Prior, checked, law_of_ones, weights_of
+from darrm.priors import Prior, check_prior, compute_weights, law_of_ones
 from darrm.util import checks
 from darrm.util.files import Json
 
@@ -168,10 +168,10 @@ class NoiseFunction:
 
         For other priors the mean of `estimate_error`, which states its precision.
         """
-        prior = checked(prior)
+        prior = check_prior(prior)
         if not prior.has_closed_form:
             return self.estimate_error(prior).mean
-        return float(0.5 * np.sum(weights_of(prior, self.K) * (1.0 - self.half)))
+        return float(0.5 * np.sum(compute_weights(prior, self.K) * (1.0 - self.half)))
 
     def estimate_error(
         self, prior: Prior | str, *, draws: int | None = None, rng: np.random.Generator | None = None
@@ -185,11 +185,11 @@ class NoiseFunction:
         >>> print(NoiseFunction(3, [0.2, 0.8]).estimate_error(Independent(0.5, 1.0)))
         0.153364 ± 0.00025 (20,000 draws)
         """
-        prior = checked(prior)
+        prior = check_prior(prior)
         generator = np.random.default_rng(ESTIMATE_SEED) if rng is None else rng
         require_generator(generator)
         count = number_of_draws(self.K, draws)
-        return summarize(errors_of(self.half, differences(prior.probabilities(self.K, count, rng=generator))))
+        return summarize(compute_errors(self.half, differences(prior.probabilities(self.K, count, rng=generator))))
 
     def share_answered(self, prior: Prior | str) -> float:
         """Return 1: there is always an answer."""
@@ -201,7 +201,7 @@ class NoiseFunction:
 
         None for a prior that can only be sampled.
         """
-        prior = checked(prior)
+        prior = check_prior(prior)
         ones = law_of_ones(prior, self.K)
         if ones is None:
             return None
@@ -227,7 +227,7 @@ class NoiseFunction:
         K = self.K - missing
         return NoiseFunction(K, g[K // 2 + 1 :])
 
-    def scaled(self, factor: float) -> NoiseFunction:
+    def scale_by(self, factor: float) -> NoiseFunction:
         """Multiply by a factor in [0, 1], rounding every value down."""
         checks.probability(factor=factor)
         if factor == 1.0:
@@ -281,7 +281,7 @@ def differences(probabilities: Array) -> Array:
     return result
 
 
-def errors_of(half: Array, sampled: Array) -> Array:
+def compute_errors(half: Array, sampled: Array) -> Array:
     """Compute |½ Σ_l d_l (1 − γ(l))| for every draw: shapes (h,) and (T, h) → (T,)."""
     return np.asarray(0.5 * np.abs(sampled @ (1.0 - half)), dtype=np.float64)
 

@@ -164,7 +164,7 @@ def counts_curve(noise: IntegerNoise, moved: int = 1) -> RenyiCurve:
     if isinstance(noise, DiscreteGaussian):
         return RenyiCurve(DEFAULT_ORDERS, DEFAULT_ORDERS * (moved / noise.sigma) ** 2)
     if isinstance(noise, DiscreteLaplace):
-        return RenyiCurve.of_pure(2.0 * moved * noise.gamma)
+        return RenyiCurve.from_pure(2.0 * moved * noise.gamma)
     if moved > 1:
         return RenyiCurve.unknown()
     laws = TwoClasses(noise, _choose_cut_depths(noise)[-1])

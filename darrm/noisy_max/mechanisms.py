@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.loss.amplification import amplified, rate_of
+from darrm.loss.amplification import amplify, get_rate
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
@@ -68,7 +68,7 @@ class LabelMechanism:
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query; `ValueError` for arrays: labels taken for counts void the guarantee."""
         votes = require_votes(votes)
-        return votes.labeled(self._draw_labels(votes, rng))
+        return votes.name_labels(self._draw_labels(votes, rng))
 
     def _amplify(self, cost: PrivacyCost, voters: Voters, classes: int, sampling: Subsampling) -> PrivacyCost:
         raise NotImplementedError
@@ -107,14 +107,14 @@ class NoisyMax(LabelMechanism):
     def _amplify(self, cost: PrivacyCost, voters: Voters, classes: int, sampling: Subsampling) -> PrivacyCost:
         if self.is_continuous:
             return cost
-        rate, curve = rate_of(sampling), None
+        rate, curve = get_rate(sampling), None
         if is_law_a_gamma(classes) and is_two_class_exact(self.law, voters.K):  # a law of the number of ones
             log_errors = two_class_errors(self.law, voters.K)
             cost = replace(cost, profile=profile_of_votes(log_errors, voters.K, self.reached))
             curve = curve_of_votes(log_errors, voters.K, self.reached, rate)
         elif self.reached == 1:
             curve = label_curve(self.law, rate=rate, votes=voters.K)
-        return amplified(cost, sampling, curve)
+        return amplify(cost, sampling, curve)
 
     def _draw_labels(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         return noisy_argmax(votes.counts, self.draw(rng), rng)
@@ -130,7 +130,7 @@ class GNMax(NoisyMax):
     >>> aggregator = GNMax(sigma=40.0)
     >>> round(aggregator.guarantee.convert(1e-5).epsilon, 4)
     0.1103
-    >>> votes = Votes.of_counts([[250, 0, 0], [0, 240, 10]])
+    >>> votes = Votes.from_counts([[250, 0, 0], [0, 240, 10]])
     >>> aggregator.release(votes, rng=np.random.default_rng(1)).tolist()
     [0, 1]
     """
@@ -190,7 +190,7 @@ class AsymmetricMax(NoisyMax):
     """Release the class with the largest count plus asymmetric noise.
 
     >>> aggregator = AsymmetricMax(AsymmetricNoise(right=40.0, left=80.0, right_power=3.0, left_power=3.0))
-    >>> aggregator.release(Votes.of_counts([[250, 0, 0], [0, 250, 0]])).tolist()
+    >>> aggregator.release(Votes.from_counts([[250, 0, 0], [0, 250, 0]])).tolist()
     [0, 1]
     """
 

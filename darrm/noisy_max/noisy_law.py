@@ -23,7 +23,7 @@ from darrm.noisy_max.label_cost import label_curve, label_estimate
 from darrm.noisy_max.noise_law import Integers, find_reach, unit_rule
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import POWERS, AsymmetricNoise, IntegerNoise
-from darrm.priors import Dirichlet, Prior, checked
+from darrm.priors import Dirichlet, Prior, check_prior
 from darrm.util import checks
 
 _LOG_WEIGHT_CUT = 40.0  # −log of a weight relative to the likeliest point: the rest has probability 1e-15
@@ -238,7 +238,7 @@ def best_shape(K: int, classes: int, prior: Prior | str | None = None, *, order:
     checks.positive(order=order, budget=budget)
     if order not in DEFAULT_ORDERS:
         checks.fail("order", order, "one of darrm.loss.renyi.DEFAULT_ORDERS", "divergences are kept at these orders")
-    belief = Dirichlet() if prior is None else checked(prior, classes)
+    belief = Dirichlet() if prior is None else check_prior(prior, classes)
     counts = belief.sample(K, classes, min(_DRAWS, max(1, _MAX_COUNTS // classes)), rng=np.random.default_rng(SEED))
     noise, cost = _certify_scale(_search_shape(counts, order, budget), order, budget)
     draws = min(_FINAL_DRAWS, max(2, 8 * _MAX_COUNTS // classes))
@@ -271,7 +271,7 @@ def _search_shape(counts: NDArray[np.int64], order: float, budget: float) -> _Sh
 def _build_noise(shape: _Shape, scale: float) -> AsymmetricNoise:
     p, ratio, q = POWERS[shape[0]], float(_RATIOS[shape[1]]), POWERS[shape[2]]
     try:
-        return AsymmetricNoise(64.0, 64.0 * ratio, q, p).scaled(scale)
+        return AsymmetricNoise(64.0, 64.0 * ratio, q, p).scale_by(scale)
     except ValueError as error:
         raise PlanError(f"no asymmetric noise has a label of this cost: {error}") from error
 

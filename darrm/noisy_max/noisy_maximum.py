@@ -45,11 +45,11 @@ from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics.bisection import last_allowed_integer
 from darrm.numerics.exact_sampling import uniform_below
 from darrm.numerics.integer_noise import AsymmetricNoise, IntegerNoise
-from darrm.open_set.open_law import columns_of, of_classes
+from darrm.open_set.open_law import draw_columns, to_votes
 from darrm.privacy import PrivacyParams, exact_number
-from darrm.problem import Voters, checked_classes, classes_to_json, is_open
+from darrm.problem import Voters, check_classes, classes_to_json, is_open
 from darrm.util import checks
-from darrm.util.files import Document, Json, checksum_of, read_document, reading, write_document
+from darrm.util.files import Document, Json, compute_checksum, errors_about, read_document, write_document
 from darrm.votes import Labels, Votes
 
 FORMAT = "darrm release"
@@ -79,7 +79,7 @@ class NoisyMaximum:
     >>> aggregator = NoisyMaximum(GNMax(40.0), teachers, classes=3)
     >>> NoisyMaximum.from_json(aggregator.to_json()) == aggregator
     True
-    >>> aggregator.release(Votes.of_counts([[100, 150, 0]]))
+    >>> aggregator.release(Votes.from_counts([[100, 150, 0]]))
     Traceback (most recent call last):
     ...
     ValueError: votes must be of K = 50 voters, got 250 votes on every query: a row of counts sums to K
@@ -92,7 +92,7 @@ class NoisyMaximum:
 
     def __post_init__(self) -> None:
         checks.instance(Voters, voters=self.voters, advice="write Voters(K, each)")
-        object.__setattr__(self, "classes", checked_classes(self.classes, self.voters))
+        object.__setattr__(self, "classes", check_classes(self.classes, self.voters))
         self._check_threshold()
         if type(self.mechanism).__name__ not in _KINDS:
             checks.fail("mechanism", type(self.mechanism).__name__, f"one of {', '.join(_KINDS)}")
@@ -133,7 +133,7 @@ class NoisyMaximum:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of its file, in hexadecimal."""
-        return checksum_of(self.to_json())
+        return compute_checksum(self.to_json())
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
         """Return the cost of ``queries`` answers; of private models also that for non-private voters, which compose."""
@@ -141,20 +141,20 @@ class NoisyMaximum:
         name = f"{cost.what} over {self.voters.K} voters"
         cost = replace(cost, what=name, voters=self.voters, table=self.digest)
         if self.threshold is not None and isinstance(self.mechanism, NoisyMax):
-            vanishing_probability = vanishing(self.mechanism.law, self.threshold, moved=self.mechanism.reached)
+            vanishing_probability = bound_vanishing(self.mechanism.law, self.threshold, moved=self.mechanism.reached)
             name = f"{name}, open answers from {self.threshold} noisy votes on"
             return replace(cost, what=name, guarantee=None, vanishing=vanishing_probability)
         if not self.voters.are_private_models:
             return cost
         non_private = Voters(self.voters.K, PrivacyParams("inf"), overlap=self.voters.overlap)
-        return replace(cost, for_plain_voters=(replace(cost.kind, voters=non_private, non_composable=False),))
+        return replace(cost, for_non_private_voters=(replace(cost.kind, voters=non_private, non_composable=False),))
 
     def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query of K voters; missing votes, if allowed, are imputed at random."""
-        votes = of_classes(votes, self.classes).of_voters(self.voters.K)
+        votes = to_votes(votes, self.classes).require_voters(self.voters.K)
         if self.threshold is not None and isinstance(self.mechanism, NoisyMax):
             draw_answers = partial(noisy_answer, threshold=self.threshold, draw=self.mechanism.draw(rng))
-            return votes.labeled(columns_of(votes, draw_answers, uniform_below(rng)))
+            return votes.name_labels(draw_columns(votes, draw_answers, uniform_below(rng)))
         return self.mechanism.release(votes.impute_missing(rng=rng), rng=rng)
 
     def to_json(self) -> Document:
@@ -174,7 +174,7 @@ class NoisyMaximum:
     @classmethod
     def from_json(cls, data: Json) -> NoisyMaximum:
         """Read the data of `to_json`; `TableError` if it is malformed."""
-        with reading("file"):
+        with errors_about("file"):
             fields = data["mechanism"]
             kind, names = _KINDS[fields["kind"]]
             values = {name: _read_parameter(fields, name) for name in names}
@@ -197,13 +197,13 @@ class NoisyMaximum:
 
 
 def _read_parameter(fields: Json, name: str) -> float:
-    with reading(name):
+    with errors_about(name):
         value = float(exact_number(name, fields[name]))
         checks.positive(parameter=value)
     return value
 
 
-def vanishing(noise: IntegerNoise, threshold: int, *, moved: int = 1) -> float:
+def bound_vanishing(noise: IntegerNoise, threshold: int, *, moved: int = 1) -> float:
     """Bound the probability that the label is a string that the neighbor lacks."""
     checks.integer_at_least(1, threshold=threshold, moved=moved)
     check_width(noise)
@@ -219,7 +219,7 @@ def check_width(noise: IntegerNoise) -> None:
 
 
 def find_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> int:
-    """Find the least threshold with `vanishing` at most ``allowed``; `ValueError` if there is none.
+    """Find the least threshold with `bound_vanishing` at most ``allowed``; `ValueError` if there is none.
 
     >>> from darrm.numerics.integer_noise import DiscreteGaussian
     >>> find_threshold(DiscreteGaussian(25.0), 5e-8)
@@ -229,7 +229,7 @@ def find_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> in
         checks.fail("allowed", allowed, f"above {2.0 * moved * _SUM_ERROR:g}", "a threshold needs a delta")
 
     def is_hidden(threshold: int) -> bool:
-        return vanishing(noise, threshold, moved=moved) <= allowed
+        return bound_vanishing(noise, threshold, moved=moved) <= allowed
 
     return last_allowed_integer(is_hidden, inside=MOST_THRESHOLD, outside=0)
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.loss.amplification import amplified, amplified_pure, rate_of, subsampled_penalties
+from darrm.loss.amplification import amplify, amplify_pure, get_rate, subsampled_penalties
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
@@ -51,15 +51,15 @@ def exponential_label_curve(epsilon: float, *, rate: float = 1.0) -> RenyiCurve:
 
     At order 2, and for randomized response:
 
-    >>> at_two = RenyiCurve.of_pure(1.0).orders == 2.0
-    >>> [float(curve.values[at_two][0].round(4)) for curve in (exponential_label_curve(1.0), RenyiCurve.of_pure(1.0))]
+    >>> at_two = RenyiCurve.from_pure(1.0).orders == 2.0
+    >>> [float(curve.values[at_two][0].round(4)) for curve in (exponential_label_curve(1.0), RenyiCurve.from_pure(1.0))]
     [0.2402, 0.7353]
     """
     checks.positive(epsilon=epsilon)
     if epsilon < _TINY_EPSILON:
-        return RenyiCurve.of_pure(epsilon)
+        return RenyiCurve.from_pure(epsilon)
     if rate < 1.0:
-        return _bound_subsampled_curve(epsilon, rate).minimum(RenyiCurve.of_pure(amplified_pure(epsilon, rate)))
+        return _bound_subsampled_curve(epsilon, rate).minimum(RenyiCurve.from_pure(amplify_pure(epsilon, rate)))
 
     def value_at(orders: Array) -> Array:
         power = orders - 1.0
@@ -74,7 +74,7 @@ def exponential_label_curve(epsilon: float, *, rate: float = 1.0) -> RenyiCurve:
         rounding = 2.0**-48 * (1.0 + power * epsilon)
         return np.asarray(np.minimum(np.maximum(logs, 0.0) + rounding, power * epsilon) / power)
 
-    return RenyiCurve.of(value_at).minimum(RenyiCurve.of_pure(epsilon))
+    return RenyiCurve.of(value_at).minimum(RenyiCurve.from_pure(epsilon))
 
 
 def _bound_subsampled_curve(epsilon: float, rate: float) -> RenyiCurve:
@@ -129,11 +129,11 @@ class _Selection(LabelMechanism):
         return PrivacyParams(self.epsilon)
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        name, pure = f"{type(self).__name__}(epsilon={at_most(self.epsilon, 6)})", RenyiCurve.of_pure(self.epsilon)
+        name, pure = f"{type(self).__name__}(epsilon={at_most(self.epsilon, 6)})", RenyiCurve.from_pure(self.epsilon)
         return PrivacyCost(name, self.guarantee, pure, count=queries, reached=self.reached)
 
     def _amplify(self, cost: PrivacyCost, _voters: Voters, _classes: int, sampling: Subsampling) -> PrivacyCost:
-        return amplified(cost, sampling, None)
+        return amplify(cost, sampling, None)
 
     def _draw_labels(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         lags = votes.counts.max(axis=1, keepdims=True) - votes.counts
@@ -175,7 +175,7 @@ class ExponentialMechanism(_Selection):
     >>> aggregator = ExponentialMechanism(0.5)
     >>> aggregator.guarantee
     PrivacyParams(epsilon=0.5, delta=0)
-    >>> aggregator.release(Votes.of_counts([[250, 0, 0], [0, 240, 10]])).tolist()
+    >>> aggregator.release(Votes.from_counts([[250, 0, 0], [0, 240, 10]])).tolist()
     [0, 1]
     """
 
@@ -186,7 +186,7 @@ class ExponentialMechanism(_Selection):
         return replace(super().privacy_cost(queries), renyi=curve, profile=profile)
 
     def _amplify(self, cost: PrivacyCost, _voters: Voters, _classes: int, sampling: Subsampling) -> PrivacyCost:
-        return amplified(cost, sampling, exponential_label_curve(self.epsilon, rate=rate_of(sampling)))
+        return amplify(cost, sampling, exponential_label_curve(self.epsilon, rate=get_rate(sampling)))
 
 
 @dataclass(frozen=True)

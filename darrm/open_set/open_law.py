@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from darrm.numerics import Array
 from darrm.numerics.exact_sampling import UniformBelow
 from darrm.plurality.plurality_law import ONE, whole_numbers
-from darrm.priors import Prior, checked, strings_of
-from darrm.problem import OPEN, classes_in_words, is_open
+from darrm.priors import Prior, check_prior, compute_strings
+from darrm.problem import OPEN, describe_classes, is_open
 from darrm.util import checks
 from darrm.util.files import Json
 from darrm.votes import ABSTAIN, Votes
@@ -38,7 +38,7 @@ class OpenLaw:
     not, or those of some histogram add up to more than 2^53. With K = 2, a string with both votes is the answer with
     probability 1/2, a string with one vote never:
 
-    >>> law = OpenLaw.of_probabilities(2, [[0, 0, 0], [0, 0, 0], [0.5, 0, 0]])
+    >>> law = OpenLaw.from_probabilities(2, [[0, 0, 0], [0, 0, 0], [0.5, 0, 0]])
     >>> law.probabilities([[1, 1], [2, 0]]).tolist()
     [[0.0, 0.0, 1.0], [0.5, 0.0, 0.5]]
     """
@@ -60,7 +60,7 @@ class OpenLaw:
         object.__setattr__(self, "weights", weights)
 
     @classmethod
-    def of_probabilities(cls, K: int, probabilities: ArrayLike) -> OpenLaw:
+    def from_probabilities(cls, K: int, probabilities: ArrayLike) -> OpenLaw:
         """Round x(n, m), (K + 1, K + 1), down to weights, and further if a histogram has a sum above 1."""
         x = np.where(places(K), np.clip(np.asarray(probabilities, dtype=np.float64), 0.0, 1.0), 0.0)
         excess = max(0, int(largest_total((x * ONE).astype(np.int64), impossible=_IMPOSSIBLE)) - ONE)
@@ -84,16 +84,16 @@ class OpenLaw:
         answers = self.each[votes, largest_others(votes)]
         return np.column_stack([answers, 1.0 - answers.sum(axis=1)])
 
-    def scaled(self, share: float) -> OpenLaw:
+    def scale_by(self, share: float) -> OpenLaw:
         checks.probability(share=share)
         return OpenLaw(self.K, np.floor(self.weights * share * (1.0 - 2.0**-51)).astype(np.int64))
 
     def accuracy(self, prior: Prior | str) -> float:
         n, m = np.indices(self.weights.shape)
-        return min(1.0, float(np.sum((strings_of(checked(prior, OPEN), self.K) * self.each)[m <= n])))
+        return min(1.0, float(np.sum((compute_strings(check_prior(prior, OPEN), self.K) * self.each)[m <= n])))
 
     def share_answered(self, prior: Prior | str) -> float:
-        return min(1.0, float(np.sum(strings_of(checked(prior, OPEN), self.K) * self.each)))
+        return min(1.0, float(np.sum(compute_strings(check_prior(prior, OPEN), self.K) * self.each)))
 
     def expected_error(self, prior: Prior | str) -> float:
         return checks.fail("prior", prior, "used for the accuracy", "only a γ has an expected error")
@@ -171,31 +171,33 @@ def totals(x: Numbers, rest_sums: Numbers) -> Iterator[tuple[int, int, np.int64 
             yield top, second, x[top, second] + x[second, top] + rest_sums[top, second, K - top - second]
 
 
-def of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
+def to_votes(votes: Votes | ArrayLike, classes: int) -> Votes:
     """Return votes with this number of classes; `ValueError` for others.
 
     An array has a row for each query and a column for each voter: labels 0 … C − 1, or strings for open answers.
 
-    >>> of_classes([[9, 0, 9]], 10)
+    >>> to_votes([[9, 0, 9]], 10)
     Votes(1 queries to 3 voters, classes 0, 1, 2, 3, 4, …; from labels)
     """
     if is_open(classes):
-        advice = "read them with classes='open' (--classes open), Votes.of_answers in Python"
-        expected, votes = "open answers", votes if isinstance(votes, Votes) else Votes.of_answers(votes)
+        advice = "read them with classes='open' (--classes open), Votes.from_answers in Python"
+        expected, votes = "open answers", votes if isinstance(votes, Votes) else Votes.from_answers(votes)
     else:
         advice, expected = "", f"C = {classes} classes"
         if not isinstance(votes, Votes):
-            votes = Votes.of_labels(votes, classes=classes)
+            votes = Votes.from_labels(votes, classes=classes)
             if votes.voters == classes > 2:
-                advice = "labels and counts look alike: use Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
+                advice = (
+                    "labels and counts look alike: use Votes.from_labels(labels, classes) or Votes.from_counts(counts)"
+                )
                 checks.fail("votes", checks.Text(f"{classes} columns for {classes} classes"), "Votes", advice)
     if len(votes.classes) != classes:
-        actual = checks.Text(f"about {classes_in_words(len(votes.classes) or OPEN)}")
+        actual = checks.Text(f"about {describe_classes(len(votes.classes) or OPEN)}")
         checks.fail("votes", actual, f"about {expected}", advice)
     return votes
 
 
-def columns_of(
+def draw_columns(
     votes: Votes, draw: Callable[[NDArray[np.int64], UniformBelow], NDArray[np.int64]], below: UniformBelow
 ) -> NDArray[np.int64]:
     """Draw the column of a string, or `ABSTAIN`, for every query, in blocks.

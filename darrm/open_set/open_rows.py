@@ -37,7 +37,7 @@ from darrm.majority.corners import enclose_exp, lower_float
 from darrm.numerics import Array
 from darrm.open_set.open_law import OpenLaw, largest_sums
 from darrm.privacy import at_most
-from darrm.problem import Problem, classes_in_words
+from darrm.problem import Problem, describe_classes
 from darrm.util import checks
 
 METHOD = "floating point with an a-priori error bound, over four counts and the dearest rest"
@@ -176,14 +176,14 @@ def fill_votes(best: Array, cap: int, remaining: int) -> list[int]:
 
 def ratio_below(problem: Problem) -> float:
     """Return e^ε of the target, rounded down, or less if rounding would exceed δ: a smaller ε is stronger."""
-    ratio = problem.target.delta / (_MIN_DELTA_RATIO * rounding_of(problem.voters.K, 0.0))
+    ratio = problem.target.delta / (_MIN_DELTA_RATIO * bound_rounding(problem.voters.K, 0.0))
     return min(
         max(_RATIO_LIMITS[0], min(_RATIO_LIMITS[1], ratio)),
         lower_float(enclose_exp(problem.target.exact_epsilon).ball),
     )
 
 
-def rounding_of(K: int, ratio: float) -> float:
+def bound_rounding(K: int, ratio: float) -> float:
     """Bound the rounding error of a sum."""
     return ROUNDING * (K + 8) * (1.0 + ratio)
 
@@ -200,7 +200,7 @@ def prove(problem: Problem, law: OpenLaw, scale: float = 1.0) -> Certificate:
 def _build_certificate(problem: Problem, K: int, sums: tuple[float, float], scale: float) -> Certificate:
     excess, deficit = sums
     ratio = ratio_below(problem)
-    margin = rounding_of(K, ratio) if excess > 0.0 or deficit > 0.0 else 0.0  # without answers nothing is rounded
+    margin = bound_rounding(K, ratio) if excess > 0.0 or deficit > 0.0 else 0.0  # without answers nothing is rounded
     worst = max(0.0, excess, deficit + 1.0 - ratio) + margin
     budget = float(np.nextafter(problem.target.delta, 0.0))
     if worst > budget:
@@ -227,8 +227,8 @@ def scale_and_prove(problem: Problem, law: OpenLaw) -> tuple[OpenLaw, Certificat
     except CertificationError as error:
         failure = error
     for attempt in range(_MAX_ATTEMPTS):  # scaled laws are rounded to weights, too
-        share = share_allowed(*sums, problem, 2.0 * 4.0**attempt * rounding_of(law.K, ratio))
-        scaled = law.scaled(share)
+        share = share_allowed(*sums, problem, 2.0 * 4.0**attempt * bound_rounding(law.K, ratio))
+        scaled = law.scale_by(share)
         try:
             return scaled, prove(problem, scaled, scale=share)
         except CertificationError as error:
@@ -246,7 +246,7 @@ def check_law(problem: Problem, law: OpenLaw) -> None:
     check_voters(problem)
     if (law.K, law.classes) != (problem.voters.K, problem.classes):
         answers = checks.Text(f"{law.K} open answers")
-        checks.fail("law", answers, f"about {problem.voters.K} votes, {classes_in_words(problem.classes)}")
+        checks.fail("law", answers, f"about {problem.voters.K} votes, {describe_classes(problem.classes)}")
 
 
 def check_voters(problem: Problem) -> None:

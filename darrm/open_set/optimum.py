@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from darrm.numerics import Array
 from darrm.open_set.open_law import MOST_OPEN_VOTERS, OpenLaw, largest_sums, places, totals
 from darrm.open_set.open_rows import Coefficients, OpenRows, check_voters, fill_votes, ratio_below, share_allowed
-from darrm.priors import Prior, default_of, strings_of
+from darrm.priors import Prior, compute_strings, default_prior
 from darrm.problem import Problem
 from darrm.util import checks
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import BlockProgram, SparseRows
-from lp_models.row_generation import Result, Separation, beginning_at, minimize_with_rows
+from lp_models.row_generation import Result, Separation, minimize_with_rows, start_at
 
 MOST_PLANNED = 80  # voters of a program that takes minutes; proofs allow more
 _MIN_DELTA = 1e-10
@@ -58,17 +58,17 @@ def best_open_law(
     K = problem.voters.K
     mask, (n, m) = places(K), np.indices((K + 1, K + 1))
     # strings without weight under the prior get a small weight
-    expected, default = strings_of(prior, K), strings_of(default_of(problem.classes), K)
+    expected, default = compute_strings(prior, K), compute_strings(default_prior(problem.classes), K)
     gains = np.where(m <= n, np.maximum(expected, _TIE_BREAK * np.max(expected) / np.max(default) * default), 0.0)[mask]
     # each x(n, m) and its rest to 1 are a block of shares
     program = BlockProgram(
         np.column_stack([gains, np.zeros(gains.size)]).ravel(), np.ones(2 * gains.size), np.arange(gains.size).repeat(2)
     )
-    start = beginning_at(np.tile([0.0, 1.0], gains.size))
+    start = start_at(np.tile([0.0, 1.0], gains.size))
     result = minimize_with_rows(program, _OpenOracle(problem), options, start=start, report=report)
     x = np.zeros((K + 1, K + 1))
     x[mask] = result.point[::2]
-    return OpenLaw.of_probabilities(K, x), result
+    return OpenLaw.from_probabilities(K, x), result
 
 
 @dataclass(frozen=True, eq=False)

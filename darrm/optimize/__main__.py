@@ -32,7 +32,7 @@ from darrm.commands.options import (
 from darrm.commands.values import privacy_pair
 from darrm.majority.kernels import advice
 from darrm.optimize.optimizer import optimize_table
-from darrm.optimize.report import GammaReport, fit_and_report, report_of, rows_data, rows_document, rows_text
+from darrm.optimize.report import GammaReport, fit_and_report, make_report, rows_data, rows_document, rows_text
 from darrm.optimize.request import OBJECTIVES, SOLVERS, least_error, prior_to_optimize
 from darrm.priors import Prior
 from darrm.privacy import PrivacyParams, at_least, at_most
@@ -232,7 +232,7 @@ def _solve_all(problems: list[Problem], prior: Prior | None, search: Search, out
 def _print_report(table: Table, missing: int | None, remark: str, output: Output) -> None:
     numbers = range(0) if missing is None else range(missing + 1)
     with output.status_line() as line:
-        report = report_of(table, numbers, line.show, everything=output.everything, remark=remark)
+        report = make_report(table, numbers, line.show, everything=output.everything, remark=remark)
     if output.plot is not None and isinstance(report, GammaReport):
         report.plot(output.plot)
     output.print(text=partial(report.text, output.path), document=partial(report.document, output.path))

@@ -22,12 +22,12 @@ from darrm.majority.certify import Multiplier, largest, lower_bound
 from darrm.majority.closed_form import best_for_non_private_voters, has_closed_form
 from darrm.majority.corners import CornerCounts, Row, budget_below
 from darrm.majority.dominating import choose_violated, stop_after
-from darrm.majority.groups import GroupSet, rows_of
+from darrm.majority.groups import GroupSet, make_row_set
 from darrm.majority.noise_function import NoiseFunction, differences, number_of_draws
 from darrm.numerics import Array
-from darrm.optimize.plurality import made_by, versions
+from darrm.optimize.plurality import make_provenance, versions
 from darrm.optimize.request import LARGEST_FACTOR, Request, count_thorough_rows, scale_to_float_range
-from darrm.priors import Dirichlet, weights_of
+from darrm.priors import Dirichlet, compute_weights
 from darrm.problem import Problem
 from darrm.table.optimality import Optimality, Solution
 from darrm.table.table import Table, certify
@@ -61,13 +61,15 @@ def generate_rows(request: Request) -> Table:
     """Solve by row generation, and try simple rules, too, if the solver leaves a gap."""
     problem, prior = request.problem, request.prior
     scaled, factor = scale_to_float_range(problem.conditional_on_inclusion, MIN_SIZE)
-    program = GammaProgram(PrivacyOracle(scaled, request.shape), weights_of(prior, problem.voters.K), request.report)
+    program = GammaProgram(
+        PrivacyOracle(scaled, request.shape), compute_weights(prior, problem.voters.K), request.report
+    )
     result = program.solve(request.options, request.rows_of_start)
     gamma, multipliers = program.read_proposal(result, problem, factor)
     if has_closed_form(problem.voters):  # the largest private γ at every l, even if the prior has no weight there
         gamma = best_for_non_private_voters(problem.conditional_on_inclusion)
     solution = Solution(prior, multipliers, result.status.value, request.shape.value, "linear")
-    table = certify(problem, gamma).with_solution(solution, {"solver": "production", **made_by(result)})
+    table = certify(problem, gamma).with_solution(solution, {"solver": "production", **make_provenance(result)})
     optimality = table.optimality
     if optimality is None or optimality.gap <= max(_MIN_RETRY_GAP * optimality.value, request.options.floor):
         return table
@@ -89,7 +91,7 @@ def write_every_row(request: Request) -> Table:
     problem, factor = scale_to_float_range(request.problem.conditional_on_inclusion, MIN_SIZE)
     K, full = problem.voters.K, gamma_program(problem)
     matrix, limits = full.program.matrix, np.full(len(full.counts), budget_below(problem.target))
-    solution = solve_with_cvxpy(expected_error_program(weights_of(prior, K), shape, matrix, limits))
+    solution = solve_with_cvxpy(expected_error_program(compute_weights(prior, K), shape, matrix, limits))
     status = solution.status.value
     if solution.status is not Status.OPTIMAL:
         raise SolveError("the reference solver found no optimum: try --solver production", status=status)
@@ -192,8 +194,8 @@ class GammaProgram:
         )
         result = smaller_program.solve_linear(options, None, ())
         gamma = np.interp(np.arange(size) * n / size, np.arange(n), self.shape.variables_to_gamma(result.point))
-        stretched_rows = {row.stretched(voters.K): y for y, row in result.multipliers if isinstance(row, CornerCounts)}
-        multipliers = tuple((y, row) for row, y in stretched_rows.items() if row.is_of(voters))
+        stretched_rows = {row.stretch(voters.K): y for y, row in result.multipliers if isinstance(row, CornerCounts)}
+        multipliers = tuple((y, row) for row, y in stretched_rows.items() if row.is_row_of(voters))
         return replace(result, point=self.shape.gamma_to_variables(gamma), multipliers=multipliers)
 
     def _with_better_bound(self, result: Result, first: Result) -> Result:
@@ -245,7 +247,7 @@ _ROW_TOLERANCE = 1e-12
 class PrivacyOracle:
     def __init__(self, problem: Problem, shape: Shape) -> None:
         self.problem, self.shape, self.voters = problem, shape, problem.voters
-        self.full = rows_of(problem.voters, problem.target.exact_epsilon)
+        self.full = make_row_set(problem.voters, problem.target.exact_epsilon)
         self.budget = budget_below(problem.target)
 
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
@@ -315,7 +317,9 @@ def fit_draws(request: Request) -> Table:
     held_out = table.gamma.estimate_error(prior, draws=count, rng=generator)
     # without multipliers: their bound needs the draws, which no file keeps
     optimality = Optimality(prior, shape, "expected-error", value, bound, status, held_out)
-    return table.with_optimality(optimality, {"solver": "production", **made_by(result), "draws fitted": str(count)})
+    return table.with_optimality(
+        optimality, {"solver": "production", **make_provenance(result), "draws fitted": str(count)}
+    )
 
 
 def _fit_sampled_error(program: GammaProgram, sampled: SampledError, request: Request) -> tuple[Result, Array]:
@@ -337,7 +341,7 @@ def _fit_turned_draws(program: GammaProgram, sampled: SampledError, first: Resul
     epigraph = EpigraphOracle(oracle, sampled, shape)
     gamma = shape.variables_to_gamma(first.point)
     rows = oracle.start_from(_list_rows(first), first.point if np.isfinite(first.value) else None)
-    start = epigraph.lifted(rows, [sampled.tangent(np.zeros_like(gamma)), sampled.tangent(gamma)])
+    start = epigraph.lift(rows, [sampled.tangent(np.zeros_like(gamma)), sampled.tangent(gamma)])
     lifted_program = sampled_error_program(sampled.linear, sampled.share, shape)
     tie_break = program.build_tie_break()
     tie = None if tie_break is None else np.append(tie_break, 0.0)

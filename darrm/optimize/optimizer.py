@@ -58,7 +58,7 @@ def optimize_table(
         ``"free"``, or ``"monotone"``: γ never decreases from the tie to unanimity, the default if voters differ.
     objective
         ``"expected-error"`` under the prior [D, Eq. 2], by draws unless it is linear in γ (no p_i is below 1/2, or all
-        are equal). ``"surrogate"``: the paper's linear one, `darrm.priors.surrogate_of`.
+        are equal). ``"surrogate"``: the paper's linear one, `darrm.priors.find_surrogate`.
     solver
         ``"production"`` generates rows; ``"reference"`` lists every row of Lemma 5.1 and needs cvxpy.
     options, report

@@ -33,19 +33,19 @@ from darrm.numerics.bisection import bisect_safe
 from darrm.open_set import optimum
 from darrm.optimize.request import LARGEST_FACTOR, scale_to_float_range
 from darrm.plurality import voter_corners
-from darrm.plurality.accuracy_bound import Multiplier, PairMultipliers, RowMultiplier, VoterRow, rows_of
+from darrm.plurality.accuracy_bound import Multiplier, PairMultipliers, RowMultiplier, VoterRow, find_worst_rows
 from darrm.plurality.adaptive_voters import VotersInTurn
-from darrm.plurality.partitions import ABSENT, Pairs, Partitions, partitions_of
+from darrm.plurality.partitions import ABSENT, Pairs, Partitions, list_partitions
 from darrm.plurality.plurality_law import PluralityLaw, random_law, true_plurality
-from darrm.plurality.proof import pairs_of, share_for_moves
-from darrm.priors import Prior, checked, default_of
+from darrm.plurality.proof import list_neighbor_pairs, share_for_moves
+from darrm.priors import Prior, check_prior, default_prior
 from darrm.problem import Problem, Voters, is_open
 from darrm.table.optimality import Solution
 from darrm.table.table import Table, certify
 from darrm.util import checks
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import BlockProgram, SparseRows
-from lp_models.row_generation import Result, Separation, beginning_at, minimize_with_rows
+from lp_models.row_generation import Result, Separation, minimize_with_rows, start_at
 
 MOST_TERMS = 80_000  # of a program that takes about two minutes
 MOST_LISTED_VOTERS = 24  # for open-set answers: with more voters the law depends on two counts
@@ -73,7 +73,7 @@ def optimize_plurality(
 ) -> Table:
     """Find and certify the private plurality with the largest accuracy.
 
-    ``prior`` is public, by default `darrm.priors.default_of`. ``options`` change no guarantee; ``report`` is called
+    ``prior`` is public, by default `darrm.priors.default_prior`. ``options`` change no guarantee; ``report`` is called
     once per round of the solver. ``optimality`` holds the accuracy and an upper bound on that of every private
     mechanism. `ValueError` if the problem is larger than `check_size` allows, or the prior can only sample.
 
@@ -87,22 +87,24 @@ def optimize_plurality(
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target, classes)")
     settings = SolveOptions() if options is None else options
     checks.instance(SolveOptions, options=settings, advice="say SolveOptions(gap=…, time_limit=…)")
-    belief = default_of(problem.classes) if prior is None else checked(prior, problem.classes)
+    belief = default_prior(problem.classes) if prior is None else check_prior(prior, problem.classes)
     if is_open(problem.classes) and problem.voters.K > MOST_LISTED_VOTERS:
         open_law, result = optimum.best_open_law(problem.conditional_on_inclusion, belief, settings, report)
-        return certify(problem, open_law).with_solution(Solution(belief, (), result.status.value), made_by(result))
+        return certify(problem, open_law).with_solution(
+            Solution(belief, (), result.status.value), make_provenance(result)
+        )
     check_size(problem.voters, problem.classes)
-    partitions = partitions_of(problem.voters.K, problem.classes)
+    partitions = list_partitions(problem.voters.K, problem.classes)
     program = _build_program(partitions, belief, 0.0)
     # with resampled examples, the problem conditional on inclusion; for a small ε, one in the range of floats
     scaled_problem, factor = scale_to_float_range(problem.conditional_on_inclusion, _MIN_SIZE)
     oracle = _MoveOracle(scaled_problem) if scaled_problem.voters.are_non_private else _VoterOracle(scaled_problem)
-    start = beginning_at(random_law(partitions.K, partitions.classes).each)
+    start = start_at(random_law(partitions.K, partitions.classes).each)
     result = minimize_with_rows(program, oracle, settings, start=start, report=report)
     multipliers = oracle.multipliers(result.multipliers, float(min(factor, LARGEST_FACTOR)))
     if isinstance(oracle, _VoterOracle) and oracle.is_restricted:  # law and bound come from two programs
         result = minimize_with_rows(program, _AdaptiveOracle(scaled_problem), settings, start=start, report=report)
-    law = PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point)
+    law = PluralityLaw.from_probabilities(partitions.K, partitions.classes, result.point)
     tables = [certify(problem, law)]
     is_equally_private = problem.voters.each.is_private and problem.voters.per_voter is None
     if is_equally_private and (factor > 1 or (isinstance(oracle, _VoterOracle) and oracle.is_restricted)):
@@ -111,7 +113,7 @@ def optimize_plurality(
             tables.append(certify(problem, true_plurality(partitions.K, problem.classes, voter_count)))
     accuracies = [candidate.plurality.accuracy(belief) for candidate in tables]
     table = tables[accuracies.index(max(accuracies))]
-    return table.with_solution(Solution(belief, multipliers, result.status.value), made_by(result))
+    return table.with_solution(Solution(belief, multipliers, result.status.value), make_provenance(result))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,16 +148,16 @@ def optimize_plurality_under_renyi(
     if not 1.0 < order < math.inf:
         checks.fail("order", order, "above 1 and finite")
     check_size(voters, classes)
-    partitions = partitions_of(voters.K, classes)
+    partitions = list_partitions(voters.K, classes)
     program = _build_program(partitions, prior, SMALLEST_PROBABILITY)
     oracle = _RenyiOracle(classes, partitions.pairs(voters.reached), order, budget)
     start = oracle.build_half_planes(oracle.compute_start(partitions), np.arange(oracle.pairs.pair.size))
     result = minimize_with_rows(program, oracle, options, start=start)
-    law = PluralityLaw.of_probabilities(voters.K, classes, result.point)
+    law = PluralityLaw.from_probabilities(voters.K, classes, result.point)
     return PluralityOptimum(law, law.accuracy(prior), result.bound)
 
 
-def made_by(result: Result) -> dict[str, str]:
+def make_provenance(result: Result) -> dict[str, str]:
     return {"made by": versions("darrm", "highspy"), **result.provenance}
 
 
@@ -168,10 +170,10 @@ def versions(*distributions: str) -> str:
 def check_size(voters: Voters, classes: int) -> None:
     """Raise `ValueError` unless the program takes at most about two minutes."""
     if not voters.are_non_private:
-        partitions_of(voters.K, classes)  # raises if there are too many to list
+        list_partitions(voters.K, classes)  # raises if there are too many to list
         voter_corners.check_size(voters, classes)
         return
-    partitions = partitions_of(voters.K, classes)
+    partitions = list_partitions(voters.K, classes)
     terms, limit = partitions.pairs(voters.reached).pair.size, MOST_OPEN_TERMS if is_open(classes) else MOST_TERMS
     if terms > limit:
         size = "the size of the program, terms of pairs of neighbors"
@@ -181,7 +183,7 @@ def check_size(voters: Voters, classes: int) -> None:
 def _build_program(partitions: Partitions, prior: Prior, smallest: float) -> BlockProgram:
     """State the gains c_j = m_j P_p of the classes with the most votes, with a tie-break if P_p is negligible."""
     sizes = partitions.sizes.astype(np.float64)
-    P, P_default = (partitions.probabilities(law) for law in (prior, default_of(partitions.classes)))
+    P, P_default = (partitions.probabilities(law) for law in (prior, default_prior(partitions.classes)))
     weights = np.maximum(P, _TIE_BREAK * np.max(P) / np.max(P_default) * P_default)
     gains = np.zeros(sizes.size)
     gains[partitions.starts] = weights * sizes[partitions.starts]
@@ -190,8 +192,8 @@ def _build_program(partitions: Partitions, prior: Prior, smallest: float) -> Blo
 
 class _MoveOracle:
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.pairs = problem, pairs_of(problem)
-        self.random = partitions_of(problem.voters.K, problem.classes).random
+        self.problem, self.pairs = problem, list_neighbor_pairs(problem)
+        self.random = list_partitions(problem.voters.K, problem.classes).random
         self.ratio = math.exp(min(problem.target.epsilon, _LARGEST_EXPONENT))
         self.delta = problem.target.delta
 
@@ -203,7 +205,7 @@ class _MoveOracle:
         violated_terms = np.flatnonzero((excess > 0.0) & (sums > self.delta + _ROW_TOLERANCE)[pairs.pair])
         violated_pairs, row = np.unique(pairs.pair[violated_terms], return_inverse=True)
         count, is_present = pairs.classes[violated_terms].astype(np.float64), pairs.after[violated_terms] != ABSENT
-        rows = SparseRows.summed(
+        rows = SparseRows.sum_entries(
             np.concatenate([row, row[is_present]]),
             np.concatenate([pairs.before[violated_terms], pairs.after[violated_terms][is_present]]),
             np.concatenate([count, -self.ratio * count[is_present]]),
@@ -232,7 +234,7 @@ class _MoveOracle:
 class _VoterOracle:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.known_rows = problem, set[VoterRow]()
-        self.is_restricted = not voter_corners.can_be_looked_at(problem.voters, problem.classes)
+        self.is_restricted = not voter_corners.is_searchable(problem.voters, problem.classes)
         self.is_divided = voter_corners.number_of_rows(problem.voters, problem.classes) > _MAX_UNDIVIDED_ROWS
         self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
 
@@ -256,7 +258,7 @@ class _VoterOracle:
         violated, share, sets = list[tuple[float, VoterRow]](), 0.0, voter_corners.sets_of_answers(self.problem)
         for block in voter_corners.row_blocks(self.problem, point, sets, every=all_kinds, few=self.is_restricted):
             costs = block.costs(self.problem)
-            violated += rows_of(block, costs, self.delta + _ROW_TOLERANCE, _MAX_ROWS_PER_SEARCH)
+            violated += find_worst_rows(block, costs, self.delta + _ROW_TOLERANCE, _MAX_ROWS_PER_SEARCH)
             share = max(share, voter_corners.share_for(self.problem, block.answers, float(np.max(costs))))
         return [(cost, row) for cost, row in violated if row not in self.known_rows], min(1.0, share)
 
@@ -320,7 +322,7 @@ class _RenyiOracle:
         np.maximum.at(largest, row, self.counts[terms] + np.maximum(alpha * log_ratio, (alpha - 1.0) * log_ratio))
         before_terms = alpha * np.exp(self.counts[terms] + (alpha - 1.0) * log_ratio - largest[row])
         after_terms = (alpha - 1.0) * np.exp(self.counts[terms] + alpha * log_ratio - largest[row])
-        rows = SparseRows.summed(
+        rows = SparseRows.sum_entries(
             np.concatenate([row, row]),
             np.concatenate([pairs.before[terms], pairs.after[terms]]),
             np.concatenate([before_terms, -after_terms]),

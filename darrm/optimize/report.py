@@ -12,10 +12,10 @@ import numpy as np
 
 from darrm.commands.command_line import spread
 from darrm.majority import baselines
-from darrm.majority.noise_function import ESTIMATE_SEED, NoiseFunction, differences, errors_of, number_of_draws
+from darrm.majority.noise_function import ESTIMATE_SEED, NoiseFunction, compute_errors, differences, number_of_draws
 from darrm.numerics import Array
 from darrm.optimize.request import fit_voters
-from darrm.priors import Independent, Prior, in_words, surrogate_of, two_sided_of, weights_of
+from darrm.priors import Independent, Prior, compute_weights, describe_prior, find_surrogate, find_two_sided
 from darrm.privacy import at_most
 from darrm.problem import Problem, Voters, is_open
 from darrm.table.optimality import Optimality
@@ -74,20 +74,20 @@ class Entry:
             remark = f"the largest private constant, {scaling}; γ_const is p_const by simple composition"
         elif name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):
             remark = f"its theorem needs δ ≥ 1 − (1 − Δ)^m; {remark or 'certified as it stands'}"
-        second_error = None if second is None else float(np.mean(errors_of(gamma.half, second)))
+        second_error = None if second is None else float(np.mean(compute_errors(gamma.half, second)))
         return cls(name, table, gamma.accuracy(prior), gamma.expected_error(prior), second_error, remark)
 
 
 def second_prior(prior: Prior) -> Prior | None:
     """Return the two-sided prior behind a surrogate, or else the paper's surrogate of a prior, if any."""
-    partner = two_sided_of(prior) or surrogate_of(prior)
+    partner = find_two_sided(prior) or find_surrogate(prior)
     return None if partner == prior else partner
 
 
 def _sample_differences(prior: Prior, K: int) -> Array:
     """Compute α_l − α_{K−l} of draws, shape (draws, n); their mean alone if the error is linear."""
     if prior.has_closed_form:
-        return weights_of(prior, K)[None, :]
+        return compute_weights(prior, K)[None, :]
     return differences(prior.probabilities(K, number_of_draws(K, None), rng=np.random.default_rng(ESTIMATE_SEED)))
 
 
@@ -164,7 +164,7 @@ class Report:
         problem, law, share_answered = self.table.problem, self.table.law, dict[str, float | None]()
         histograms = choose_histograms(problem.voters.K, problem.classes)
         if is_open(problem.classes):
-            share_answered = {"share_answered": law.share_answered(_optimality_of(self.table).prior)}
+            share_answered = {"share_answered": law.share_answered(_require_optimality(self.table).prior)}
         return {
             "format": "darrm plurality report",
             "version": 1,
@@ -212,7 +212,7 @@ class GammaReport(Report):
     second: Prior | None = None  # the prior of `Entry.second_error`
 
     def blocks(self) -> Iterable[str]:
-        table, optimality = self.table, _optimality_of(self.table)
+        table, optimality = self.table, _require_optimality(self.table)
         if not self.everything:
             return (
                 _write_short_heading(table.problem, optimality, self.remark),
@@ -257,7 +257,7 @@ class GammaReport(Report):
         curves = []
         for place, entry in enumerate(self.entries):
             if entry.table is not None:
-                accuracy = "" if entry.accuracy is None else f"right labels {entry.accuracy:.4f}, "
+                accuracy = "" if entry.accuracy is None else f"accuracy {entry.accuracy:.4f}, "
                 label = f"{entry.name}   {accuracy}expected error {entry.expected_error:.4g}"
                 curves.append((label, place, entry.table.gamma))
         plot_noise_functions(self.table.problem, curves, path)
@@ -297,19 +297,19 @@ def rows_data(tables: Sequence[Table]) -> list[dict[str, float | None]]:
     ]
 
 
-def report_of(
+def make_report(
     table: Table, missing: Iterable[int], show: Callable[[str], object], *, everything: bool, remark: str
 ) -> Report:
     """Report on a table; compare a γ, and evaluate it with missing votes, while ``show`` prints progress."""
     if not table.problem.has_noise_function:
         return Report(table, everything=everything, remark=remark)
-    prior = _optimality_of(table).prior
+    prior = _require_optimality(table).prior
     rows = evaluate_missing(table, prior, missing, report=show)
     second = second_prior(prior) if everything or table.gamma.K <= _MAX_SAMPLED_VOTERS else None
     return GammaReport(table, compare(table, prior, second), rows, second, everything=everything, remark=remark)
 
 
-def _optimality_of(table: Table) -> Optimality:
+def _require_optimality(table: Table) -> Optimality:
     if table.optimality is None:
         origin = checks.Text("one that was not optimized")
         checks.fail("table", origin, "one with a prior", "say optimize_table(problem)")
@@ -322,7 +322,7 @@ def _write_short_heading(problem: Problem, optimality: Optimality, remark: str) 
     lines = [
         f"Problem   {voters}",
         f"Release   one label is {problem.target}-DP{describe_allowance(problem)}: proved{tie}",
-        f"Prior     {in_words(optimality.prior)}; {optimality.shape} shape",
+        f"Prior     {describe_prior(optimality.prior)}; {optimality.shape} shape",
     ]
     if isinstance(optimality.prior, Independent) and optimality.prior.has_closed_form:
         lines.append(f"          only the mean of the p_i counts here: {optimality.prior.mean:g}")
@@ -395,8 +395,8 @@ def _write_values(table: Table, entries: Sequence[Entry], prior: Prior, second: 
     block = [MEANING, _write_row("l", columns), *_shorten_lines(lines, "--output or --format json")]
     coin_accuracy = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size)).accuracy(prior)
     if coin_accuracy is not None:
-        shares = _write_row("right", [_format_error(entry.accuracy) for entry in columns.values()])
-        block.append(f"{shares}   (share of right labels under the prior; a coin: {coin_accuracy:.4f})")
+        shares = _write_row("accuracy", [_format_error(entry.accuracy) for entry in columns.values()])
+        block.append(f"{shares}   (under the prior; a coin: {coin_accuracy:.4f})")
     errors = _write_row("error", [_format_error(entry.expected_error) for entry in columns.values()])
     block.append(f"{errors}   (expected, under the prior)")
     if second is not None:
@@ -413,9 +413,9 @@ def _write_missing(rows: Sequence[WithMissing]) -> str:
     if not rows:
         return ""
     write_heading = [
-        "The optimal γ with missing votes replaced by fair coins (darrm release --missing coin). A label is right",
-        "if it is the majority of the other votes; at a tie both labels are right.",
-        _write_row("missing", ["right", "error"]),
+        "The optimal γ with missing votes replaced by fair coins (darrm release --missing coin). The accuracy is",
+        "agreement with the majority of the other votes; at a tie both labels agree.",
+        _write_row("missing", ["accuracy", "error"]),
     ]
     lines = [_write_row(row.missing, [_format_error(row.accuracy), _format_error(row.expected_error)]) for row in rows]
     return "\n".join([*write_heading, *_shorten_lines(lines, "--format json")])

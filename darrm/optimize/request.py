@@ -15,10 +15,10 @@ import numpy as np
 
 from darrm.majority.certify import largest, lower_bound
 from darrm.majority.corners import CornerCounts, Row, budget_below
-from darrm.majority.groups import MOST_GROUPS, GroupCounts, can_be_looked_at, check_groups
+from darrm.majority.groups import MOST_GROUPS, GroupCounts, check_groups, is_searchable
 from darrm.numerics.exact_sampling import require_generator
 from darrm.plurality import voter_corners
-from darrm.priors import Independent, Prior, checked, surrogate_of, weights_of
+from darrm.priors import Independent, Prior, check_prior, compute_weights, find_surrogate
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, is_law_a_gamma, is_open
 from darrm.table.table import Table
@@ -68,7 +68,7 @@ class Request:
     def rows_of_start(self) -> tuple[Row, ...]:
         optimality = None if self.start is None else self.start.optimality
         multipliers = None if optimality is None else optimality.multipliers
-        return tuple(row for _, row in multipliers or () if row.is_of(self.problem.voters))
+        return tuple(row for _, row in multipliers or () if row.is_row_of(self.problem.voters))
 
     @property
     def is_sampled(self) -> bool:
@@ -124,10 +124,10 @@ def default_shape(voters: Voters) -> str:
 
 def prior_to_optimize(prior: Prior | str | None, objective: str) -> Prior:
     checks.one_of(OBJECTIVES, objective=objective)
-    checked_prior = Independent(0.5, 1.0) if prior is None else checked(prior)
+    checked_prior = Independent(0.5, 1.0) if prior is None else check_prior(prior)
     if objective != "surrogate":
         return checked_prior
-    surrogate = surrogate_of(checked_prior)
+    surrogate = find_surrogate(checked_prior)
     if surrogate is None:
         checks.fail("the prior", checked_prior.text, "symmetric about 1/2, or one with a linear error, for a surrogate")
     return surrogate
@@ -136,17 +136,17 @@ def prior_to_optimize(prior: Prior | str | None, objective: str) -> Prior:
 def fit_voters(voters: Voters, classes: int = 2) -> Voters:
     """Return the same voters if all rows can be searched, else with ε and Δ rounded up to as many kinds as fit."""
 
-    def is_searchable(rounded: Voters) -> bool:
+    def fits(rounded: Voters) -> bool:
         if is_law_a_gamma(classes):
-            return can_be_looked_at(rounded)
-        return voter_corners.can_be_looked_at(rounded, classes)
+            return is_searchable(rounded)
+        return voter_corners.is_searchable(rounded, classes)
 
-    if voters.per_voter is None or is_searchable(voters):
+    if voters.per_voter is None or fits(voters):
         return voters
     fitted = Voters(voters.K, voters.each, voters.overlap, voters.models)
     for kinds in range(2, min(MOST_GROUPS, len(voters.groups)) + 1):
-        rounded = voters.rounded(kinds)
-        if not is_searchable(rounded):
+        rounded = voters.round_up_to(kinds)
+        if not fits(rounded):
             break
         fitted = rounded
     return fitted
@@ -160,7 +160,7 @@ def least_error(voters: Voters, table: Table, prior: Prior) -> float:
     problem = Problem(voters, table.problem.target)
     rounded_rows = (row for _, row in optimality.multipliers)
     rows = [row for rounded in rounded_rows for row in _place_true_voters(rounded, table.problem.voters, voters)]
-    weights, budget = weights_of(prior, voters.K), budget_below(problem.target)
+    weights, budget = compute_weights(prior, voters.K), budget_below(problem.target)
     coefficients = np.array([row.coefficients(voters, problem.cost_ratio) for row in rows])
     master = Master(expected_error_program(weights, Shape.MONOTONE))
     master.add_rows(Shape.MONOTONE.rows(coefficients), np.full(len(rows), budget), rows)
@@ -171,7 +171,7 @@ def least_error(voters: Voters, table: Table, prior: Prior) -> float:
 
 def _place_true_voters(row: Row, rounded: Voters, voters: Voters) -> Iterator[GroupCounts]:
     """Put the true voters at the corners of a rounded row: of each kind the weakest at (hi, lo), or the strongest."""
-    parts = [(group, n) for (group, _), (n, _) in zip(row.parts_of(rounded), rounded.groups, strict=True)]
+    parts = [(group, n) for (group, _), (n, _) in zip(row.split_by_group(rounded), rounded.groups, strict=True)]
     for weakest_first in (True, False):
         corners: list[CornerCounts] = []
         for group, n in parts:

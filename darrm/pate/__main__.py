@@ -36,7 +36,7 @@ from darrm.pate.publication import Expected, Refused, on_vote_scale, table_2
 from darrm.pate.vote_scale import PublicationParameters, publication_rule
 from darrm.privacy import at_most
 from darrm.util import checks
-from darrm.util.figures import BLACK, BLUE, LIGHT_GRAY, SKY_BLUE, Figure, saved_figure
+from darrm.util.figures import BLACK, BLUE, LIGHT_GRAY, SKY_BLUE, Figure, save_figure
 from darrm.util.files import write_text
 from darrm.util.progress import StatusLine
 from darrm.votes import LAYOUTS, Votes
@@ -266,7 +266,7 @@ ALL_COLOR, ANSWER_COLOR, COST_COLOR, CHECK_COLOR = LIGHT_GRAY, SKY_BLUE, BLACK, 
 
 def draw_figure_5(analysis: Analysis, path: Path) -> None:
     """Draw both panels of [P, Figure 5] side by side: **private data**."""
-    with saved_figure(path, width=16.0, height=5.0, private=True) as figure:
+    with save_figure(path, width=16.0, height=5.0, private=True) as figure:
         left, right = figure.subfigures(1, 2)
         draw_plurality_counts(left, analysis)
         draw_total_cost(right, analysis)

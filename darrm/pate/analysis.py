@@ -32,7 +32,7 @@ from darrm.pate.theorem_6 import answer_independent, gaussian_renyi, laplace_log
 from darrm.privacy import at_most
 from darrm.util import checks
 from darrm.util.files import Document, Json
-from darrm.votes import Votes, counts_of, require_votes
+from darrm.votes import Votes, require_votes, to_counts
 
 PateAggregator = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax
 CHECKS = ("data-dependent", "data-independent")
@@ -126,7 +126,7 @@ class Analysis:
     @property
     def cost(self) -> Evidence:
         """The bound with the smaller ε."""
-        if self.exact is None or self.epsilon_of(self.theorem_6.curve) < self.epsilon_of(self.exact.curve):
+        if self.exact is None or self.to_epsilon(self.theorem_6.curve) < self.to_epsilon(self.exact.curve):
             return self.theorem_6
         return self.exact
 
@@ -140,7 +140,7 @@ class Analysis:
         """Total cost over the orders."""
         return self.cost.curve
 
-    def epsilon_of(self, curve: RenyiCurve) -> float:
+    def to_epsilon(self, curve: RenyiCurve) -> float:
         """Convert a curve to ε at the δ of the analysis."""
         return self._convert(curve).epsilon
 
@@ -192,7 +192,7 @@ class Analysis:
     @property
     def worst_case_epsilon(self) -> float:
         """The largest ε, if every query is answered (public)."""
-        return self.epsilon_of(self.worst_curve)
+        return self.to_epsilon(self.worst_curve)
 
     def privacy_cost(self) -> PrivacyCost:
         """Return the data-dependent cost, which an account takes with consent only."""
@@ -219,7 +219,7 @@ class Analysis:
             "charged": self.charged,
             "epsilon_exact": None if exact is None else exact.epsilon,
             "order_exact": None if exact is None else exact.order,
-            "epsilon_exact_one_direction": None if self.forward is None else self.epsilon_of(self.forward.curve),
+            "epsilon_exact_one_direction": None if self.forward is None else self.to_epsilon(self.forward.curve),
             "epsilon_theorem_6": theorem_6.epsilon,
             "order_theorem_6": theorem_6.order,
             "epsilon_as_printed": printed.epsilon,
@@ -274,7 +274,7 @@ def public_epsilon(spent: RenyiCurve, largest: RenyiCurve, delta: float, convers
     >>> curve = RenyiCurve.of(lambda orders: orders / 200.0)
     >>> public_epsilon(curve, curve, 1e-5) == curve.best(1e-5).epsilon
     True
-    >>> public_epsilon(curve, curve.repeated(4), 1e-5) > curve.best(1e-5).epsilon
+    >>> public_epsilon(curve, curve.repeat(4), 1e-5) > curve.best(1e-5).epsilon
     True
     """
     order = largest.best(delta, conversion=conversion).order
@@ -315,14 +315,14 @@ def analyze(
     Always warns with `PrivateFigureWarning`, and with `RenyiGridWarning` if the best order is at the edge of the grid.
     `ValueError` for malformed arguments.
 
-    >>> votes = Votes.of_counts([[240, 10], [200, 50], [130, 120]])
+    >>> votes = Votes.from_counts([[240, 10], [200, 50], [130, 120]])
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
     ...     run = analyze(votes, ConfidentGNMax(200, 150.0, 40.0), 1e-5)
     >>> round(run.expected_answered, 2), run.epsilon < run.data_independent_epsilon < run.worst_case_epsilon
     (1.43, True)
     """
-    counts = counts_of(require_votes(votes))
+    counts = to_counts(require_votes(votes))
     checks.open_probability(delta=delta)
     checks.one_of(CHECKS, check=check)
     grid = RenyiCurve.of(np.zeros_like, orders).orders

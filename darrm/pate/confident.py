@@ -24,7 +24,7 @@ from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.numerics.special import log_ndtr
 from darrm.pate.theorem_6 import gaussian_renyi
 from darrm.util import checks
-from darrm.votes import ABSTAIN, MOST_VOTERS, Labels, Votes, counts_of, require_votes
+from darrm.votes import ABSTAIN, MOST_VOTERS, Labels, Votes, require_votes, to_counts
 
 CHECK_ROUNDING = 1e-9  # more than the error of a check's log-probabilities; a larger q only enlarges a bound
 _MAX_EXCESS_DEVIATIONS = 2.0  # of the noise: a threshold may exceed all votes by them; [P] has T = 300 for 250
@@ -154,7 +154,7 @@ class ConfidentGNMax(CheckedGNMax):
     (``sigma_answer`` > 0, σ₂). ``noise`` is as for `GNMax`. `ValueError` if a parameter is out of range.
 
     >>> aggregator = ConfidentGNMax(threshold=200, sigma_threshold=2.0, sigma_answer=2.0)
-    >>> aggregator.release(Votes.of_counts([[250, 0], [130, 120]]), rng=np.random.default_rng(0)).tolist()
+    >>> aggregator.release(Votes.from_counts([[250, 0], [130, 120]]), rng=np.random.default_rng(0)).tolist()
     [0, -1]
     """
 
@@ -165,7 +165,7 @@ class ConfidentGNMax(CheckedGNMax):
 
     def statistic(self, votes: Votes) -> NDArray[np.int64]:
         """Return the plurality of each query, the statistic of the check: (Q,)."""
-        counts = counts_of(require_votes(votes))
+        counts = to_counts(require_votes(votes))
         self.check_threshold(votes.voters)
         return np.asarray(counts.max(axis=1))
 
@@ -174,7 +174,7 @@ class ConfidentGNMax(CheckedGNMax):
         votes = may_decline(votes)
         self.check_threshold(votes.voters)
         is_passed = self.check.release(votes.counts.max(axis=1), rng)
-        return votes.labeled(self.answer_where(is_passed, votes.counts, rng))
+        return votes.name_labels(self.answer_where(is_passed, votes.counts, rng))
 
 
 def may_decline(votes: Votes) -> Votes:
@@ -215,7 +215,7 @@ class InteractiveGNMax(CheckedGNMax):
     `GNMax`.
 
     >>> aggregator = InteractiveGNMax(100, sigma_threshold=2.0, sigma_answer=2.0, confidence=0.9)
-    >>> votes = Votes.of_counts([[250, 0], [250, 0], [130, 120]])
+    >>> votes = Votes.from_counts([[250, 0], [250, 0], [130, 120]])
     >>> scored = aggregator.with_scores([[0.05, 0.95], [0.95, 0.05], [0.5, 0.5]])
     >>> release = scored.answer(votes, rng=np.random.default_rng(0))
     >>> release.labels.tolist(), release.outcome.tolist()
@@ -234,7 +234,7 @@ class InteractiveGNMax(CheckedGNMax):
 
     def statistic(self, votes: Votes, scores: ArrayLike) -> NDArray[np.int64]:
         """Compute max_j (n_j − round(M p_j)) for each query, the statistic of the check; scores (Q, C) → (Q,)."""
-        counts = counts_of(require_votes(votes))
+        counts = to_counts(require_votes(votes))
         self.check_threshold(votes.voters)
         return _compute_surplus(counts, int(counts[0].sum()), _check_scores(scores, counts.shape))
 
@@ -270,7 +270,7 @@ class ScoredGNMax:
         answers = mechanism.answer_where(is_passed, votes.counts, rng)
         answers[is_reinforced] = scores[is_reinforced].argmax(axis=1)
         outcome = np.where(is_passed, ANSWERED, np.where(is_reinforced, REINFORCED, DECLINED))
-        return InteractiveRelease(votes.labeled(answers), outcome)
+        return InteractiveRelease(votes.name_labels(answers), outcome)
 
 
 def _compute_surplus(counts: NDArray[np.int64], voters: int, scores: NDArray[np.float64]) -> NDArray[np.int64]:

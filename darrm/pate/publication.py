@@ -142,7 +142,7 @@ def failure_probability(safety: float) -> float:
 
 
 def epsilon_at(analysis: Analysis, order: float, renyi: float) -> float:
-    return analysis.epsilon_of(RenyiCurve(np.array([order]), np.array([renyi])))
+    return analysis.to_epsilon(RenyiCurve(np.array([order]), np.array([renyi])))
 
 
 @dataclass(frozen=True)

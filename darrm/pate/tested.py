@@ -47,13 +47,13 @@ from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, MislabelBound,
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.numerics import Array
 from darrm.numerics.exact_sampling import uniform_below
-from darrm.open_set.open_law import of_classes
+from darrm.open_set.open_law import to_votes
 from darrm.pate.confident import ConfidentGNMax, NoisyCheck, may_decline
 from darrm.pate.vote_scale import MARKS_A_VOTE, CheckedCost, VoteScale
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import Voters, is_open
 from darrm.util import checks
-from darrm.util.files import Document, Json, checksum_of, reading
+from darrm.util.files import Document, Json, compute_checksum, errors_about
 from darrm.votes import ABSTAIN, Labels, Votes
 
 _ORDER_COUNT = 48  # the smallest of their bounds is used
@@ -172,7 +172,7 @@ class TestedRun:
 
     >>> teachers = Voters(250, PrivacyParams("inf"), overlap=1)
     >>> run = TestedRun(NoisyMaximum(GNMax(20.0), teachers, 3), 400, PrivacyParams(2, "1e-5"), order=8.0)
-    >>> votes = Votes.of_counts([[245, 5, 0]] * 400)  # public ones, to look at the chance
+    >>> votes = Votes.from_counts([[245, 5, 0]] * 400)  # public ones, to look at the chance
     >>> run.pass_chance(votes) > 0.99, run.privacy_cost(400).guarantee
     (True, PrivacyParams(epsilon=2, delta=0.00001))
     >>> bool((run.release(votes) == 0).mean() > 0.99)
@@ -246,7 +246,7 @@ class TestedRun:
     def chances(self) -> Array:
         """(V + 1,) the proved chance to pass at each level; public."""
         other = None if self.otherwise is None else self.otherwise.privacy_cost(self.queries).renyi
-        test = BudgetTest(self.order, self.budget, None if other is None else other.repeated(self.queries))
+        test = BudgetTest(self.order, self.budget, None if other is None else other.repeat(self.queries))
         chances = test.chances(self.costs)
         if not test.all_hold(chances, self.costs):
             description = f"a {type(self.otherwise).__name__} that is used otherwise" if self.otherwise else "this test"
@@ -286,7 +286,7 @@ class TestedRun:
         draws = uniform_below(rng)(np.array([chance.denominator], dtype=object))
         released = self.answering.release(votes, rng=rng)
         abstentions = np.full(votes.queries, ABSTAIN, dtype=np.int64)
-        fallback = votes.labeled(abstentions) if self.otherwise is None else self.otherwise.release(votes, rng=rng)
+        fallback = votes.name_labels(abstentions) if self.otherwise is None else self.otherwise.release(votes, rng=rng)
         return released if int(draws[0]) < chance.numerator else fallback
 
     @property
@@ -302,7 +302,7 @@ class TestedRun:
         return ConfidentGNMax(self.check.threshold, self.check.sigma, self.mechanism.law.deviation)
 
     def _check_votes(self, votes: Votes | ArrayLike) -> Votes:
-        votes = may_decline(of_classes(votes, self.classes)).of_voters(self.voters.K)
+        votes = may_decline(to_votes(votes, self.classes)).require_voters(self.voters.K)
         if votes.missing is not None:
             checks.fail("votes", checks.Text("missing votes"), "complete", "the test needs all of them")
         if votes.queries > self.queries:
@@ -315,7 +315,7 @@ class TestedRun:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of its file, in hexadecimal."""
-        return checksum_of(self.to_json())
+        return compute_checksum(self.to_json())
 
     def to_json(self) -> Document:
         """Return the data of ``darrm/schemas/tested_run.json``."""
@@ -334,7 +334,7 @@ class TestedRun:
     @classmethod
     def from_json(cls, data: Json) -> TestedRun:
         """Read the data of `to_json`; `TableError` if it is malformed."""
-        with reading("file"):
+        with errors_about("file"):
             check, other = data["check"], data["otherwise"]
             run = cls(
                 NoisyMaximum.from_json(data["answer"]),

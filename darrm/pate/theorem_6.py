@@ -30,7 +30,7 @@ from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.noise_law import check_noise, gaussian_log_tails, laplace_log_tails, sum_of_tails, winner_gaps
 from darrm.numerics import Array
 from darrm.util import checks
-from darrm.votes import counts_of
+from darrm.votes import to_counts
 
 LOG_HALF = -math.log(2.0)
 _ROUNDING = 1e-12  # relative: ten times the error of the kernel against fifty digits
@@ -51,7 +51,7 @@ def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> 
     >>> log_q([[250, 0], [130, 120]], sigma=40.0).round(4).tolist()
     [-12.2165, -0.8443]
     """
-    counts = counts_of(histograms)
+    counts = to_counts(histograms)
     check_noise(sigma, noise)
     gaps = winner_gaps(counts)
     return sum_of_tails(gaps, gaussian_log_tails(np.maximum(gaps, 0), sigma, noise))
@@ -59,7 +59,7 @@ def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> 
 
 def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuous") -> Array:
     """Bound log Pr[noisy maximum ≠ plurality] for Laplace noise [P17, Lemma 4]."""
-    gaps = winner_gaps(counts_of(histograms))
+    gaps = winner_gaps(to_counts(histograms))
     return sum_of_tails(gaps, laplace_log_tails(np.maximum(gaps, 0), gamma, noise))
 
 

@@ -2,9 +2,9 @@
 
 from darrm.plan.calibration import CalibratedMechanism, calibrate
 from darrm.plan.mechanism import Mechanism, Proposal, Search
-from darrm.plan.planner import MECHANISMS, TESTED, affordable, named, plan, sweep
+from darrm.plan.planner import MECHANISMS, TESTED, affordable, find_mechanism, plan, sweep
 from darrm.plan.report import Plan, Sweep
-from darrm.plan.tables import TableProposal, largest, mechanism_of
+from darrm.plan.tables import TableProposal, largest, make_mechanism
 from darrm.problem import Workload
 
 __all__ = [
@@ -20,9 +20,9 @@ __all__ = [
     "Workload",
     "affordable",
     "calibrate",
+    "find_mechanism",
     "largest",
-    "mechanism_of",
-    "named",
+    "make_mechanism",
     "plan",
     "sweep",
 ]

@@ -17,22 +17,22 @@ from darrm.commands.options import (
     WHO,
     Output,
     Real,
-    csv_of,
     option,
     output_options,
     prior_option,
     time_limit_option,
+    to_csv,
     workload_options,
 )
 from darrm.optimize.report import fit_and_report
 from darrm.plan import planner
-from darrm.plan.planner import MECHANISMS, TESTED, named
+from darrm.plan.planner import MECHANISMS, TESTED, find_mechanism
 from darrm.plan.report import Plan, Sweep, affordable_text, build_csv_row, plan_text, sweep_text
 from darrm.priors import Prior, parse
 from darrm.problem import Workload
 from darrm.util import checks
 from darrm.util.files import write_text
-from darrm.util.progress import interrupted_after
+from darrm.util.progress import interrupt_after
 
 DESCRIPTION = """\
 Find the most accurate release of many votes within one total budget. Every mechanism that applies is calibrated to the
@@ -102,11 +102,11 @@ def plan(
         raise ValueError("--find needs --accuracy P, the accuracy to reach")
     workload = replace(workload, voters=fit_and_report(workload.voters, workload.classes, quiet=output.quiet))
     belief = _parse_prior(prior, votes_look_like, workload.classes)
-    mechanisms = None if slug is None else [named(slug)]
+    mechanisms = None if slug is None else [find_mechanism(slug)]
     if votes_look_like is not None and mechanisms is None:
         mechanisms = [*TESTED, *MECHANISMS]
     affordable = ""
-    with output.status_line() as line, interrupted_after(time_limit):
+    with output.status_line() as line, interrupt_after(time_limit):
         if accuracy is not None:
             quantity = find or "queries"
             workload = planner.affordable(workload, accuracy, quantity, prior=belief, report=line.show, stoppable=True)
@@ -125,7 +125,7 @@ def plan(
         result.save(output.path)
     if csv is not None:
         plans = [result] if isinstance(result, Plan) else result.plans
-        write_text(csv, csv_of(build_csv_row(plan, row) for plan in plans for row in plan.rows))
+        write_text(csv, to_csv(build_csv_row(plan, row) for plan in plans for row in plan.rows))
     if output.plot is not None:
         result.plot(output.plot)
     if isinstance(result, Sweep):

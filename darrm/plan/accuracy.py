@@ -91,7 +91,7 @@ class Sample:
         return cls(histograms, indices.reshape(-1), sorted_correct, chances, draws)
 
     def compute_accuracy(self, law: Law) -> Array:
-        """Compute how often the answer is right: (n,)."""
+        """Compute the accuracy for each histogram: (n,)."""
         if isinstance(law, WinningLaw) and self.chances.size == 1 and not self.draws:  # no dice
             return np.asarray(law.compute_accuracy(self.histograms)[self.indices])
         correct = np.sum(law(self.histograms)[self.indices] * self.is_correct, axis=1)
@@ -106,7 +106,7 @@ class Sample:
 
 
 @lru_cache(maxsize=8)
-def sample_of(prior: Prior, K: int, classes: int, limit: int, missing: int = 0) -> Sample:
+def make_sample(prior: Prior, K: int, classes: int, limit: int, missing: int = 0) -> Sample:
     counts, weights = list_histograms(prior, K, classes, limit)
     winners, samples = counts == counts[:, :1], 3 if isinstance(prior, Spread) else 1
     if missing:
@@ -132,7 +132,7 @@ def guess_at_random(counts: NDArray[np.int64]) -> Array:
 def accuracy_of_majorities(curve: Array, K: int, prior: Prior) -> Accuracy | None:
     """Compute the accuracy for two classes; None if the prior has no law of the votes.
 
-    ``curve`` is Pr[the answer is the majority | l votes for it], l = floor(K/2) + 1 … K; at a tie both are right.
+    ``curve`` is Pr[the answer is the majority | l votes for it], l = floor(K/2) + 1 … K; at a tie both answers count.
     """
     ones = _law_of_ones(prior, K)
     if ones is None:
@@ -204,7 +204,7 @@ class Measure:
 
     def __init__(self, workload: Workload, prior: Prior | str | None, objective: str = "accuracy") -> None:
         checks.one_of(("accuracy", "error"), objective=objective)
-        self.prior: Prior = Spread() if prior is None else priors.checked(prior, workload.classes)
+        self.prior: Prior = Spread() if prior is None else priors.check_prior(prior, workload.classes)
         self.missing, self.K = workload.missing, workload.voters.K - workload.missing
         self.classes, self.is_binary = workload.classes, workload.has_noise_function
         if self.is_binary:
@@ -222,7 +222,9 @@ class Measure:
                 checks.integer_at_least(2, most=MOST_PLANNED, classes=self.classes, advice=advice)
                 self.counts = _list_leaders(self.K, self.classes)
         if self.is_error:
-            priors.weights_of(self.prior, self.K)  # a prior without linear expected error is refused before the search
+            priors.compute_weights(
+                self.prior, self.K
+            )  # a prior without linear expected error is refused before the search
         self.levels = self.counts[:, 0]  # the numbers of votes for the winner at which `curve` is computed
         self.name = "expected error" if self.is_error else "accuracy"
         # the ranking is by minimax regret over these
@@ -302,7 +304,7 @@ class Measure:
         return NoiseFunction(self.K, np.clip(2.0 * self.curve(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
 
     def _sample(self, prior: Prior) -> Sample:
-        return sample_of(prior, self.K, self.classes, MOST_LISTED, self.missing)
+        return make_sample(prior, self.K, self.classes, MOST_LISTED, self.missing)
 
     def _compute_accuracies(self, law: Law, prior: Prior) -> Array:
         if (law, prior) not in self._accuracies:  # a search and a report ask about the same law

@@ -17,7 +17,7 @@ from darrm.aggregator import Aggregator
 from darrm.errors import PlanError
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.plan.accuracy import Accuracy, Law, Measure
-from darrm.plan.mechanism import Mechanism, Proposal, Search, account_of, counted, no_report
+from darrm.plan.mechanism import Mechanism, Proposal, Search, make_accountant, no_report, reduce_workload
 from darrm.problem import Workload
 from darrm.table.table import Table
 
@@ -152,7 +152,9 @@ class _Calibration:
         if total is not None:
             spent = Spent(total.epsilon, delta, total.name, total.explanation, (total,), work.queries)
         else:
-            spent = account_of(work, proposal.cost if aggregator is None else aggregator.privacy_cost()).spent(delta)
+            spent = make_accountant(work, proposal.cost if aggregator is None else aggregator.privacy_cost()).spent(
+                delta
+            )
         return CalibratedMechanism(
             slug=self.mechanism.slug,
             name=self.mechanism.name,
@@ -219,8 +221,8 @@ class _Trial:
         if proposal.total is not None:
             return True
         quick_cost, total = proposal.quick_cost(), self.workload.total
-        is_cheap = quick_cost is not None and account_of(self.workload, quick_cost).admits(total)
-        return is_cheap or account_of(self.workload, proposal.cost).admits(total)
+        is_cheap = quick_cost is not None and make_accountant(self.workload, quick_cost).admits(total)
+        return is_cheap or make_accountant(self.workload, proposal.cost).admits(total)
 
     def compute_loss(self, rate: float | None = None) -> float:
         value = self.mechanism.value(self.rate if rate is None else rate)
@@ -282,7 +284,10 @@ class _Trial:
         if final is not None and _compute_excess(self.workload, final.cost) <= 0.0:
             is_better = search.measure.compute_loss(final.law) <= self.compute_loss()
             proposal = final if is_better else proposal
-        if counted(search.workload) != search.workload and (mixture := proposal.build_mixture(search)) is not None:
+        if (
+            reduce_workload(search.workload) != search.workload
+            and (mixture := proposal.build_mixture(search)) is not None
+        ):
             mixture_trial = _Trial(mixture)
             mixture_trial.raise_rate()
             if not mixture_trial.is_admitted():
@@ -292,7 +297,7 @@ class _Trial:
 
 
 def _compute_excess(workload: Workload, cost: PrivacyCost) -> float:
-    total, account = workload.total, account_of(workload, cost)
+    total, account = workload.total, make_accountant(workload, cost)
     epsilon = account.smallest_epsilon(total.delta)
     # exact sums may meet the total where floats do not
     is_admitted = epsilon <= total.epsilon or account.admits(total)

@@ -1,7 +1,7 @@
 """Mechanisms with one parameter: each value gives a law of the answers and a cost that grows with the rate.
 
-The answers of private *models* share the randomness of their training, so their costs do not add up. `counted` plans
-for non-private voters instead, within the larger budget that `darrm.loss.joint_bound` leaves for the release.
+The answers of private *models* share the randomness of their training, so their costs do not add up. `reduce_workload`
+plans for non-private voters instead, within the larger budget that `darrm.loss.joint_bound` leaves for the release.
 """
 
 import math
@@ -25,16 +25,16 @@ from darrm.problem import Voters, Workload, is_open
 from darrm.util.figures import GRAY
 
 
-def account_of(workload: Workload, query: PrivacyCost) -> PrivacyAccountant:
-    return PrivacyAccountant(workload.voters, [query.repeated(workload.queries)])
+def make_accountant(workload: Workload, query: PrivacyCost) -> PrivacyAccountant:
+    return PrivacyAccountant(workload.voters, [query.repeat(workload.queries)])
 
 
-def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
+def reduce_workload(workload: Workload, *, one_by_one: bool = False) -> Workload:
     """Replace private models by non-private voters; the overlap stays, or is 1 with ``one_by_one``.
 
     >>> from darrm import PrivacyParams, Voters
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
-    >>> release = counted(Workload(models, 100, PrivacyParams("0.5", "1e-5")))
+    >>> release = reduce_workload(Workload(models, 100, PrivacyParams("0.5", "1e-5")))
     >>> release.voters.each.is_private, round(release.total.epsilon, 2), round(release.total.delta, 6)
     (False, 1.18, 3.5e-05)
     """
@@ -48,11 +48,11 @@ def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
     return replace(workload, voters=non_private, total=total)
 
 
-def releases_of(workload: Workload) -> list[Workload]:
-    release = counted(workload)
+def list_releases(workload: Workload) -> list[Workload]:
+    release = reduce_workload(workload)
     if release == workload or workload.voters.reached == 1:
         return [release]
-    return [release, counted(workload, one_by_one=True)]
+    return [release, reduce_workload(workload, one_by_one=True)]
 
 
 def needs_no_noise(workload: Workload) -> bool:
@@ -153,7 +153,7 @@ class Mechanism:
     is_open_set: ClassVar[bool] = False  # whether it answers open questions
     only_compared: ClassVar[str] = ""  # the reason why this library does not release it
     is_slow: ClassVar[bool] = False  # a plan ends its calibration early if it does not beat the best so far
-    is_table: ClassVar[bool] = False  # makes tables: overlapping private models try both of `releases_of`
+    is_table: ClassVar[bool] = False  # makes tables: overlapping private models try both of `list_releases`
 
     is_exact: bool = False  # the parameter is the rate itself, and not rounded to six digits
     start: float = 1.0  # the first rate of a search
@@ -172,7 +172,7 @@ class Mechanism:
     @classmethod
     def releases(cls, workload: Workload) -> Sequence[Workload]:
         """List the workloads to calibrate for."""
-        return releases_of(workload) if cls.is_table else [counted(workload)]
+        return list_releases(workload) if cls.is_table else [reduce_workload(workload)]
 
     @classmethod
     def instances(cls, search: Search, release: Workload) -> "Sequence[Mechanism]":

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from darrm.account.bounds import Bound
 from darrm.aggregator import Released
 from darrm.errors import PlanError
-from darrm.loss.amplification import rate_of
+from darrm.loss.amplification import get_rate
 from darrm.loss.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
@@ -51,9 +51,9 @@ from darrm.plan.mechanism import (
     Mechanism,
     Proposal,
     Search,
-    account_of,
     as_plan_error,
-    counted,
+    make_accountant,
+    reduce_workload,
     rounded,
 )
 from darrm.privacy import PrivacyParams
@@ -204,10 +204,10 @@ class AsymmetricNoiseMax(NoisyMechanism):
         rate = largest_rate(release, estimate_cost, gaussian.start, gaussian.limits[1])
         curve = _estimate_gaussian_curve(rate)
         cost = PrivacyCost("GNMax", renyi=_estimate_gaussian_curve(rate * gaussian.reached))
-        total_curve = account_of(release, cost).charges[0].renyi
+        total_curve = make_accountant(release, cost).costs[0].renyi
         if total_curve is None:
             raise PlanError("nothing is known of its divergence")
-        order = total_curve.repeated(release.queries).best(release.total.delta).order
+        order = total_curve.repeat(release.queries).best(release.total.delta).order
         budget = float(curve.values[curve.orders == order][0])
         shape = noisy_law.best_shape(work.voters.K, work.classes, search.measure.prior, order=order, budget=budget)
         if shape.gain <= 2.0 * shape.gain_error:
@@ -299,10 +299,10 @@ def _check_delta(workload: Workload) -> None:
 
 def first_rate(workload: Workload) -> float:
     """Return a rate to start a search with."""
-    release = counted(workload)
+    release = reduce_workload(workload)
     rate = release.total.epsilon / (2.0 * math.sqrt(release.queries) * release.voters.reached)
     sampled = release.voters.sampled
-    return rate if sampled is None else min(rate / rate_of(sampled), 1.0)
+    return rate if sampled is None else min(rate / get_rate(sampled), 1.0)
 
 
 def delta_of_threshold(workload: Workload) -> float:
@@ -443,7 +443,7 @@ def _propose_run(run: TestedRun, chance: float) -> Proposal:
         f"Labels leave only if a private test passes, for votes like the public ones with chance {chance:.3f}; "
         f"{consequence}"
     )
-    total = Bound("simple", run.budget.epsilon, "a private test releases all labels, or none: it is one charge")
+    total = Bound("simple", run.budget.epsilon, "a private test releases all labels, or none: it is one cost")
     return Proposal(partial(_compute_tested_law, run, chance), settings, run, total=total, remark=remark)
 
 

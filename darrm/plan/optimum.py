@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 
 from darrm.errors import PlanError
-from darrm.loss.amplification import rate_of
+from darrm.loss.amplification import get_rate
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import DEFAULT_ORDERS
 from darrm.majority.closed_form import (
@@ -36,7 +36,7 @@ from darrm.optimize.request import default_shape
 from darrm.plan import tables
 from darrm.plan.mechanism import Mechanism, Proposal, Search, as_plan_error, rounded
 from darrm.plan.tables import MixedLaw, TableProposal
-from darrm.plurality.partitions import partitions_of
+from darrm.plurality.partitions import list_partitions
 from darrm.priors import Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Workload, is_open
@@ -212,11 +212,11 @@ class _UnderRenyi(MixedLaw):
         if not isinstance(self.law, NoiseFunction):
             return super().at(parameter)
         self._problem = self._problem or tables.find_smallest_target(self.workload, self.law)
-        return TableProposal(self.workload, self.settings, certify(self._problem, self.law.scaled(parameter)))
+        return TableProposal(self.workload, self.settings, certify(self._problem, self.law.scale_by(parameter)))
 
 
 def _find_best_gamma(search: Search, workload: Workload) -> Mechanism:
-    voters, prior, budgets = workload.voters, search.measure.linear_prior, budgets_of(workload)
+    voters, prior, budgets = workload.voters, search.measure.linear_prior, compute_renyi_budgets(workload)
     least, optima = search.to_beat, dict[float, RenyiOptimum]()
 
     @cache
@@ -243,7 +243,7 @@ def _find_best_law(search: Search, workload: Workload) -> Mechanism:
     if not workload.voters.are_non_private:
         raise PlanError("for more than two classes it is known for non-private voters only")
     _check_terms(workload)
-    budgets, prior = budgets_of(workload), search.measure.prior
+    budgets, prior = compute_renyi_budgets(workload), search.measure.prior
     _check_known(prior, workload)
 
     def find_law(order: float, options: SolveOptions) -> plurality.PluralityOptimum:
@@ -268,7 +268,7 @@ class _ResampledOrder(Mechanism):
 
     def __init__(self, search: Search, sampling: Subsampling, order: float, budget: float) -> None:
         super().__init__(search, search.workload)
-        self._order, self._budget, self._rate = order, budget, rate_of(sampling)
+        self._order, self._budget, self._rate = order, budget, get_rate(sampling)
 
     def at(self, parameter: float) -> Proposal:
         self.search.report(f"rdp-optimal: order {self._order:.6g}")
@@ -284,7 +284,7 @@ def _list_resampled_orders(search: Search) -> Sequence[Mechanism]:
         raise PlanError("it is known for people who are drawn by coins, and reach one voter each")
     if not work.has_noise_function:
         raise PlanError("for more than two classes it is not known for voters that resample their examples")
-    budgets = budgets_of(work)
+    budgets = compute_renyi_budgets(work)
     mechanisms = {order: _ResampledOrder(search, sampling, order, budget) for order, budget in budgets.items()}
 
     @cache
@@ -295,7 +295,7 @@ def _list_resampled_orders(search: Search) -> Sequence[Mechanism]:
     return list(mechanisms.values())[max(0, place - ORDER_STEP) : place + ORDER_STEP + 1 : ORDER_STEP]
 
 
-def budgets_of(workload: Workload) -> dict[float, float]:
+def compute_renyi_budgets(workload: Workload) -> dict[float, float]:
     """Compute the ρ(α) of the module docstring above rounding errors; `PlanError` if there is none."""
     orders, total = DEFAULT_ORDERS, workload.total
     if total.exact_delta == 0:
@@ -356,6 +356,6 @@ def _check_terms(workload: Workload) -> None:
     if not voters.are_non_private:
         tables.check_rows(workload)
         return
-    terms = partitions_of(voters.K, workload.classes).pairs(voters.reached).pair.size
+    terms = list_partitions(voters.K, workload.classes).pairs(voters.reached).pair.size
     if terms > MOST_TERMS:
         raise PlanError(f"its program has {terms:,} terms, and up to {MOST_TERMS:,} are solved for a plan")

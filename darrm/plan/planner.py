@@ -6,7 +6,8 @@ calibration is for their mean. Of mechanisms that are equal in a report, the one
 slow calibration ends early if it does not beat the best so far, and the plan lists it as left out.
 
 Private *models* with several queries are planned as non-private voters, within the joint bound of models and release
-(`darrm.plan.mechanism.counted`); a table is then certified for the models. Models within the budget need no noise.
+(`darrm.plan.mechanism.reduce_workload`); a table is then certified for the models. Models within the budget need no
+noise.
 """
 
 import math
@@ -21,7 +22,7 @@ from operator import attrgetter
 from typing import TypedDict, Unpack
 
 from darrm import priors
-from darrm.commands.command_line import numbered
+from darrm.commands.command_line import format_count
 from darrm.errors import CertificationError, PlanError
 from darrm.loss.composition import TooManyKindsError
 from darrm.majority.closed_form import has_closed_form
@@ -30,8 +31,8 @@ from darrm.optimize.request import check_size, default_shape
 from darrm.plan import noisy, optimum, tables
 from darrm.plan.accuracy import MOST_PLANNED, Measure
 from darrm.plan.calibration import CalibratedMechanism, calibrate
-from darrm.plan.mechanism import Mechanism, needs_no_noise, no_report, releases_of
-from darrm.plan.report import Plan, Sweep, rank_of, wrong_of
+from darrm.plan.mechanism import Mechanism, list_releases, needs_no_noise, no_report
+from darrm.plan.report import Plan, Sweep, compute_inaccuracy, compute_rank
 from darrm.priors import Dirichlet, Ewens, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import MOST_QUERIES, MOST_VOTERS, OPEN, Workload, is_open
@@ -63,7 +64,7 @@ RELEASED = tuple(mechanism for mechanism in MECHANISMS if not mechanism.only_com
 QUANTITIES = {"queries": (float(MOST_QUERIES), 1.0), "voters": (1.0, float(MOST_VOTERS)), "epsilon": (1e-4, 1e4)}
 
 
-def named(slug: str) -> type[Mechanism]:
+def find_mechanism(slug: str) -> type[Mechanism]:
     """Return the mechanism of a slug; `ValueError` if there is none."""
     slugs = {mechanism.slug: mechanism for mechanism in (*MECHANISMS, *TESTED)}
     if slug not in slugs:
@@ -113,7 +114,7 @@ def plan(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    prior, listed_classes = None if prior is None else priors.checked(prior, workload.classes), 0
+    prior, listed_classes = None if prior is None else priors.check_prior(prior, workload.classes), 0
     if workload.classes > MOST_PLANNED and workload.voters.are_non_private and not workload.missing:
         # a long list is planned like open answers, so that classes without votes cost nothing; Ewens' law with θ = αC
         # is the limit of Dirichlet's for C → ∞
@@ -134,7 +135,7 @@ def plan(
         class_reasons = [left_out[kind.slug] for kind in applicable if kind.answers(workload.classes)]
         reasons = Counter(class_reasons or left_out.values()).most_common()
         reasons = reasons or [("those that were named do not apply here", 1)]
-        other_reasons = numbered(len(reasons) - 1, "other reason", "other reasons")
+        other_reasons = format_count(len(reasons) - 1, "other reason", "other reasons")
         note = f" (and {other_reasons})" if len(reasons) > 1 else ""
         raise PlanError(f"no mechanism stays within this budget: {reasons[0][0]}{note}")
     return Plan(workload, measure, tuple(ranking.rank()), tuple(left_out.items()), listed_classes)
@@ -159,7 +160,7 @@ class _Ranking:
                 self.left_out[mechanism.slug] = skip_reason
                 continue
             self.report(mechanism.slug)
-            smallest_loss = min((wrong_of(row, measure) for row in self.rows), default=math.inf)
+            smallest_loss = min((compute_inaccuracy(row, measure) for row in self.rows), default=math.inf)
             to_beat = smallest_loss if mechanism.is_slow and not self.complete else math.inf
             try:
                 row = self._reuse_optimal(mechanism) or calibrate(
@@ -169,7 +170,7 @@ class _Ranking:
                 self.left_out[mechanism.slug] = str(error)
                 continue
             self.rows.append(row)
-            if wrong_of(row, measure) == 0.0:
+            if compute_inaccuracy(row, measure) == 0.0:
                 skip_reason = f"not calibrated; {row.slug} is always right"
             elif mechanism is optimum.Optimal and work.queries == 1 and not work.missing:
                 skip_reason = f"not calibrated; {row.slug} is the optimum for one query"
@@ -191,7 +192,7 @@ class _Ranking:
         best = {name: max(row.consensus[name].value for row in rows) for name in names}
         if best:
             rows = [replace(row, regret=max(best[name] - row.consensus[name].value for name in best)) for row in rows]
-        return sorted(rows, key=partial(rank_of, self.measure))
+        return sorted(rows, key=partial(compute_rank, self.measure))
 
 
 class _Options(TypedDict, total=False):
@@ -329,7 +330,7 @@ def _check_size(workload: Workload) -> None:
     """Refuse plans that need too much memory, and warn of plans that take minutes."""
     if not workload.has_noise_function or needs_no_noise(workload):
         return
-    for release in releases_of(workload):
+    for release in list_releases(workload):
         if not has_closed_form(release.voters):
             check_size(release.voters, default_shape(release.voters))
     K, overlap = workload.voters.K, workload.voters.reached

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from darrm.account.accountant import Spent
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.sqlite import MEMORY, is_url
-from darrm.open_set.open_law import of_classes
+from darrm.open_set.open_law import to_votes
 from darrm.plan.planner import plan
 from darrm.plan.report import Plan
 from darrm.priors import Prior
@@ -93,7 +93,7 @@ def release(  # noqa: PLR0913 (options of voters, plan and ledger)
     class_count = OPEN if is_open(classes) else len(class_names(classes))
     votes = predictions
     if not isinstance(votes, Votes):
-        votes = of_classes(votes, class_count) if isinstance(classes, int | str) else Votes.of_labels(votes, classes)
+        votes = to_votes(votes, class_count) if isinstance(classes, int | str) else Votes.from_labels(votes, classes)
     voters = _build_voters(votes.voters, epsilon, each_delta, overlap, non_private=non_private, models=models)
     total = PrivacyParams.of(budget, "budget")
     paying_ledger = _open_ledger(ledger, total)

@@ -10,17 +10,17 @@ from pathlib import Path
 from darrm import priors
 from darrm.account.accountant import Spent
 from darrm.aggregator import Released, save_release
-from darrm.commands.command_line import numbered, spread
+from darrm.commands.command_line import format_count, spread
 from darrm.errors import PlanError
 from darrm.plan.accuracy import MOST_LISTED, Measure, list_histograms
 from darrm.plan.calibration import CalibratedMechanism
-from darrm.plan.mechanism import counted, needs_no_noise
+from darrm.plan.mechanism import needs_no_noise, reduce_workload
 from darrm.plurality.accuracy_bound import accuracy_at_most
-from darrm.priors import Prior, in_words, is_built_in
+from darrm.priors import Prior, describe_prior, is_built_in
 from darrm.privacy import at_most, decimal_text
-from darrm.problem import Workload, classes_in_words, classes_to_json, is_open
+from darrm.problem import Workload, classes_to_json, describe_classes, is_open
 from darrm.table.table import Table
-from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
+from darrm.util.figures import BLACK, Axes, name_lines, save_figure, style
 from darrm.util.files import Document
 
 DECIMALS = 4  # of an accuracy, a regret and an expected error in a report
@@ -92,8 +92,8 @@ class Plan:
             why = f"it has the highest accuracy under the prior {self.prior.text}"
         better_rows = self.rows[: self.rows.index(best)]
         other_rows = [row for row in self.rows if row is not best and row not in better_rows]
-        rank = rank_of(measure, best)
-        ranks = {row.slug: rank_of(measure, row) for row in other_rows}
+        rank = compute_rank(measure, best)
+        ranks = {row.slug: compute_rank(measure, row) for row in other_rows}
         costlier = [
             slug
             for slug, other_rank in ranks.items()
@@ -170,7 +170,7 @@ class Plan:
             "format": "darrm plan report",
             "version": 1,
             "workload": self.workload.to_json(),
-            "counted_as": counted(self.workload).to_json(),
+            "counted_as": reduce_workload(self.workload).to_json(),
             "prior": self.prior.text,
             "consensus": {name: prior.text for name, prior in measure.reference_priors.items()},
             "ranked_by": "regret" if measure.is_regret else measure.name,
@@ -189,7 +189,7 @@ class Plan:
         """Draw the probability of the majority over its number of votes."""
         work, levels = self.workload, self.measure.levels
         kind = kind_of_votes(work)
-        with saved_figure(path) as figure:
+        with save_figure(path) as figure:
             axes = figure.add_subplot()
             for place, row in enumerate(self.rows):
                 axes.plot(levels, row.curve, label=f"{row.name}   {row.accuracy:.4f}", **style(place).line(len(levels)))
@@ -233,7 +233,7 @@ class Sweep:
         work = self.plans[-1].workload
         looks = {slug: style(place).line(len(self.plans)) for place, slug in enumerate(self.accuracies)}
         looks["best"] = {"color": BLACK, "linewidth": 3.0, "alpha": 0.5}
-        with saved_figure(path, width=9.0) as figure:
+        with save_figure(path, width=9.0) as figure:
             axes = figure.add_subplot()
             draw_accuracies(axes, {**self.accuracies, "best": self.best}, looks)
             axes.set_title(f"{describe_queries(work)}, δ = {work.total.delta:g}\n{work.voters}", fontsize=9)
@@ -241,19 +241,19 @@ class Sweep:
             name_lines(axes)
 
 
-def wrong_of(row: CalibratedMechanism, measure: Measure) -> float:
+def compute_inaccuracy(row: CalibratedMechanism, measure: Measure) -> float:
     if measure.is_error:
         return math.inf if row.expected_error is None else row.expected_error
     return 1.0 - row.accuracy
 
 
-def rank_of(measure: Measure, row: CalibratedMechanism) -> tuple[float, ...]:
+def compute_rank(measure: Measure, row: CalibratedMechanism) -> tuple[float, ...]:
     """Return regret, objective and ε, first rounded as in the report, then with more digits.
 
     Among rows that look equal the smaller ε is first, unless the tolerance of a search explains the difference.
     """
     regret = row.regret if measure.is_regret and row.regret is not None else 0.0
-    loss, epsilon = wrong_of(row, measure), row.spent.epsilon
+    loss, epsilon = compute_inaccuracy(row, measure), row.spent.epsilon
     rounded = round(regret, DECIMALS), round(loss, DECIMALS), float(f"{epsilon:.2g}")
     return *rounded, round(regret, 6), round(loss, 6), float(f"{epsilon:.5g}")
 
@@ -284,7 +284,7 @@ def plan_text(
 ) -> str:
     """Write a plan; ``remark`` is about the voters."""
     best, work = plan.best, plan.workload
-    settings = f": {settings_in_words(best.settings)}" if best.settings else ""
+    settings = f": {describe_settings(best.settings)}" if best.settings else ""
     spent = f"ε = {at_most(best.spent.epsilon, 5)} of {work.total}, by the bound {best.spent.bound}"
     parts = [
         [
@@ -312,7 +312,8 @@ def sweep_text(sweep: Sweep, remark: str = "") -> str:
         format_line("Sweep", f"accuracy in % over the total ε, δ = {work.total.delta:g}, for {describe_queries(work)}"),
         format_line("Voters", f"{work.voters}{remark}"),
         format_line(
-            "Assumes", "the mean of the reference priors" if last_plan.measure.is_regret else in_words(last_plan.prior)
+            "Assumes",
+            "the mean of the reference priors" if last_plan.measure.is_regret else describe_prior(last_plan.prior),
         ),
         "",
         f"{'total ε':<22}" + "".join(f"{epsilon:>9.4g}" for epsilon in best),
@@ -336,12 +337,12 @@ def sweep_text(sweep: Sweep, remark: str = "") -> str:
 
 def _list_assumptions(plan: Plan) -> Iterator[str]:
     work, measure, best = plan.workload, plan.measure, plan.best
-    release = counted(work)
+    release = reduce_workload(work)
     if measure.is_regret:
         priors = ", ".join(prior.text for prior in measure.reference_priors.values())
         yield f"no prior: ranked by minimax regret over low, medium and high consensus ({priors})"
     else:
-        yield in_words(plan.prior)
+        yield describe_prior(plan.prior)
     if work.missing:
         guess = "coin" if work.has_noise_function else "die"
         yield f"{work.missing} of {work.voters.K} votes are missing: a fair {guess} replaces each"
@@ -421,7 +422,7 @@ def build_csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
         **({} if row.answered is None else {"answered": row.answered}),
         "epsilon": row.spent.epsilon,
         "bound": row.spent.bound,
-        "parameters": settings_in_words(row.settings),
+        "parameters": describe_settings(row.settings),
         "only compared": row.only_compared,
     }
 
@@ -443,8 +444,8 @@ def draw_accuracies(
 
 def affordable_text(workload: Workload, accuracy: float, quantity: str) -> str:
     answer = {
-        "queries": f"at most {numbered(workload.queries, 'query', 'queries')}",
-        "voters": f"at least {numbered(workload.voters.K, 'voter', 'voters')}",
+        "queries": f"at most {format_count(workload.queries, 'query', 'queries')}",
+        "voters": f"at least {format_count(workload.voters.K, 'voter', 'voters')}",
         "epsilon": f"a total epsilon of at least {at_most(workload.total.exact_epsilon, 4)}",
     }[quantity]
     return f"An accuracy of {accuracy:g} takes {answer} (to within 2 %):\n\n"
@@ -452,15 +453,15 @@ def affordable_text(workload: Workload, accuracy: float, quantity: str) -> str:
 
 def describe_queries(work: Workload) -> str:
     kind = kind_of_votes(work)
-    votes = numbered(work.queries, f"{kind} vote", f"{kind} votes")
-    return votes if work.has_noise_function else f"{votes} on {classes_in_words(work.classes)}"
+    votes = format_count(work.queries, f"{kind} vote", f"{kind} votes")
+    return votes if work.has_noise_function else f"{votes} on {describe_classes(work.classes)}"
 
 
 def kind_of_votes(work: Workload) -> str:
     return "majority" if work.has_noise_function else "plurality"
 
 
-def settings_in_words(settings: Mapping[str, float]) -> str:
+def describe_settings(settings: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.6g}" for name, value in settings.items())
 
 

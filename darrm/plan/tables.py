@@ -35,18 +35,18 @@ from darrm.plan.mechanism import (
     Proposal,
     Search,
     as_plan_error,
-    counted,
-    releases_of,
+    list_releases,
+    reduce_workload,
     rounded,
 )
 from darrm.plan.noisy import LARGEST_EPSILON, NoisyProposal, first_rate
 from darrm.plurality import baselines as plurality_baselines
-from darrm.plurality.partitions import partitions_of
+from darrm.plurality.partitions import list_partitions
 from darrm.plurality.plurality_law import PluralityLaw, true_plurality
 from darrm.plurality.voter_corners import check_size, number_of_rows
 from darrm.privacy import PrivacyParams, at_least
 from darrm.problem import Problem, Workload, is_open
-from darrm.table.release import Release, charge_of
+from darrm.table.release import Release, describe_cost
 from darrm.table.table import Table, certify
 from darrm.util.figures import GRAY, GREEN, PURPLE, VERMILION
 
@@ -65,7 +65,7 @@ class TableProposal(Proposal):
         if isinstance(law, Table) and not law.problem.has_noise_function:
             target = law.problem.target
             settings = {**settings, "epsilon": target.epsilon, "delta": target.delta}
-        super().__init__(_law_of(law), settings)
+        super().__init__(_get_law(law), settings)
 
     @cached_property
     def table(self) -> Table:
@@ -75,13 +75,13 @@ class TableProposal(Proposal):
 
     @cached_property
     def cost(self) -> PrivacyCost:
-        return charge_of(self.table)
+        return describe_cost(self.table)
 
     def quick_cost(self) -> PrivacyCost:
-        return charge_of(self.table, exact=False)
+        return describe_cost(self.table, exact=False)
 
     def proved_law(self) -> Law:
-        return _law_of(self.table) if self.table.problem.has_noise_function else self.law
+        return _get_law(self.table) if self.table.problem.has_noise_function else self.law
 
     def release(self) -> Released:
         return Release(self.table)
@@ -106,8 +106,8 @@ class MixedLaw(Mechanism):
 
     def at(self, parameter: float) -> Proposal:
         if isinstance(self.law, NoiseFunction):
-            return TableProposal(self.workload, self.settings, self.law.scaled(parameter))
-        law = self.law.mixed(1.0 - parameter) if parameter < 1.0 else self.law
+            return TableProposal(self.workload, self.settings, self.law.scale_by(parameter))
+        law = self.law.mix(1.0 - parameter) if parameter < 1.0 else self.law
         work, each, delta = self.workload, self.workload.voters.each, delta_of_one(self.workload)
         max_epsilon = min(LARGEST_TARGET, work.voters.K * each.exact_epsilon) if each.is_private else LARGEST_TARGET
         profile = certify(work.problem(PrivacyParams(max_epsilon, delta)), law).profile
@@ -166,7 +166,7 @@ class Selection(Mechanism):
 
     @classmethod
     def releases(cls, workload: Workload) -> Sequence[Workload]:
-        return releases_of(workload) if workload.has_noise_function else [counted(workload)]
+        return list_releases(workload) if workload.has_noise_function else [reduce_workload(workload)]
 
     def at(self, parameter: float) -> Proposal:
         work, settings, voters = self.search.workload, {"epsilon": parameter}, self.workload.voters
@@ -301,7 +301,7 @@ class DoubleSubsampling(Subsampling):
 
 
 def check_private(workload: Workload) -> None:
-    if not counted(workload).voters.each.is_private:
+    if not reduce_workload(workload).voters.each.is_private:
         raise PlanError("it rests on the voters' own privacy, which is not counted here")
 
 
@@ -311,7 +311,7 @@ def check_listed(workload: Workload) -> None:
     if workload.has_noise_function:
         return
     with as_plan_error():
-        partitions = partitions_of(voters.K, workload.classes)
+        partitions = list_partitions(voters.K, workload.classes)
         if voters.are_non_private:
             partitions.pairs(voters.reached)
         else:
@@ -377,7 +377,7 @@ def _share_among_leaders(counts: NDArray[np.int64]) -> Array:
     return np.asarray(is_leader / is_leader.sum(axis=1, keepdims=True))
 
 
-def _law_of(proposed: NoiseFunction | Table) -> Law:
+def _get_law(proposed: NoiseFunction | Table) -> Law:
     """Return the law on sorted histograms."""
     law = proposed.law if isinstance(proposed, Table) else proposed
     if isinstance(law, NoiseFunction):
@@ -391,7 +391,7 @@ def _law_of(proposed: NoiseFunction | Table) -> Law:
     return law.probabilities
 
 
-def mechanism_of(
+def make_mechanism(
     gammas: Gammas,
     name: str = "own γ",
     *,
@@ -433,4 +433,4 @@ def largest(
     >>> round(found.settings["number"], 4), found.spent.epsilon <= 2
     (0.0416, True)
     """
-    return calibrate(workload, mechanism_of(gammas, start=start, limits=limits))
+    return calibrate(workload, make_mechanism(gammas, start=start, limits=limits))

@@ -61,10 +61,10 @@ from numpy.typing import ArrayLike, NDArray
 from darrm.majority.corners import PRECISION_BITS, corners_of, enclose_exp, upper_float
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
-from darrm.plurality.partitions import ABSENT, Histogram, histograms_of, partitions_of
-from darrm.plurality.proof import pairs_of
+from darrm.plurality.partitions import ABSENT, Histogram, histograms_of, list_partitions
+from darrm.plurality.proof import list_neighbor_pairs
 from darrm.plurality.voter_corners import RowBlock
-from darrm.priors import Prior, strings_of
+from darrm.priors import Prior, compute_strings
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Workload, is_open
 from darrm.util import checks
@@ -135,7 +135,7 @@ class PairMultipliers(NamedTuple):
 
     def subtract(self, reduced: list[arb], problem: Problem) -> arb:
         """Subtract the terms, times z, from c; return the largest z/k."""
-        partitions = partitions_of(problem.voters.K, problem.classes)
+        partitions = list_partitions(problem.voters.K, problem.classes)
         ratio, largest = enclose_exp(problem.target.exact_epsilon).ball, arb(0)
         terms = partitions.terms(self.place, self.aligned)
         for (group_before, group_after, count), weight in zip(terms, self.weights, strict=True):
@@ -192,11 +192,11 @@ def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier
     """Compute a float that is at least (1), and at most 1; from π for strings without multipliers."""
     if is_open(problem.classes) and not multipliers:
         strings = zip(
-            most_of_one_string(problem), np.sum(np.tril(strings_of(prior, problem.voters.K)), axis=1), strict=True
+            most_of_one_string(problem), np.sum(np.tril(compute_strings(prior, problem.voters.K)), axis=1), strict=True
         )
         with ctx.workprec(PRECISION_BITS):
             return min(1.0, upper_float(sum((p * arb(float(n)) for p, n in strings), arb(0))))
-    partitions = partitions_of(problem.voters.K, problem.classes)
+    partitions = list_partitions(problem.voters.K, problem.classes)
     delta, sizes = problem.target.exact_delta, partitions.sizes.tolist()
     with ctx.workprec(PRECISION_BITS):
         reduced = [arb(0)] * len(sizes)
@@ -227,7 +227,7 @@ def multipliers_from_json(data: Json, problem: Problem) -> tuple[Multiplier, ...
 
 
 def _pairs_from_json(data: Json, problem: Problem) -> tuple[PairMultipliers, ...]:
-    pairs, partitions = pairs_of(problem), partitions_of(problem.voters.K, problem.classes)
+    pairs, partitions = list_neighbor_pairs(problem), list_partitions(problem.voters.K, problem.classes)
     neighbors = set(zip(pairs.first, pairs.second, strict=True))
     if not isinstance(data, list) or len(data) > len(neighbors):
         checks.fail("multipliers", type(data).__name__, f"a list of at most {len(neighbors)} pairs of neighbors")
@@ -251,7 +251,7 @@ def relative_error(problem: Problem) -> float:
     return _COEFFICIENT_ERROR * (problem.voters.K + number)
 
 
-def rows_of(block: RowBlock, costs: Array, limit: float, max_rows: int) -> list[tuple[float, VoterRow]]:
+def find_worst_rows(block: RowBlock, costs: Array, limit: float, max_rows: int) -> list[tuple[float, VoterRow]]:
     """Return the rows that exceed a limit most, with their costs: at most one for each multiset of movers."""
     worst = costs.max(axis=1)
     broken = np.flatnonzero(worst > limit)
@@ -313,7 +313,9 @@ def _compute_failure_costs(
     for label in np.flatnonzero(counts).tolist():
         others = counts.copy()
         others[label] -= 1
-        columns = [histograms.plus(answer)[histograms.places_of(others[None])[0]] for answer in range(corners.classes)]
+        columns = [
+            histograms.plus(answer)[histograms.find_places(others[None])[0]] for answer in range(corners.classes)
+        ]
         p_values, q_values = level.before[place, columns], level.after[place, columns]
         best, worst = _find_worst_answers(p_values, q_values)
         yield (-(p_values[best] - p_values[label] + q_values[label] - q_values[worst]), label, (best, worst))
@@ -342,8 +344,8 @@ def _compute_coefficients(row: VoterRow, problem: Problem) -> tuple[Array, Array
                 for share, label in answers if first != second or delta else [(1.0, first)]:
                     next_law[histograms.plus(label)] += share * law
                 law = next_law
-        groups = partitions_of(K, C).groups_of(histograms_of(K, C).counts)
-        size = partitions_of(K, C).sizes.size
+        groups = list_partitions(K, C).find_groups(histograms_of(K, C).counts)
+        size = list_partitions(K, C).sizes.size
         sides.append(sum(np.bincount(groups[:, answer], law, minlength=size) for answer in range(row.answers)))
     return np.asarray(sides[0]), np.asarray(sides[1])
 

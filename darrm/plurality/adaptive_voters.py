@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from darrm.majority.corners import corners_of, enclose_exp
 from darrm.numerics import Array
-from darrm.plurality.partitions import falling_counts, partitions_of
+from darrm.plurality.partitions import falling_counts, list_partitions
 from darrm.problem import Problem
 
 _STEP_ERROR = 2.0**-50  # relative: hi, lo and a few products and sums, each rounded once
@@ -56,9 +56,9 @@ class VotersInTurn:
     @cached_property
     def groups(self) -> NDArray[np.int64]:
         """The group of every answer after all votes: shape (n, S)."""
-        partitions, classes = partitions_of(self.K, self.problem.classes), self.problem.classes
+        partitions, classes = list_partitions(self.K, self.problem.classes), self.problem.classes
         counts = np.array([[*first, *others] for first, others in self.votes[-1].states]).reshape(-1, classes)
-        return partitions.groups_of(counts)[:, : self.answers]
+        return partitions.find_groups(counts)[:, : self.answers]
 
     def worst(self, probabilities: Array) -> tuple[float, Array]:
         """Bound the cost of a law from above, and return a linear function of laws that attains the bound at it."""

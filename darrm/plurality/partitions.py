@@ -66,9 +66,9 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Partitions:
-    """The partitions of K votes into C parts, zeros included, the largest first; made by `partitions_of`.
+    """The partitions of K votes into C parts, zeros included, the largest first; made by `list_partitions`.
 
-    >>> listed = partitions_of(3, 3)
+    >>> listed = list_partitions(3, 3)
     >>> listed.parts
     ((3, 0, 0), (2, 1, 0), (1, 1, 1))
     >>> listed.votes.tolist(), listed.sizes.tolist()
@@ -124,7 +124,7 @@ class Partitions:
         """The first group of every partition: the classes with the most votes."""
         return np.flatnonzero(np.diff(self.blocks, prepend=-1))
 
-    def places_of(self, counts: Indices) -> Indices:
+    def find_places(self, counts: Indices) -> Indices:
         """Return the number of the partition of every histogram, (n, C) → (n,); `ValueError` for other histograms."""
         ordered = np.sort(counts, axis=1)[:, ::-1]
         if counts.shape[1:] != (self.classes,) or np.any(counts < 0) or np.any(counts.sum(axis=1) != self.K):
@@ -138,9 +138,9 @@ class Partitions:
         places = [self.places[tuple(row)] for row in rows.tolist()]
         return np.array(places, dtype=np.int64)[inverse.reshape(-1)]
 
-    def groups_of(self, counts: Indices) -> Indices:
-        """Return the number of the group of every class of every histogram, (n, C) → (n, C); errors as `places_of`."""
-        places = self.places_of(counts)
+    def find_groups(self, counts: Indices) -> Indices:
+        """Return the number of the group of each class of each histogram, (n, C) → (n, C); errors as `find_places`."""
+        places = self.find_places(counts)
         order = np.argsort(-counts, axis=1, kind="stable")
         is_lower = np.diff(np.take_along_axis(counts, order, axis=1), axis=1, prepend=counts.max(axis=1)[:, None]) < 0
         groups = np.empty_like(counts)
@@ -175,7 +175,7 @@ class Partitions:
             checks.fail("prior", prior, "a Prior", "say Dirichlet(concentration)")
         histogram_law = np.exp(prior.log_probabilities(np.array(self.parts, dtype=np.int64)))
         arrangements = [self._count_histograms(place) for place in range(len(self.parts))]
-        return checked_law(histogram_law * np.array(arrangements, dtype=np.float64))
+        return check_law(histogram_law * np.array(arrangements, dtype=np.float64))
 
     def pairs(self, reached: int) -> Pairs:
         return _list_pairs(self, min(reached, self.K))
@@ -194,7 +194,7 @@ class OpenPartitions(Partitions):
     """The partitions of K votes into the votes for each string; the 0 at the end belongs to no answer.
 
     >>> from darrm.problem import OPEN
-    >>> listed = partitions_of(3, OPEN)
+    >>> listed = list_partitions(3, OPEN)
     >>> listed.parts
     ((3, 0), (2, 1, 0), (1, 1, 1, 0))
     >>> listed.votes.tolist(), listed.sizes.tolist()
@@ -220,21 +220,21 @@ class OpenPartitions(Partitions):
     def random_shares(self) -> list[Fraction]:
         return [Fraction(votes == 0) for votes in self.votes.tolist()]
 
-    def places_of(self, counts: Indices) -> Indices:
+    def find_places(self, counts: Indices) -> Indices:
         rows = (tuple(sorted(filter(None, row), reverse=True)) for row in counts.tolist())
         try:
             return np.array([self.places[*row, 0] for row in rows], dtype=np.int64)
         except KeyError as error:
             return checks.fail("votes", list(error.args[0][:-1]), f"{self.K} votes for strings")
 
-    def groups_of(self, counts: Indices) -> Indices:
+    def find_groups(self, counts: Indices) -> Indices:
         """As for listed classes; no answer last: (n, S) → (n, S + 1)."""
-        places, votes = self.places_of(counts).tolist(), np.pad(counts, ((0, 0), (0, 1))).tolist()
+        places, votes = self.find_places(counts).tolist(), np.pad(counts, ((0, 0), (0, 1))).tolist()
         return np.array([[self.groups[place, v] for v in row] for place, row in zip(places, votes, strict=True)])
 
     def probabilities(self, prior: Prior) -> Array:
         """Compute the probability of every partition under a prior; errors as for listed classes."""
-        return checked_law(np.exp(prior.log_of_partitions([part[:-1] for part in self.parts])))
+        return check_law(np.exp(prior.log_of_partitions([part[:-1] for part in self.parts])))
 
     def neighbors(self, place: int, reached: int) -> list[Histogram]:
         return neighbors(self._pad_part(place, reached), reached, self.advice)
@@ -252,11 +252,11 @@ class OpenPartitions(Partitions):
 
 
 @lru_cache(maxsize=16)
-def partitions_of(K: int, classes: int) -> Partitions:
+def list_partitions(K: int, classes: int) -> Partitions:
     return OpenPartitions(K, classes) if is_open(classes) else Partitions(K, classes)
 
 
-def checked_law(probabilities: Array) -> Array:
+def check_law(probabilities: Array) -> Array:
     """Return probabilities; `ValueError` unless they add up to 1."""
     total = float(np.sum(probabilities))
     if not abs(total - 1.0) <= _SUM_TOLERANCE:
@@ -377,7 +377,7 @@ class Histograms:
             parts.append(np.column_stack([np.full(len(others), first), others]))
         return np.concatenate(parts)
 
-    def places_of(self, counts: Indices) -> Indices:
+    def find_places(self, counts: Indices) -> Indices:
         """Compute the numbers of histograms, (n, C) → (n,); larger first counts come first."""
         C = self.classes
         rows = ([comb(n + k - 1, k) if n else 0 for k in range(C)] for n in range(self.K + 1))
@@ -398,4 +398,4 @@ histograms_of = lru_cache(maxsize=256)(Histograms)
 def _find_places(histograms: Histograms, label: int) -> Indices:
     counts = histograms.counts.copy()
     counts[:, label] += 1
-    return histograms_of(histograms.K + 1, histograms.classes).places_of(counts)
+    return histograms_of(histograms.K + 1, histograms.classes).find_places(counts)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.numerics import Array
-from darrm.plurality.partitions import Partitions, histograms_of, partitions_of
-from darrm.priors import Prior, checked
+from darrm.plurality.partitions import Partitions, histograms_of, list_partitions
+from darrm.priors import Prior, check_prior
 from darrm.problem import is_open
 from darrm.util import checks
 from darrm.util.files import Json
@@ -34,7 +34,7 @@ class PluralityLaw:
     partition are at least 0 and add up to 2^53, else `ValueError`. Three votes for two classes, answered by the class
     of a voter drawn at random:
 
-    >>> law = PluralityLaw.of_probabilities(3, 2, [1.0, 0.0, 2 / 3, 1 / 3])
+    >>> law = PluralityLaw.from_probabilities(3, 2, [1.0, 0.0, 2 / 3, 1 / 3])
     >>> law.probabilities([[0, 3], [2, 1]]).round(6).tolist()
     [[0.0, 1.0], [0.666667, 0.333333]]
     """
@@ -57,15 +57,15 @@ class PluralityLaw:
         object.__setattr__(self, "weights", weights)
 
     @classmethod
-    def of_probabilities(cls, K: int, classes: int, probabilities: ArrayLike) -> PluralityLaw:
+    def from_probabilities(cls, K: int, classes: int, probabilities: ArrayLike) -> PluralityLaw:
         """Round the probability of one class of each group, shape (groups,), to weights that add up."""
-        partitions = partitions_of(K, classes)
+        partitions = list_partitions(K, classes)
         shares = np.maximum(0.0, np.asarray(probabilities, dtype=np.float64)) * partitions.sizes
         return cls(K, classes, _round_shares(partitions, [Fraction(float(share)) for share in shares]))
 
     @property
     def partitions(self) -> Partitions:
-        return partitions_of(self.K, self.classes)
+        return list_partitions(self.K, self.classes)
 
     @property
     def each(self) -> Array:
@@ -77,9 +77,9 @@ class PluralityLaw:
 
         Of open-set answers for n rows of strings' votes, zeros ignored: (n, S) → (n, S + 1), no answer last.
         """
-        return np.asarray(self.each[self.partitions.groups_of(np.asarray(counts, dtype=np.int64))])
+        return np.asarray(self.each[self.partitions.find_groups(np.asarray(counts, dtype=np.int64))])
 
-    def mixed(self, share: float) -> PluralityLaw:
+    def mix(self, share: float) -> PluralityLaw:
         """Answer at random, as `random_law`, with this probability, else by this law; rounded to weights."""
         checks.probability(share=share)
         random, law = Fraction(share), 1 - Fraction(share)
@@ -94,12 +94,12 @@ class PluralityLaw:
 
     def expected_error(self, prior: Prior | str) -> float:
         """Raise `ValueError`: only a γ has the expected error of [D, Definition 2.4]."""
-        return checks.fail("prior", prior, "asked for the share of right labels", "a γ has an expected error")
+        return checks.fail("prior", prior, "asked for the accuracy", "a γ has an expected error")
 
     def accuracy(self, prior: Prior | str) -> float:
         """Compute the probability that the answer is one of the classes with the most votes."""
         top = self.weights[self.partitions.starts] / float(ONE)
-        prior_law = self.partitions.probabilities(checked(prior, self.classes))
+        prior_law = self.partitions.probabilities(check_prior(prior, self.classes))
         return min(1.0, float(prior_law @ top))  # rounded probabilities may exceed 1
 
     def share_answered(self, prior: Prior | str) -> float:
@@ -107,14 +107,14 @@ class PluralityLaw:
 
         >>> from darrm.priors import Ewens
         >>> from darrm.problem import OPEN
-        >>> law = PluralityLaw.of_probabilities(2, OPEN, [0.5, 0.5, 0.1, 0.8])  # (2): 0.5; (1, 1): 0.1 for both
+        >>> law = PluralityLaw.from_probabilities(2, OPEN, [0.5, 0.5, 0.1, 0.8])  # (2): 0.5; (1, 1): 0.1 for both
         >>> round(law.share_answered(Ewens()), 6)
         0.35
         """
         if not is_open(self.classes):
             return 1.0
         answer_shares = 1.0 - self.each[self.partitions.votes == 0]  # in every partition, no answer is a group of one
-        return float(self.partitions.probabilities(checked(prior, self.classes)) @ answer_shares)
+        return float(self.partitions.probabilities(check_prior(prior, self.classes)) @ answer_shares)
 
     def to_json(self) -> list[list[int]]:
         return [part.tolist() for part in np.split(self.weights, self.partitions.starts[1:])]
@@ -122,7 +122,7 @@ class PluralityLaw:
     @classmethod
     def from_json(cls, K: int, classes: int, weights: Json) -> PluralityLaw:
         """Read what `to_json` wrote; `ValueError` or `TypeError` if it is something else."""
-        partitions = partitions_of(K, classes)
+        partitions = list_partitions(K, classes)
         if len(weights) != len(partitions.parts):
             checks.fail("weights", checks.Text(f"{len(weights)} partitions"), f"of {len(partitions.parts)} partitions")
         for place, (row, part) in enumerate(zip(weights, partitions.parts, strict=True)):
@@ -145,13 +145,13 @@ def whole_numbers(weights: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int6
 
 def random_law(K: int, classes: int) -> PluralityLaw:
     """Return the law of random guessing: probability 1/C for every class; open answers get no answer."""
-    partitions = partitions_of(K, classes)
+    partitions = list_partitions(K, classes)
     return PluralityLaw(K, classes, _round_shares(partitions, partitions.random_shares))
 
 
 def true_plurality(K: int, classes: int, sample_size: int | None = None) -> PluralityLaw:
     """Return the plurality of ``sample_size`` votes drawn without replacement, of all K if None, ties at random."""
-    partitions = partitions_of(K, classes)
+    partitions = list_partitions(K, classes)
     sample = histograms_of(K if sample_size is None else sample_size, classes).counts
     is_leader = sample == sample.max(axis=1, keepdims=True)
     leader_shares = is_leader[:, 0] / is_leader.sum(axis=1)
@@ -165,7 +165,7 @@ def true_plurality(K: int, classes: int, sample_size: int | None = None) -> Plur
             [np.array(row, dtype=float)[column] for row, column in zip(table, sample.T, strict=True)], axis=0
         )
         probabilities.append(float(num_samples @ leader_shares) / total)
-    return PluralityLaw.of_probabilities(K, classes, probabilities)
+    return PluralityLaw.from_probabilities(K, classes, probabilities)
 
 
 def _round_shares(partitions: Partitions, shares: Iterable[Fraction]) -> NDArray[np.int64]:

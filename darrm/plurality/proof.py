@@ -36,13 +36,13 @@ from darrm.loss.amplification import subsampled_curve
 from darrm.loss.certificate import Certificate
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve, curve_of_pairs
-from darrm.loss.vote_counts import profile_of_lines, undominated
+from darrm.loss.vote_counts import find_undominated, profile_of_lines
 from darrm.majority.corners import WHOLE_NUMBERS, enclose_exp, precision_for, whole_below
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.plurality import voter_corners
 from darrm.plurality.baselines import excess_of_drawn, share_for_drawn
-from darrm.plurality.partitions import Pairs, histograms_of, partitions_of
+from darrm.plurality.partitions import Pairs, histograms_of, list_partitions
 from darrm.plurality.plurality_law import WEIGHT_BITS, PluralityLaw
 from darrm.privacy import at_most
 from darrm.problem import Problem
@@ -57,12 +57,12 @@ _REPAIR_FACTOR = 1.0 + 2.0**-20  # for the rounding of the first repair
 _MAX_ROWS, _MAX_CURVE_ROWS = 3_000_000, 100_000
 
 
-def pairs_of(problem: Problem) -> Pairs:
+def list_neighbor_pairs(problem: Problem) -> Pairs:
     """Return the pairs of neighbors of a problem; `ValueError` unless its voters are non-private."""
     if not problem.voters.are_non_private:
         advice = "a private voter's answers are no moved votes: certify takes a γ of such voters"
         checks.fail("problem.voters", str(problem.voters), "plain", advice)
-    return partitions_of(problem.voters.K, problem.classes).pairs(problem.voters.reached)
+    return list_partitions(problem.voters.K, problem.classes).pairs(problem.voters.reached)
 
 
 def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fraction:
@@ -92,7 +92,7 @@ def share_for_moves(problem: Problem, pairs: Pairs, probabilities: Array) -> flo
     slack = max(delta, min(1.0, math.expm1(problem.target.epsilon)), _REPAIR_MARGIN)
     differences, random_differences = (
         x - ratio * y
-        for x, y in map(pairs.sides, (probabilities, partitions_of(problem.voters.K, problem.classes).random))
+        for x, y in map(pairs.sides, (probabilities, list_partitions(problem.voters.K, problem.classes).random))
     )
 
     def is_allowed(share: float) -> bool:
@@ -106,7 +106,7 @@ def bound_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, int, st
     """Bound Pr[S] − e^ε·Pr'[S] from above for all neighbors and answers; return rows and method, too."""
     voters = problem.voters
     if voters.are_non_private:
-        pairs = pairs_of(problem)
+        pairs = list_neighbor_pairs(problem)
         return largest_excess(law, pairs, problem.target.exact_epsilon), len(pairs.first), WHOLE_NUMBERS
     voter_corners.check_size(voters, problem.classes)
     rows = voter_corners.number_of_rows(voters, problem.classes)
@@ -119,7 +119,7 @@ def bound_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, int, st
 
 def share_needed(problem: Problem, law: PluralityLaw) -> float:
     if problem.voters.are_non_private:
-        return share_for_moves(problem, pairs_of(problem), law.each)
+        return share_for_moves(problem, list_neighbor_pairs(problem), law.each)
     is_large = voter_corners.number_of_rows(problem.voters, problem.classes) > _MAX_QUICK_ROWS
     share = share_for_drawn(problem, law.each) if is_large else None
     return voter_corners.share_needed(problem, law) if share is None else share
@@ -155,14 +155,14 @@ def mix_and_prove(problem: Problem, law: PluralityLaw) -> tuple[PluralityLaw, Ce
     `CertificationError` where ε and δ are so small that not even random answers, rounded to weights, are private.
     """
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target, classes)")
-    checks.instance(PluralityLaw, law=law, advice="say PluralityLaw.of_probabilities(K, classes, probabilities)")
+    checks.instance(PluralityLaw, law=law, advice="say PluralityLaw.from_probabilities(K, classes, probabilities)")
     try:
         return law, prove(problem, law)
     except CertificationError as error:
         failure = error
     share, margin = share_needed(problem, law), _REPAIR_MARGIN
     for _ in range(_MAX_ATTEMPTS):
-        mixed = law.mixed(share)
+        mixed = law.mix(share)
         try:
             return mixed, prove(problem, mixed, scale=1.0 - share)
         except CertificationError as error:
@@ -182,7 +182,7 @@ def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCur
 
     With a ``rate`` below 1 a person is included in each query with that probability, independently.
     """
-    pairs = partitions_of(law.K, law.classes).pairs(reached)
+    pairs = list_partitions(law.K, law.classes).pairs(reached)
     with np.errstate(divide="ignore"):
         logs = np.log(law.each)
     log_before, log_after = (
@@ -223,7 +223,7 @@ def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
 
 def profile_of_law(law: PluralityLaw, reached: int) -> PrivacyProfile | None:
     """Compute the privacy profile at all its corners, rounded up; None if it bounds nothing, δ = 1."""
-    pairs = partitions_of(law.K, law.classes).pairs(reached)
+    pairs = list_partitions(law.K, law.classes).pairs(reached)
     p_terms, q_terms = (_tabulate_by_pair(pairs, pairs.classes * side) for side in pairs.sides(law.each))
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.where(q_terms > 0.0, np.log(p_terms) - np.log(q_terms), np.where(p_terms > 0.0, np.inf, -np.inf))
@@ -247,7 +247,7 @@ def profile_of_answers(problem: Problem, law: PluralityLaw) -> PrivacyProfile | 
         infinite_mass = max(infinite_mass, float(np.max(p, where=q == 0.0, initial=0.0)))
         with np.errstate(divide="ignore"):
             largest = max(largest, float(np.max(np.log(p) - np.log(q), where=q > 0.0, initial=0.0)))
-        front = undominated(p, q)
+        front = find_undominated(p, q)
         highest.append(p[front])
         slopes.append(q[front])
     return profile_of_lines(np.concatenate(highest), np.concatenate(slopes), largest=largest, certain=infinite_mass)

@@ -56,16 +56,16 @@ from darrm.majority.corners import (
     PRECISION_BITS,
     WHOLE_NUMBERS,
     budget_below,
+    choose_precision,
     corners_of,
     enclose_exp,
-    precision_of,
     touched_together,
     whole_above,
     whole_below,
 )
 from darrm.numerics import Array
 from darrm.plurality.adaptive_voters import VotersInTurn
-from darrm.plurality.partitions import histograms_of, partitions_of
+from darrm.plurality.partitions import histograms_of, list_partitions
 from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
@@ -318,7 +318,7 @@ def row_blocks(
     answer and two other classes only, with Δ = 0.
     """
     K, C = problem.voters.K, problem.classes
-    groups, smaller = partitions_of(K, C).groups_of(histograms_of(K, C).counts), histograms_of(K - 1, C)
+    groups, smaller = list_partitions(K, C).find_groups(histograms_of(K, C).counts), histograms_of(K - 1, C)
     voters = problem.voters
     if few:
         pure = [PrivacyParams(each.exact_epsilon if each.is_private else "inf") for _, each in voters.groups]
@@ -341,7 +341,7 @@ def sets_of_answers(problem: Problem) -> range:
 
 def largest_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, str]:
     """Bound E_p[h_S] − e^ε E_{p'}[h_S] from above for all rows, at least 0; return how, too."""
-    are_listed = can_be_looked_at(problem.voters, problem.classes)
+    are_listed = is_searchable(problem.voters, problem.classes)
     if are_listed and are_whole(problem):
         return max(Fraction(0), *(cost for _, cost in _compute_whole_costs(problem, law))), WHOLE_NUMBERS
     worst = max(0.0, *(cost for _, cost in _compute_float_costs(problem, law.each)))
@@ -351,7 +351,7 @@ def largest_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, str]:
 def _compute_float_costs(problem: Problem, probabilities: Array) -> Iterator[tuple[int, float]]:
     """Yield numbers of answers with bounds on their largest costs, over all rows or else for adaptive voters."""
     sets = sets_of_answers(problem)
-    if can_be_looked_at(problem.voters, problem.classes):
+    if is_searchable(problem.voters, problem.classes):
         yield from ((block.answers, block.worst(problem)) for block in row_blocks(problem, probabilities, sets))
     else:
         yield from ((number, VotersInTurn(problem, number).worst(probabilities)[0]) for number in sets)
@@ -365,7 +365,7 @@ def are_whole(problem: Problem) -> bool:
 
 def _compute_whole_costs(problem: Problem, law: PluralityLaw) -> Iterator[tuple[int, Fraction]]:
     """Yield the number of answers and the largest cost of every block."""
-    sets, bits = sets_of_answers(problem), precision_of(problem.target)
+    sets, bits = sets_of_answers(problem), choose_precision(problem.target)
     denominator = math.lcm(*range(1, law.classes + 1))
     numbers = [w * (denominator // m) for w, m in zip(law.weights.tolist(), law.partitions.sizes.tolist(), strict=True)]
     for block in row_blocks(problem, np.array(numbers, dtype=object), sets, bits=bits):
@@ -376,7 +376,7 @@ def _compute_whole_costs(problem: Problem, law: PluralityLaw) -> Iterator[tuple[
 def share_needed(problem: Problem, law: PluralityLaw) -> float:
     """Find the share of random answers, of cost |S|/C·(1 − e^ε) < 0, that brings every row to δ."""
     if budget_below(problem.target) <= _MIN_FLOAT_BUDGET and are_whole(problem):
-        bits = precision_of(problem.target)
+        bits = choose_precision(problem.target)
         ratio = Fraction(whole_below(enclose_exp(problem.target.exact_epsilon).ball, bits), 1 << bits)
         slack = (ratio - 1) / problem.classes
         exact_shares = [
@@ -406,14 +406,14 @@ def number_of_rows(voters: Voters, classes: int) -> int:
     return sum(n * math.comb(voters.K - j + classes - 1, classes - 1) for j, n in enumerate(movers))
 
 
-def can_be_looked_at(voters: Voters, classes: int) -> bool:
+def is_searchable(voters: Voters, classes: int) -> bool:
     """Whether all rows can be examined in about half a minute."""
     return number_of_rows(voters, classes) <= _get_max_rows(voters)
 
 
 def check_size(voters: Voters, classes: int) -> None:
     """Raise `ValueError` with the limits if voters differ and have too many rows."""
-    if len(voters.groups) > 1 and not can_be_looked_at(voters, classes):
+    if len(voters.groups) > 1 and not is_searchable(voters, classes):
         name, rows = "the size of the proof, multisets of private voters", number_of_rows(voters, classes)
         allowed = f"at most {_get_max_rows(voters):,}"
         checks.fail(name, checks.Text(f"{rows:,}"), allowed, f"take fewer of either; {SIZES_OF_PRIVATE}")

@@ -3,7 +3,7 @@
 >>> from darrm.prompts import ResampledPrompts, coordinated
 """
 
-from darrm.prompts.coordination import coordinated
+from darrm.prompts.coordination import coordinate_votes
 from darrm.prompts.resampled_prompts import ResampledPrompts
 
-__all__ = ["ResampledPrompts", "coordinated"]
+__all__ = ["ResampledPrompts", "coordinate_votes"]

@@ -39,19 +39,19 @@ _MAX_STEP = 2**63 - 1
 Laws = ArrayLike | tuple[ArrayLike, ArrayLike]
 
 
-def coordinated(probabilities: Laws, seed: int | str, *, step: int = 0) -> NDArray[np.int64]:
+def coordinate_votes(probabilities: Laws, seed: int | str, *, step: int = 0) -> NDArray[np.int64]:
     """Draw K teachers' votes for a word, (K,) numbers of words, from their laws, with shared public randomness.
 
     ``probabilities`` are (K, V) laws that sum to one within 0.001; or a sparse pair of (K, k) word numbers and (K, k)
     probabilities, which may sum to less and are normalized. ``seed`` is public and independent of the data; each public
     ``step`` ≥ 0 has independent randomness.
 
-    >>> coordinated([[0.5, 0.5], [0.5, 0.5], [0.0, 1.0]], seed=7, step=3).tolist()
+    >>> coordinate_votes([[0.5, 0.5], [0.5, 0.5], [0.0, 1.0]], seed=7, step=3).tolist()
     [0, 0, 1]
-    >>> coordinated(([[40_000, 7], [7, 40_000]], [[0.6, 0.3], [0.3, 0.6]]), seed="public", step=1).tolist()
+    >>> coordinate_votes(([[40_000, 7], [7, 40_000]], [[0.6, 0.3], [0.3, 0.6]]), seed="public", step=1).tolist()
     [40000, 40000]
     """
-    words, laws = laws_of(probabilities)
+    words, laws = check_laws(probabilities)
     checks.integer_at_least(0, most=_MAX_STEP, step=step)
     if words is None:
         times = draw_exponentials(np.arange(laws.shape[1]), seed, step)
@@ -61,7 +61,7 @@ def coordinated(probabilities: Laws, seed: int | str, *, step: int = 0) -> NDArr
     return np.array([row[_find_first(t, law)] for row, t, law in zip(words, times, laws, strict=True)], dtype=np.int64)
 
 
-def laws_of(probabilities: Laws) -> tuple[NDArray[np.int64] | None, Array]:
+def check_laws(probabilities: Laws) -> tuple[NDArray[np.int64] | None, Array]:
     """Check laws; return word numbers (None for all words) and probabilities, one row per teacher."""
     words = None
     if isinstance(probabilities, tuple) and len(probabilities) == 2:

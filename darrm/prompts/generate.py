@@ -15,7 +15,7 @@ and public randomness are public or already released, so the votes of a step dep
 casts one vote, and removing a person leaves the votes of the other teachers unchanged. A step releases one bit of the
 check, and the noisy maximum only if the bit is 1. The ledger debits each cost before its draw, and the maximum after
 the release of the bit. Public words, stop words and the end of a text are functions of these outputs. So the costs are
-adaptively chosen charges, which the filter of a ledger with composition mode ``renyi`` covers
+adaptively chosen costs, which the filter of a ledger with composition mode ``renyi`` covers
 (`darrm.account.filters`). ∎
 
 **Crash recovery.** Check and answer are two answer streams (`darrm.release.one_by_one`), numbered by steps. The ledger
@@ -42,7 +42,7 @@ from darrm.pate.analysis import Analysis, analyze
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.privacy import PrivacyPair, PrivacyParams
 from darrm.problem import is_open
-from darrm.prompts.coordination import Laws, coordinated, laws_of
+from darrm.prompts.coordination import Laws, check_laws, coordinate_votes
 from darrm.release.delivery import check_ledger
 from darrm.release.one_by_one import AnswerStream
 from darrm.util import checks
@@ -104,8 +104,8 @@ def noise_for(total: PrivacyPair, *, words: int, answers: int, for_checks: float
 
     def fits(log_scale: float) -> bool:
         mechanism = scale_noise(log_scale)
-        charges = (_CheckAggregator(mechanism).privacy_cost(words), mechanism.answer.privacy_cost(answers))
-        return PrivacyAccountant(charges=charges, set_aside=DELTA_RESERVE["renyi"]).admits(total, adaptive=True)
+        costs = (_CheckAggregator(mechanism).privacy_cost(words), mechanism.answer.privacy_cost(answers))
+        return PrivacyAccountant(costs=costs, set_aside=DELTA_RESERVE["renyi"]).admits(total, adaptive=True)
 
     max_log_scale = math.log(_MAX_NOISE / math.sqrt(max(words / for_checks, answers / (1.0 - for_checks))))
     if not fits(max_log_scale):
@@ -157,7 +157,7 @@ class Writer:
         note: str = "",
     ) -> None:
         check_ledger(ledger)
-        coordinated([[1.0]], seed)  # checks the seed
+        coordinate_votes([[1.0]], seed)  # checks the seed
         checks.instance(str, stream=stream)
         self._mechanism, self._seed, self._stream = mechanism, seed, f"{stream}: word"
         self._stored_votes: list[tuple[Votes, bool]] | None = [] if keep_votes else None
@@ -196,7 +196,7 @@ class Writer:
         Parameters
         ----------
         teachers
-            Maps the word numbers so far, prompt included, to the laws of the next word, as for `coordinated`.
+            Maps the word numbers so far, prompt included, to the laws of the next word, as for `coordinate_votes`.
         public
             Maps them to the (V,) law of a public model, trained without private data.
         prompt
@@ -288,18 +288,18 @@ class Writer:
         return analyze(votes, self._mechanism, delta, answered=is_answered, scores=scores, check="data-dependent")
 
     def _choose_word(self, teachers: Teachers, public: PublicModel, context: Context, step: int) -> Word:
-        _, law = laws_of(np.asarray(public(context))[None])
-        vocabulary, public_word = law.shape[1], int(coordinated(law, self._seed, step=step)[0])
-        votes = coordinated(teachers(context), self._seed, step=step)
+        _, law = check_laws(np.asarray(public(context))[None])
+        vocabulary, public_word = law.shape[1], int(coordinate_votes(law, self._seed, step=step)[0])
+        votes = coordinate_votes(teachers(context), self._seed, step=step)
         if votes.max() >= vocabulary:
             description = checks.Text("a larger one")  # the word itself is private
             checks.fail("teachers", description, f"words below {vocabulary:,}, as many as the public model has")
         if isinstance(self._mechanism, NoisyMaximum):
-            label = self._answers.answer(step, Votes.of_answers([[str(vote) for vote in votes]]))
+            label = self._answers.answer(step, Votes.from_answers([[str(vote) for vote in votes]]))
             return Word(public_word if label is None else label, step, label is not None)
         names = np.arange(vocabulary)
         names[[0, public_word]] = public_word, 0  # the public word is the first class
-        counts = Votes.of_counts([np.bincount(votes, minlength=vocabulary)[names]])
+        counts = Votes.from_counts([np.bincount(votes, minlength=vocabulary)[names]])
         label, passed = None, bool(self._checks.answer(step, counts))
         with suppress(BudgetExceededError):  # only the check was paid for: the public word ends the text
             label = self._answers.answer(step, counts) if passed else None

@@ -42,7 +42,7 @@ from darrm.problem import Voters
 from darrm.subsampling import Subsampling
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
-from darrm.util.people import persons_of
+from darrm.util.people import identify_persons
 from darrm.votes import Classes, Votes, class_names
 
 Prompt = tuple[list[Untyped], Untyped]  # private examples, and a question
@@ -59,7 +59,7 @@ class ResampledPrompts:
     examples
         N examples of any type.
     classes
-        The public classes, as in `Votes.of_labels`.
+        The public classes, as in `Votes.from_labels`.
     rate
         q in (0, 1], the probability of selecting a person, like ``"0.004"``. Neighbors add or remove one person.
     size
@@ -96,7 +96,7 @@ class ResampledPrompts:
         self._examples = _check_list("examples", examples)
         self._classes = class_names(2 if classes is None else classes)
         records: dict[object, list[int]] = {}
-        for index, person in enumerate(persons_of(len(self._examples), people, "people")):
+        for index, person in enumerate(identify_persons(len(self._examples), people, "people")):
             records.setdefault(person, []).append(index)
         self._records = list(records.values())  # of each person
         if examples_each is not None:

@@ -84,7 +84,7 @@ def make_neighbors(draws: Records, position: int) -> tuple[Records, Records]:
     return first, second
 
 
-def norm_of(difference: NDArray[np.float64], norm: Norm) -> float:
+def compute_norm(difference: NDArray[np.float64], norm: Norm) -> float:
     """Compute the norm of a difference of any shape, rounded up; a callable's value is not rounded."""
     if callable(norm):
         value = float(norm(difference))
@@ -236,7 +236,7 @@ class SensitivitySampler:
         seed = secrets.randbits(64) if seed is None else seed
         values, shape = self._measure_all(records, size.m, seed, execution)
         return SampledSensitivity(
-            value=order_statistic_of(values, size.k),
+            value=compute_order_statistic(values, size.k),
             size=size,
             records=int(records),
             distribution=self.distribution,
@@ -275,7 +275,7 @@ class SensitivitySampler:
                     checks.fail("the function's shape", second.shape, f"{first.shape}, as on the neighboring data set")
                 with np.errstate(over="ignore"):
                     difference = first - second
-                outcomes.append((norm_of(difference, self.norm), first.shape))
+                outcomes.append((compute_norm(difference, self.norm), first.shape))
         except Exception as error:  # noqa: BLE001 (a black box may raise anything; the batch reports it)
             outcomes.append(f"{type(error).__name__}: {error}")
         return outcomes
@@ -305,7 +305,7 @@ class SensitivitySampler:
         return values, shape or ()
 
 
-def order_statistic_of(values: NDArray[np.float64], k: int) -> float:
+def compute_order_statistic(values: NDArray[np.float64], k: int) -> float:
     return float(np.partition(values, k - 1)[k - 1])
 
 

@@ -23,7 +23,7 @@ from darrm.account.accountant import COMPOSITIONS, DELTA_RESERVE, PrivacyAccount
 from darrm.account.filters import HALF
 from darrm.aggregator import Released, load_release
 from darrm.commands.command import PAIR, Group, command, run_command
-from darrm.commands.command_line import PAID_STATUS, check_output_files, complain, nearest, numbered
+from darrm.commands.command_line import PAID_STATUS, check_output_files, complain, format_count, nearest
 from darrm.commands.options import (
     CLASSES,
     FILE,
@@ -39,16 +39,16 @@ from darrm.commands.options import (
     collect,
     option,
     output_options,
-    parsed_by,
+    text_value,
 )
 from darrm.errors import BudgetExceededError, DarrmError, LedgerError
 from darrm.ledger.chain import SigningKey
-from darrm.ledger.ledger import PrivacyLedger, check_id, printable, reason_of
+from darrm.ledger.ledger import PrivacyLedger, check_id, describe_failure, printable
 from darrm.ledger.sqlite import check_kept, ledger_name
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.numerics.bisection import bisect_safe
 from darrm.privacy import PrivacyParams, at_most
-from darrm.problem import classes_in_words
+from darrm.problem import describe_classes
 from darrm.release.delivery import check_answered, check_new_labels, classes_for, receipt_path, recover, release_debited
 from darrm.release.one_by_one import AnswerStream
 from darrm.release.partitions import survey
@@ -143,7 +143,7 @@ class PaymentOptions:
         if self.signing_key is not None:
             SigningKey(self.signing_key)
         aggregator = load_release(self.table)
-        advice = f"{self.table.name} is for {classes_in_words(aggregator.classes)}"
+        advice = f"{self.table.name} is for {describe_classes(aggregator.classes)}"
         classes = classes_for(aggregator, self.classes, "--classes", advice)
         return aggregator, VoteFormat(aggregator.voters.K, classes, self.layout, self.missing, self.normalize)
 
@@ -153,16 +153,16 @@ class PaymentOptions:
             return PrivacyLedger(self.ledger, signing_key=self.signing_key)
         if self.population is not None:
             check_id("population", self.population)
-        charge = aggregator.privacy_cost(queries)
+        cost = aggregator.privacy_cost(queries)
         create = partial(PrivacyLedger.create, budget=budget, composition=composition, population=population)
         try:
-            create(":memory:").debit(charge, note=self.note)
+            create(":memory:").debit(cost, note=self.note)
         except BudgetExceededError as error:
-            raise ValueError(f"{error}{_suggest_budget(charge, budget, composition)}") from error
+            raise ValueError(f"{error}{_suggest_budget(cost, budget, composition)}") from error
         return create(self.ledger, signing_key=self.signing_key)
 
 
-LEDGER_NAME = parsed_by(ledger_name, "ledger")
+LEDGER_NAME = text_value(ledger_name, "ledger")
 _ledger_option, _votes_option = partial(option, section="Ledger"), partial(option, section="Votes")
 _PAYMENT_OPTIONS = [
     option("--table", type=FILE, required=True, metavar="T.json", help="a proven table, or the plan of a mechanism"),
@@ -258,7 +258,7 @@ def _votes_path(text: str) -> Path:
 )
 @argument(
     "votes",
-    type=parsed_by(_votes_path),
+    type=text_value(_votes_path),
     metavar="VOTES",
     about=".csv, .tsv (also .gz), .npy, .npz, .parquet or a folder of these",
 )
@@ -382,7 +382,7 @@ def stream(*, paying: PaymentOptions, stream: str, ids: bool, first: int | None,
         try:
             return 0 if output.quiet else complain(f"{summary}; {ledger.spent}; budget: {ledger.guarantee}", 0, "done")
         except DarrmError as error:
-            return complain(f"{reason_of(error)}; only the report failed: {summary}", PAID_STATUS)
+            return complain(f"{describe_failure(error)}; only the report failed: {summary}", PAID_STATUS)
 
 
 @command(
@@ -438,9 +438,9 @@ def _check_target(target: Path, **files: Path | str) -> None:
         check_output_files({"output": target, **inputs}, force=True)
 
 
-def _suggest_budget(charge: PrivacyCost, budget: PrivacyParams, composition: str) -> str:
+def _suggest_budget(cost: PrivacyCost, budget: PrivacyParams, composition: str) -> str:
     """Suggest a budget with the same δ, else with the same ε, else with the largest δ."""
-    account = PrivacyAccountant(charges=[charge], set_aside=DELTA_RESERVE.get(composition, HALF))
+    account = PrivacyAccountant(costs=[cost], set_aside=DELTA_RESERVE.get(composition, HALF))
 
     def compute_epsilon(delta: float) -> float:
         return account.smallest_epsilon(delta, adaptive=composition in DELTA_RESERVE)
@@ -463,7 +463,7 @@ def _report(ledger: PrivacyLedger, labels: int, target: Path, output: Output) ->
     try:
         output.print(
             text=lambda: (
-                f"{numbered(labels, 'label', 'labels')} written to {target}\n"
+                f"{format_count(labels, 'label', 'labels')} written to {target}\n"
                 f"budget: {ledger.guarantee}\n{ledger.spent}\n"
                 f"receipt: {receipt_path(target)}\ndigest: {ledger.digest()}\n"
             ),
@@ -482,8 +482,8 @@ def _report(ledger: PrivacyLedger, labels: int, target: Path, output: Output) ->
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (an error must not look like unpaid labels)
         with suppress(OSError, ValueError):  # unprinted output must not fail again when the interpreter exits
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        written = f"{numbered(labels, 'label is', 'labels are')} paid for and written to {target}"
-        return complain(f"{reason_of(error)}; only the report failed: {written}", PAID_STATUS)
+        written = f"{format_count(labels, 'label is', 'labels are')} paid for and written to {target}"
+        return complain(f"{describe_failure(error)}; only the report failed: {written}", PAID_STATUS)
     return 0
 
 

@@ -192,7 +192,7 @@ def deliver(
             if normalized := getattr(votes, "normalized", ""):
                 note = f"{note}; answers normalized by {normalized}".removeprefix("; ")
             number = ledger.debit(
-                aggregator.privacy_cost(int(labels.size)) if cost is None else cost.repeated(int(labels.size)),
+                aggregator.privacy_cost(int(labels.size)) if cost is None else cost.repeat(int(labels.size)),
                 note=note,
                 labels=as_text(labels),
                 output=destination.output,
@@ -231,7 +231,7 @@ def release_debited(
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> aggregator = Release(certify(problem, baselines.double_subsampling(problem)))
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
-    >>> release_debited(aggregator, Votes.of_labels([[1, 1, 0], [0, 0, 1]]), ledger=ledger, note="two questions")
+    >>> release_debited(aggregator, Votes.from_labels([[1, 1, 0], [0, 0, 1]]), ledger=ledger, note="two questions")
     array([1, 0])
     """
     destination = Destination() if output is None else FileDestination(output, line)

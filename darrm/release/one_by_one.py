@@ -50,7 +50,7 @@ def open_release(
     """Open a stream of answers to questions that arrive one by one, or continue it.
 
     The ledger has composition ``one``, ``renyi`` or ``adaptive``. ``stream`` is printable text: the name of the stream,
-    if several share a ledger. ``classes`` are as in `Votes.of_labels`.
+    if several share a ledger. ``classes`` are as in `Votes.from_labels`.
 
     `ValueError` for a bad argument; `LedgerError` if the ledger cannot be read.
 
@@ -132,7 +132,7 @@ class AnswerStream(StreamDestination):
         """
         if not isinstance(votes, Votes):
             row: Untyped = votes
-            votes = Votes.of_answers([row]) if self._is_open else Votes.of_labels([row], self._classes)
+            votes = Votes.from_answers([row]) if self._is_open else Votes.from_labels([row], self._classes)
         if votes.queries != 1:
             checks.fail("votes", checks.Text(f"{votes.queries} queries"), "on one question")
         return self.answer_together(votes, (question,) if question else ())[0]

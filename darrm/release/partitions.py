@@ -26,7 +26,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from darrm.aggregator import Aggregator, document_of
+from darrm.aggregator import Aggregator, make_document
 from darrm.errors import DarrmError, DeliveryError, LedgerError
 from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger
@@ -49,18 +49,18 @@ from darrm.util.extras import Untyped, require
 from darrm.util.files import check_space, read_json, sync, write_text
 from darrm.util.progress import StatusLine
 from darrm.votes import Labels, vote_batches
-from darrm.votes.answers import name_of
+from darrm.votes.answers import name_normalization
 from darrm.votes.labels_file import check_kept, label_file, label_type
 from darrm.votes.parquet_file import (
     SUFFIX,
     ParquetSchema,
     check_absent,
     check_types,
-    digest_of,
-    partitions_of,
+    compute_digest,
+    infer_schema,
+    list_parquet_files,
     record_batches,
     rows_and_types,
-    schema_of,
 )
 from darrm.votes.vote_arrays import ABSTAIN, Classes, VoteFormat
 from darrm.votes.votes_file import LONGEST_NAME, SUFFIXES, is_text
@@ -86,7 +86,7 @@ class ReleasedPartitions:
 
 
 class ReadOptions(TypedDict, total=False):
-    """How `release_partitions` reads files; `Votes.of_answers` describes ``normalize`` and ``missing``."""
+    """How `release_partitions` reads files; `Votes.from_answers` describes ``normalize`` and ``missing``."""
 
     classes: Classes  # names, their number or "open"; by default the mechanism's classes
     normalize: str | None
@@ -112,9 +112,9 @@ def release_partitions(
     After an interruption, or a `DeliveryError`, the same call continues: files that are paid for are published, not
     drawn again. `ValueError`, `BudgetExceededError` and `LedgerError` debit nothing.
 
-    ``aggregator`` has a file format (`darrm.aggregator.document_of`). ``source`` and ``output`` are a Parquet file and
-    a new file, or a folder, which is read recursively, and a new folder. ``jobs`` is joblib's ``n_jobs``: None follows
-    `joblib.parallel_config`, whose workers must see the same files and ledger.
+    ``aggregator`` has a file format (`darrm.aggregator.make_document`). ``source`` and ``output`` are a Parquet file
+    and a new file, or a folder, which is read recursively, and a new folder. ``jobs`` is joblib's ``n_jobs``: None
+    follows `joblib.parallel_config`, whose workers must see the same files and ledger.
 
     ``reading`` are ``classes``, ``normalize``, ``missing`` and ``layout`` as in `Votes`; ``columns`` with votes
     (default: all but ``keep``); and ``keep``: columns that are published with the labels, which no guarantee covers.
@@ -140,7 +140,7 @@ class Survey:
     def rows(self) -> int:
         return sum(file.queries for file in self.files)
 
-    def output_of(self, file: VotesFile) -> Path:
+    def output_path(self, file: VotesFile) -> Path:
         return self.target if self.is_single else self.target / Path(file.path).relative_to(self.root)
 
     def release(
@@ -173,7 +173,7 @@ class Survey:
         schema = {**asdict(self.schema), "classes": [str(name) for name in self.schema.how.names]}
         del schema["how"]["classes"]
         files = [[file.path, file.queries, file.sha256, file.types] for file in self.files]
-        mechanism = document_of(self.aggregator)
+        mechanism = make_document(self.aggregator)
         plan = {"format": "darrm-release", "schema": schema, "files": files, "mechanism": mechanism}
         restored: dict[str, object] = json.loads(json.dumps({**plan, "ledger": ledger.identity}))
         return restored
@@ -204,7 +204,7 @@ def survey(
     root = Path(os.path.realpath(source))
     # the real folder of the output; a link at the name itself is not followed
     target = Path(os.path.realpath(Path(output).parent)) / Path(output).name
-    document_of(aggregator)
+    make_document(aggregator)
     check_by_query(aggregator)
     is_single = not root.is_dir()
     if is_single and (target.suffix.lower() != SUFFIX or root.suffix.lower() != SUFFIX):
@@ -217,11 +217,11 @@ def survey(
         check_absent(target)
         check_no_receipt(target)
     folder = root.parent if is_single else root
-    paths = [str(folder / name) for name in partitions_of(root)]
+    paths = [str(folder / name) for name in list_parquet_files(root)]
     for path in (*paths, str(target)):
         if not is_text(path):  # pyarrow cannot open other names, nor can a receipt hold them
             checks.fail("the name of a Parquet file", checks.Text(ascii(path)), "in UTF-8", "rename the file")
-    schema = _schema_of(Path(paths[0]), aggregator, dict(reading))
+    schema = _infer_schema(Path(paths[0]), aggregator, dict(reading))
     files = tuple(_run_all(_inspect, [(path, schema) for path in paths], jobs, line, "checking votes"))
     _check_files(files, _label_names(schema))
     return Survey(aggregator, folder, target, is_single, schema, files)
@@ -231,13 +231,13 @@ def _plan_path(target: Path) -> Path:
     return target.with_name(f".{target.name}.release.json")
 
 
-def _schema_of(path: Path, aggregator: Untyped, reading: dict[str, Any]) -> ParquetSchema:
+def _infer_schema(path: Path, aggregator: Untyped, reading: dict[str, Any]) -> ParquetSchema:
     columns, keep = reading.pop("columns", None), reading.pop("keep", ())
     classes = classes_for(aggregator, reading.pop("classes", None))
     if reading.get("normalize") is not None:
         checks.instance(str, normalize=reading["normalize"], advice="a function cannot be written into the plan")
     vote_format = VoteFormat(aggregator.voters.K, classes, **reading)
-    return schema_of(path, vote_format, columns=None if columns is None else tuple(columns), keep=tuple(keep))
+    return infer_schema(path, vote_format, columns=None if columns is None else tuple(columns), keep=tuple(keep))
 
 
 def _label_names(schema: ParquetSchema) -> tuple[object, ...]:
@@ -247,7 +247,7 @@ def _label_names(schema: ParquetSchema) -> tuple[object, ...]:
 
 def _inspect(path: str, schema: ParquetSchema) -> VotesFile:
     file, rows = Path(path), 0
-    digest = digest_of(file)
+    digest = compute_digest(file)
     _, types = check_types(file, schema)
     for votes, batch in vote_batches(file, schema):
         check_kept(batch, schema.keep)
@@ -256,7 +256,7 @@ def _inspect(path: str, schema: ParquetSchema) -> VotesFile:
         except ValueError as error:
             raise ValueError(f"{path!r}: {error}") from error
         rows += votes.queries
-    return VotesFile(path, rows, digest, types, name_of(schema.how.normalize))
+    return VotesFile(path, rows, digest, types, name_normalization(schema.how.normalize))
 
 
 def _check_files(files: tuple[VotesFile, ...], names: tuple[object, ...]) -> None:
@@ -284,7 +284,7 @@ class _Run:
 
     def entries(self) -> dict[str, Entry]:
         """Map the paths of labels to the ledger's entries of this release."""
-        outputs = {str(self.survey.output_of(file)) for file in self.survey.files}
+        outputs = {str(self.survey.output_path(file)) for file in self.survey.files}
         entries = self.ledger.entries()
         return {
             entry.output: entry for entry in entries if entry.number > self.previous_entry and entry.output in outputs
@@ -294,7 +294,7 @@ class _Run:
         """List the files to publish, each with the entry that keeps its labels, or 0."""
         entries, waiting = self.entries(), []
         for file in self.survey.files:
-            path = self.survey.output_of(file)
+            path = self.survey.output_path(file)
             entry = entries.get(str(path))
             if entry is None:
                 waiting += [(file, 0)] if file.queries or not path.is_file() else []
@@ -312,7 +312,7 @@ class _Run:
                 plan = {"after": self.previous_entry, **self.survey.plan(self.ledger)}
                 write_text(folder / path.name, json.dumps(plan, indent=1), private=True)
                 (folder / path.name).rename(path)
-        parents = {parent for file in self.survey.files for parent in self.survey.output_of(file).parents}
+        parents = {parent for file in self.survey.files for parent in self.survey.output_path(file).parents}
         folders = sorted(folder for folder in parents if target in {folder, *folder.parents})
         for folder in folders:
             folder.mkdir(exist_ok=True)
@@ -322,8 +322,8 @@ class _Run:
     def finish(self) -> None:
         target = self.survey.target
         if not self.survey.is_single:
-            paths = sorted(self.survey.output_of(file) for file in self.survey.files)
-            files = {path.relative_to(target).as_posix(): digest_of(path) for path in paths}
+            paths = sorted(self.survey.output_path(file) for file in self.survey.files)
+            files = {path.relative_to(target).as_posix(): compute_digest(path) for path in paths}
             publish_receipt(self.ledger, max(entry.number for entry in self.entries().values()), target, files)
         _plan_path(target).unlink(missing_ok=True)
         sync(target.parent)
@@ -352,7 +352,7 @@ class _Run:
         """Draw the labels of the surveyed votes, in the smallest type that holds them."""
         path, dtype = Path(file.path), label_type(_label_names(self.survey.schema))
         initial_status = path.stat()  # before the digest is compared, to detect a file that is replaced meanwhile
-        is_same = digest_of(path) == file.sha256
+        is_same = compute_digest(path) == file.sha256
         batches = vote_batches(path, self.survey.schema) if is_same else iter(())
         parts = [self.survey.aggregator.release(votes) for votes, _ in batches]
         if sum(part.size for part in parts) != file.queries:
@@ -373,7 +373,7 @@ def _refuse_change(path: Path) -> None:
 
 class PartitionDestination(FileDestination):
     def __init__(self, release: Survey, file: VotesFile) -> None:
-        super().__init__(release.output_of(file), has_receipt=release.is_single)  # a folder gets one at the end
+        super().__init__(release.output_path(file), has_receipt=release.is_single)  # a folder gets one at the end
         self._source, self._schema, self._names = Path(file.path), release.schema, _label_names(release.schema)
 
     @contextmanager

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from darrm.errors import BudgetExceededError, DeliveryError
-from darrm.ledger.ledger import check_id, reason_of
+from darrm.ledger.ledger import check_id, describe_failure
 from darrm.release.one_by_one import AnswerStream
 from darrm.util import checks
 from darrm.votes import Votes
 from darrm.votes.labels_file import quote
-from darrm.votes.vote_arrays import ClassLookup, VoteFormat, VoteTable, words_of
+from darrm.votes.vote_arrays import ClassLookup, VoteFormat, VoteTable, check_words
 from darrm.votes.votes_file import COIN_ADVICE, LONGEST_LINE, Words, check_line, value_blocks
 
 MOST_TOGETHER = 64  # questions per debit, and so the most that may be printed again after a crash
@@ -48,7 +48,7 @@ class Questions:
         self._source, self._vote_format, self._is_json, self._has_ids = source, vote_format, json_lines, ids
         K = vote_format.voters or checks.fail("voters", vote_format.voters, "K, the votes of each question")
         C = len(vote_format.names)
-        words_of(() if isinstance(vote_format.classes, int) else vote_format.names)
+        check_words(() if isinstance(vote_format.classes, int) else vote_format.names)
         self._words = {"labels": ClassLookup(vote_format.names, vote_format.missing), "counts": Words()}
         # labels without their id could be an id and counts; with two classes these do not add up to K
         if vote_format.layout == "auto" and not vote_format.is_open and (K == C or (ids and K == C + 1 > 3)):
@@ -116,7 +116,7 @@ class Questions:
             advice = "; JSON arrays are read with --format json" if fields[0].lstrip()[:1] == "[" else ""
             raise ValueError(f"{error}{advice}") from error
         try:
-            votes = Votes.of_table(VoteTable(source_format, blocks, vote_format, vocabulary))
+            votes = Votes.from_table(VoteTable(source_format, blocks, vote_format, vocabulary))
         except ValueError as error:
             raise ValueError(f"line {line}: {error}") from error
         if votes.voters in {votes.blanks, 0 if votes.missing is None else int(votes.missing[0])}:
@@ -186,13 +186,13 @@ class LineWriter:
         self._has_begun = False
         self.is_durable = not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode)  # no reader that can die
 
-    def line_of(self, number: int, label: object) -> bytes:
+    def format_line(self, number: int, label: object) -> bytes:
         if self._is_json:
             return (json.dumps({"query": number, "label": label}, ensure_ascii=False) + "\n").encode()
         return f"{number},{'' if label is None else quote(str(label))}\n".encode()
 
     def write(self, first_number: int, labels: list[object]) -> None:
-        lines = [self.line_of(number, label) for number, label in enumerate(labels, first_number)]
+        lines = [self.format_line(number, label) for number, label in enumerate(labels, first_number)]
         size = _get_append_size(self._descriptor) if self._is_file else None
         if size is not None and not self._has_begun and (torn_size := _count_torn_bytes(self._descriptor, size, lines)):
             size -= torn_size
@@ -266,7 +266,7 @@ def _write_answers(release: AnswerStream, writer: LineWriter, labels: list[objec
             f"answer {first_number} is" if len(labels) == 1 else f"answers {first_number} to {release.answered} are"
         )
         advice = "paid for and kept in the ledger: start again, and they come first"
-        raise DeliveryError(release.ledger.path, f"{reason_of(error)}; {subject} {advice}") from error
+        raise DeliveryError(release.ledger.path, f"{describe_failure(error)}; {subject} {advice}") from error
 
 
 def _get_append_size(descriptor: int) -> int | None:

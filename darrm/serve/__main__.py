@@ -147,7 +147,7 @@ def start(
     from darrm.serve.app import Service, allow_connections, listen, make_server  # noqa: PLC0415 (the extra's)
 
     listening.check()
-    deployment = deployment_of(**options)
+    deployment = make_deployment(**options)
     if any(client.voter > deployment.ballot.voters for client in read_clients(clients)):
         checks.fail("--clients", str(clients), f"of voters up to {deployment.ballot.voters}, as the table has")
     PrivacyLedger(deployment.ledger)  # fails now, before questions are kept
@@ -166,7 +166,7 @@ def start(
         worker.close()
 
 
-def deployment_of(
+def make_deployment(
     *,
     table: Path,
     ledger: str,

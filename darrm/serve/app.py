@@ -208,7 +208,7 @@ class Service:
         """Give all votes of up to 1,000 questions and get their labels: all are kept, or none."""
         _check_asks(client)
         names = [question.id for question in questions]
-        futures = {name: self._worker.end_of(name) for name in names}
+        futures = {name: self._worker.wait_for(name) for name in names}
         rows = await self._worker.do(self._keep_questions, questions, client)
         waiting = [name for name, row in rows.items() if row is None or row["state"] in WAITING]
         if waiting:
@@ -237,7 +237,7 @@ class Service:
 
     async def read(self, client: Client, data: Wait, name: str) -> Response:
         """Return one question, who has voted, and for its asker the label; ?wait=SECONDS waits for its end."""
-        future = self._worker.end_of(name)
+        future = self._worker.wait_for(name)
         row = await self._worker.do(_read_visible, name, client)
         if data.wait and row["state"] in WAITING:
             await asyncio.wait([future], timeout=data.wait)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from darrm.ledger.ledger import check_id
 from darrm.util import checks
-from darrm.util.files import check_parent, read_json, replacing, sync
+from darrm.util.files import check_parent, read_json, replace_file, sync
 
 MOST_BYTES = 2**24
 _TOKEN = re.compile("[0-9a-f]{64}")  # and the form of its hash
@@ -86,7 +86,7 @@ def add_client(path: Path, client: Client) -> str:
             checks.fail("voter", client.voter, "a number that no other client has")
         token = secrets.token_hex(32)  # safe in shells and options
         rows = [asdict(existing) for existing in (*clients, replace(client, digest=hash_token(token)))]
-        with replacing(path, private=True) as new_file:
+        with replace_file(path, private=True) as new_file:
             new_file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
             if path.exists():  # the server may run as another user
                 old_status, new_status = path.stat(), new_file.stat()

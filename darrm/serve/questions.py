@@ -126,13 +126,13 @@ class VoteSchema:
     def votes(self, rows: Sequence[Sequence[Json]]) -> Votes:
         indices = [self.row(row) for row in rows]
         if isinstance(self.classes, Open):
-            return Votes.of_answers(indices, missing=self.missing)
+            return Votes.from_answers(indices, missing=self.missing)
         number = self.classes if isinstance(self.classes, int) else len(self.classes)
-        votes = Votes.of_labels(indices, number, missing=self.missing)
-        return votes.called(self.classes) if isinstance(self.classes, tuple) else votes
+        votes = Votes.from_labels(indices, number, missing=self.missing)
+        return votes.rename_classes(self.classes) if isinstance(self.classes, tuple) else votes
 
     def counts(self, rows: Sequence[Sequence[Json]]) -> Votes:
-        return Votes.of_counts([self.tally(row) for row in rows], self.voters, self.classes)
+        return Votes.from_counts([self.tally(row) for row in rows], self.voters, self.classes)
 
 
 def _is_answer(text: object) -> bool:

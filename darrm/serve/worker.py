@@ -66,7 +66,7 @@ class _Stream(AnswerStream):
         super().__init__(deployment.aggregator, ledger, stream=deployment.stream)
         self._keep = keep
         account = ledger.accountant()
-        kinds = {charge.kind for charge in account.charges}
+        kinds = {cost.kind for cost in account.costs}
         if ledger.composition == "one" and kinds - {
             account.match_stored_kind(deployment.aggregator.privacy_cost(1)).kind
         }:
@@ -146,7 +146,7 @@ class AnswerWorker:
         self._arrived.set()
         return await future
 
-    def end_of(self, name: str) -> asyncio.Future[Row]:
+    def wait_for(self, name: str) -> asyncio.Future[Row]:
         """Call this before reading the question: the future gets ends that come later."""
         return self._futures.setdefault(name, asyncio.get_running_loop().create_future())
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from darrm.aggregator import CLAIMS, Released, release_of
+from darrm.aggregator import CLAIMS, Released, read_release
 from darrm.commands.command import command, run_command
-from darrm.commands.options import Output, argument, output_options, parsed_by
+from darrm.commands.options import Output, argument, output_options, text_value
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.sqlite import check_kept, is_url, ledger_name
 from darrm.privacy import PrivacyParams
-from darrm.problem import classes_in_words
+from darrm.problem import describe_classes
 from darrm.table.release import Release
 from darrm.util import checks
 from darrm.util.files import MOST_BYTES, Document, Json, read_json
@@ -86,11 +86,11 @@ def _summarize_json(file: str, data: Json) -> Summary:
     if format_name.endswith((" report", " rows", " sweep", " advice")):
         article = "an" if format_name[0] in "aeiou" else "a"
         return Summary(file, f"{article} {format_name}, printed by a command with --format json", {})
-    return _summarize_release(file, release_of(data), data.get(CLAIMS))
+    return _summarize_release(file, read_release(data), data.get(CLAIMS))
 
 
 def _summarize_release(file: str, mechanism: Released, claims: Json) -> Summary:
-    facts = {"voters": str(mechanism.voters), "classes": classes_in_words(mechanism.classes)}
+    facts = {"voters": str(mechanism.voters), "classes": describe_classes(mechanism.classes)}
     if isinstance(mechanism, Release):
         table = mechanism.table
         title = "a table, proved again just now"
@@ -183,7 +183,7 @@ def _measure_votes(path: Path) -> tuple[int, int, bool]:
     short="identify a table, plan, ledger, receipt or file of votes",
     examples=EXAMPLES,
 )
-@argument("file", type=parsed_by(ledger_name), metavar="FILE", about="a file, or the URL of a ledger in PostgreSQL")
+@argument("file", type=text_value(ledger_name), metavar="FILE", about="a file, or the URL of a ledger in PostgreSQL")
 @output_options()
 def show(*, file: Path | str, output: Output) -> None:
     check_kept(file)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from darrm.loss.amplification import rate_of
+from darrm.loss.amplification import get_rate
 from darrm.loss.certificate import Certificate
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
@@ -53,9 +53,9 @@ KINDS: dict[type, Kind] = {
 BY_FORMAT = {kind.format: law for law, kind in KINDS.items()}
 
 
-def kind_of(law: object) -> Kind:
+def get_kind(law: object) -> Kind:
     if type(law) not in KINDS:
-        advice = "say NoiseFunction(K, values), or PluralityLaw.of_probabilities(K, classes, probabilities)"
+        advice = "say NoiseFunction(K, values), or PluralityLaw.from_probabilities(K, classes, probabilities)"
         checks.fail("gamma", law, "a NoiseFunction or a PluralityLaw", advice)
     return KINDS[type(law)]
 
@@ -75,14 +75,14 @@ def repair(problem: Problem, law: Law) -> tuple[Law, Certificate]:
     return open_rows.scale_and_prove(problem, law)
 
 
-def profile_of(problem: Problem, law: Law) -> PrivacyProfile | None:
+def compute_profile(problem: Problem, law: Law) -> PrivacyProfile | None:
     """Compute the privacy profile of one query; None if it bounds nothing or is unknown."""
     if isinstance(law, NoiseFunction):
         return privacy_profile(problem, law)
     return _compute_costs_of_plurality(problem, law)[0] if isinstance(law, PluralityLaw) else None
 
 
-def curve_of(problem: Problem, law: Law) -> RenyiCurve | None:
+def compute_curve(problem: Problem, law: Law) -> RenyiCurve | None:
     if isinstance(law, PluralityLaw):
         return _compute_costs_of_plurality(problem, law)[1]
     if not isinstance(law, NoiseFunction):
@@ -90,7 +90,7 @@ def curve_of(problem: Problem, law: Law) -> RenyiCurve | None:
     if (sampling := problem.voters.sampled) is not None:
         if sampling.scheme != "poisson":  # a sample of fixed size has three laws, and no known curve
             return None
-        return curve_of_votes(_compute_log_errors(law), law.K, problem.voters.reached, rate_of(sampling))
+        return curve_of_votes(_compute_log_errors(law), law.K, problem.voters.reached, get_rate(sampling))
     curve = renyi_curve(problem.voters, law) if law.is_monotone else None
     return None if curve is None or (problem.voters.per_voter is not None and np.isinf(curve.values).all()) else curve
 
@@ -116,7 +116,7 @@ def _compute_log_errors(gamma: NoiseFunction) -> Array:
         return np.asarray(np.log(0.5 * (1.0 - gamma.half)))
 
 
-@lru_cache(maxsize=64)  # laws do not change, and every charge of one asks again
+@lru_cache(maxsize=64)  # laws do not change, and every cost of one asks again
 def _compute_plurality_costs(law: PluralityLaw, reached: int) -> _Costs:
     try:
         # a string that one person alone says may vanish, and then no order has a finite divergence
@@ -130,7 +130,7 @@ def _compute_plurality_costs(law: PluralityLaw, reached: int) -> _Costs:
 def _compute_costs_of_plurality(problem: Problem, law: PluralityLaw) -> _Costs:
     if (sampling := problem.voters.sampled) is not None:
         has_curve = sampling.scheme == "poisson" and not is_open(law.classes)
-        return None, curve_of_law(law, problem.voters.reached, rate_of(sampling)) if has_curve else None
+        return None, curve_of_law(law, problem.voters.reached, get_rate(sampling)) if has_curve else None
     if problem.voters.are_non_private:
         return _compute_plurality_costs(law, problem.voters.reached)
     return profile_of_answers(problem, law), curve_of_answers(problem, law)

@@ -13,7 +13,7 @@ from importlib import resources
 
 from darrm.errors import TableError
 from darrm.majority.noise_function import NoiseFunction
-from darrm.priors import Independent, Prior, checked, from_json, to_json
+from darrm.priors import Independent, Prior, check_prior, from_json, to_json
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.evidence import KINDS, VERSION
@@ -108,7 +108,7 @@ def load_table(problem: Problem, *, shape: str = "free", prior: Prior | str = PR
     array([0.091, 0.273, 0.455, 0.636, 0.818, 1.   ])
     """
     checks.one_of(SHAPES, shape=shape)
-    checked_prior = checked(prior)
+    checked_prior = check_prior(prior)
     if not isinstance(problem, Problem):
         checks.fail("problem", problem, "a Problem", "Table.load reads a table from a file")
     # a stored proof speaks of votes alone: it is the same for voters that are models

@@ -23,7 +23,7 @@ from darrm.util.files import Json
 
 SHAPES = ("free", "monotone")
 OBJECTIVES = ("linear", "expected-error")
-SHARE_RIGHT = "share-right"  # the objective of more than two classes
+ACCURACY = "accuracy"  # the objective of more than two classes
 STATUSES = ("optimal", "time limit", "interrupted", "stalled at the solver's precision", "failed")
 
 # rounding errors of error and accuracy: a few thousand additions of numbers of at most 1, and the logarithms of other
@@ -34,17 +34,17 @@ Multipliers = Sequence[Any]  # `certify.Multiplier` of rows, or `accuracy_bound.
 
 
 def _name_objective(objective: str) -> str:
-    return "share of right labels" if objective == SHARE_RIGHT else "expected error"
+    return "accuracy" if objective == ACCURACY else "expected error"
 
 
 def _compute_value(objective: str, law: Law, prior: priors.Prior) -> float | None:
-    return law.accuracy(prior) if objective == SHARE_RIGHT else law.expected_error(prior)
+    return law.accuracy(prior) if objective == ACCURACY else law.expected_error(prior)
 
 
 def _compute_bound(claim: Solution | Optimality, problem: Problem, value: float) -> float:
-    if claim.objective == SHARE_RIGHT:
+    if claim.objective == ACCURACY:
         return max(value, accuracy_bound.upper_bound(problem, claim.prior, claim.multipliers or ()))
-    weights = priors.weights_of(claim.prior, problem.voters.K)
+    weights = priors.compute_weights(claim.prior, problem.voters.K)
     return min(value, certify.lower_bound(problem, weights, claim.shape, claim.multipliers or ()))
 
 
@@ -54,7 +54,7 @@ class Solution:
     multipliers: Multipliers
     status: str = STATUSES[0]
     shape: str = SHAPES[0]
-    objective: str = SHARE_RIGHT
+    objective: str = ACCURACY
 
     def prove(self, problem: Problem, law: Law) -> Optimality:
         value = _compute_value(self.objective, law, self.prior)
@@ -68,14 +68,14 @@ class Solution:
 class Optimality:
     """How good a law is under a prior, and how much better another private law could be.
 
-    It is a claim until `checked` computes it again. A sampled ``value`` and ``bound`` are about the fitted draws, which
+    It is a claim until `recheck` computes it again. A sampled ``value`` and ``bound`` are about the fitted draws, which
     no file stores.
     """
 
     prior: priors.Prior  # of the optimization; a loaded table has a `StoredPrior` for a prior of a user
     shape: str  # of `SHAPES`
-    objective: str  # of `OBJECTIVES`, or `SHARE_RIGHT`
-    value: float  # expected error, or share of right labels, of the certified law
+    objective: str  # of `OBJECTIVES`, or `ACCURACY`
+    value: float  # expected error, or accuracy, of the certified law
     bound: float  # no private γ of that shape has a smaller error; no private mechanism a larger share
     status: str  # of `STATUSES`: why the solver stopped; a comment, not a claim
     held_out: Estimate | None = None
@@ -85,7 +85,7 @@ class Optimality:
     @property
     def is_accuracy(self) -> bool:
         """Whether value and bound are accuracies; otherwise they are expected errors."""
-        return self.objective == SHARE_RIGHT
+        return self.objective == ACCURACY
 
     @property
     def bound_text(self) -> str:
@@ -104,10 +104,10 @@ class Optimality:
     def __str__(self) -> str:
         origin = "claimed by the maker" if self.claimed else "proved"
         if self.is_accuracy:
-            return f"{self.value:.10g} of the labels right, no private mechanism above {self.bound_text} ({origin})"
+            return f"accuracy {self.value:.10g}, no private mechanism above {self.bound_text} ({origin})"
         return f"expected error {self.value:.10g}, no private γ of this shape below {self.bound_text} ({origin})"
 
-    def checked(self, problem: Problem, law: Law) -> Optimality:
+    def recheck(self, problem: Problem, law: Law) -> Optimality:
         """Compute value and bound again, as far as prior and multipliers allow; `TableError` if one is false."""
         name, tolerance = _name_objective(self.objective), _TOLERANCES[self.is_accuracy]
         try:
@@ -133,9 +133,9 @@ class Optimality:
 
     def _check_fields(self, law: Law) -> None:
         checks.one_of(SHAPES, shape=self.shape)
-        checks.one_of((*OBJECTIVES, SHARE_RIGHT), objective=self.objective)
+        checks.one_of((*OBJECTIVES, ACCURACY), objective=self.objective)
         checks.one_of(STATUSES, status=self.status)
-        if self.objective == SHARE_RIGHT:
+        if self.objective == ACCURACY:
             checks.probability(value=self.value)
         checks.non_negative(value=self.value)  # an error is one for weights of a law; a prior of one's own has others
         checks.finite(bound=self.bound)
@@ -170,7 +170,7 @@ class Optimality:
     def from_json(cls, data: dict[str, Json], problem: Problem, *, about_gamma: bool) -> Optimality:
         """`KeyError`, `TypeError` or `ValueError` if the claim is malformed."""
         if not about_gamma:
-            data = {**data, "shape": SHAPES[0], "objective": SHARE_RIGHT, "held_out": None}
+            data = {**data, "shape": SHAPES[0], "objective": ACCURACY, "held_out": None}
         held_out, stored_multipliers = data.get("held_out"), data.get("multipliers")
         checks.finite(value=data["value"], bound=data["bound"])
         claim = cls(

@@ -38,11 +38,11 @@ from darrm.loss.privacy_cost import PrivacyCost, Sample
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics.binomial import hypergeometric_pmf
 from darrm.numerics.exact_sampling import ExactCoins, UniformBelow, uniform_below
-from darrm.open_set.open_law import OpenLaw, columns_of, largest_others, of_classes
+from darrm.open_set.open_law import OpenLaw, draw_columns, largest_others, to_votes
 from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.privacy import PrivacyParams
-from darrm.problem import Voters, classes_in_words, is_open
-from darrm.table.evidence import Law, costs_of_non_private, is_cheap, kind_of
+from darrm.problem import Voters, describe_classes, is_open
+from darrm.table.evidence import Law, costs_of_non_private, get_kind, is_cheap
 from darrm.table.table import Table
 from darrm.util import checks
 from darrm.util.files import Json
@@ -62,14 +62,14 @@ class Release:
     >>> aggregator = Release(certify(problem, baselines.double_subsampling(problem)))
     >>> aggregator.release([[1, 1, 0], [0, 0, 0]])
     array([1, 0])
-    >>> aggregator.release(Votes.of_labels([["no", "yes", "yes"]], classes=("no", "yes")))
+    >>> aggregator.release(Votes.from_labels([["no", "yes", "yes"]], classes=("no", "yes")))
     array(['yes'], dtype='<U3')
     """
 
     def __init__(self, table: Table) -> None:
         checks.instance(Table, table=table, advice="Table.load reads one from a file, certify(problem, law) proves one")
         self._table = table
-        self._sampler = _sampler_of(table.law)
+        self._sampler = _make_sampler(table.law)
 
     def __str__(self) -> str:
         return str(self.table)
@@ -96,7 +96,7 @@ class Release:
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
         """Describe the cost of queries for any data."""
-        return charge_of(self._table, queries)
+        return describe_cost(self._table, queries)
 
     def to_json(self) -> dict[str, Json]:
         """Write the table."""
@@ -117,14 +117,14 @@ class Release:
         Votes may be a (Q, K) array of labels 0 … C − 1 or booleans. Missing votes are drawn uniformly in each release.
         """
         if isinstance(self._sampler, _CoinSampler):
-            counts = votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)
+            counts = votes if isinstance(votes, Votes) else Votes.from_labels(votes, classes=2)
         else:
-            counts = of_classes(votes, self.classes)
-        counts = counts.of_voters(self.voters.K)
-        return counts.labeled(self._sampler.draw(counts, rng))
+            counts = to_votes(votes, self.classes)
+        counts = counts.require_voters(self.voters.K)
+        return counts.name_labels(self._sampler.draw(counts, rng))
 
 
-def _sampler_of(law: Law) -> _CoinSampler | _GroupSampler | _OpenSampler:
+def _make_sampler(law: Law) -> _CoinSampler | _GroupSampler | _OpenSampler:
     if isinstance(law, NoiseFunction):
         return _CoinSampler(law)
     if isinstance(law, OpenLaw):
@@ -172,7 +172,7 @@ class _GroupSampler:
 
     def _draw_answer_votes(self, counts: NDArray[np.int64], uniform: UniformBelow) -> NDArray[np.int64]:
         """Draw the group of the answer: how many votes its classes have, (n,)."""
-        partition_index = self.partitions.places_of(counts)
+        partition_index = self.partitions.find_places(counts)
         numbers = uniform(np.full(len(counts), ONE, dtype=np.int64))
         # the first group whose weights, with those before it, exceed the number drawn
         return np.asarray(self.votes[partition_index, np.sum(numbers[:, None] >= self.bounds[partition_index], axis=1)])
@@ -180,7 +180,7 @@ class _GroupSampler:
 
 class _StringSampler(_GroupSampler):
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        return columns_of(votes, self._draw_block, uniform_below(rng))
+        return draw_columns(votes, self._draw_block, uniform_below(rng))
 
     def _draw_block(self, counts: NDArray[np.int64], uniform: UniformBelow) -> NDArray[np.int64]:
         votes = self._draw_answer_votes(counts, uniform)
@@ -196,7 +196,7 @@ class _OpenSampler:
         self.law = law
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        return columns_of(votes, self._draw_block, uniform_below(rng))
+        return draw_columns(votes, self._draw_block, uniform_below(rng))
 
     def _draw_block(self, counts: NDArray[np.int64], uniform: UniformBelow) -> NDArray[np.int64]:
         weights = self.law.weights[counts, largest_others(counts)]
@@ -210,7 +210,7 @@ def _draw_member(members: NDArray[np.bool_], uniform: UniformBelow) -> NDArray[n
     return np.asarray(np.argmax(np.cumsum(members, axis=1) == rank[:, None] + 1, axis=1), dtype=np.int64)
 
 
-def charge_of(
+def describe_cost(
     table: Table, queries: int = 1, *, voters: Voters | None = None, exact: bool | None = None
 ) -> PrivacyCost:
     """Describe the privacy cost of queries with a table, for any data; `ValueError` if it is not proved for the voters.
@@ -222,7 +222,7 @@ def charge_of(
 
     >>> from darrm import Problem, NoiseFunction, PrivacyParams, Voters, certify
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
-    >>> charge_of(certify(problem, NoiseFunction(3, [0.2, 0.6])), 20)
+    >>> describe_cost(certify(problem, NoiseFunction(3, [0.2, 0.6])), 20)
     PrivacyCost(what='DaRRM over 3 voters', guarantee=PrivacyParams(epsilon=0.1, delta=0), renyi=…, profile=…, count=20)
     """
     proved_voters = table.problem.voters
@@ -240,16 +240,16 @@ def charge_of(
         profile=table.profile if with_curves else None,
         count=queries,
         voters=voters,
-        for_plain_voters=tuple(filter(None, non_private)),
-        sample=sample_of(table) if voters.are_private_models else None,
+        for_non_private_voters=tuple(filter(None, non_private)),
+        sample=find_sample(table) if voters.are_private_models else None,
         table=table.digest,
     )
 
 
 def _name_release(table: Table, voters: int | str) -> str:
     classes = table.problem.classes
-    words = classes_in_words(classes) if is_open(classes) else f"{classes} classes"  # without a comma in thousands
-    return kind_of(table.law).name.format(voters, words)
+    words = describe_classes(classes) if is_open(classes) else f"{classes} classes"  # without a comma in thousands
+    return get_kind(table.law).name.format(voters, words)
 
 
 @lru_cache(maxsize=64)  # of immutable tables: every cost of one needs it
@@ -276,7 +276,7 @@ _MAX_LAW_DISTANCE = 1e-12  # of two equal laws: far above the rounding of γ, fa
 
 
 @lru_cache(maxsize=64)  # of immutable tables: every cost of one needs it
-def sample_of(table: Table) -> Sample | None:
+def find_sample(table: Table) -> Sample | None:
     """Find the smallest n for which a table is the majority of n voters, mixed with the fair coin; None for others."""
     if not isinstance(table.law, NoiseFunction):
         return None

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.errors import TableError
-from darrm.loss.amplification import amplified_profile
+from darrm.loss.amplification import amplify_profile
 from darrm.loss.certificate import Certificate
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
@@ -27,21 +27,21 @@ from darrm.open_set.open_law import OpenLaw
 from darrm.plurality.plurality_law import PluralityLaw
 from darrm.problem import Problem, classes_to_json, is_open
 from darrm.table import evidence
-from darrm.table.evidence import BY_FORMAT, KINDS, VERSION, Law, kind_of
-from darrm.table.optimality import SHARE_RIGHT, Optimality, Solution
+from darrm.table.evidence import BY_FORMAT, KINDS, VERSION, Law, get_kind
+from darrm.table.optimality import ACCURACY, Optimality, Solution
 from darrm.table.text import plot_noise_functions, table_text
 from darrm.util import checks
 from darrm.util.figures import Figure
 from darrm.util.files import (
     Json,
     check_head,
-    checksum_of,
-    field_of,
-    problem_of,
-    provenance_of,
+    compute_checksum,
+    errors_about,
+    get_field,
     read_document,
-    reading,
-    scale_of,
+    read_problem,
+    read_provenance,
+    read_scale,
     write_document,
 )
 
@@ -111,30 +111,30 @@ class Table:
         """The expected accuracy under the prior of the optimization; None without one."""
         if self.optimality is None:
             return None
-        is_known = self.optimality.objective == SHARE_RIGHT
+        is_known = self.optimality.objective == ACCURACY
         return self.optimality.value if is_known else self.law.accuracy(self.optimality.prior)
 
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of problem and law as JSON; ledgers and auditors identify a table by it."""
-        return checksum_of(self._content())
+        return compute_checksum(self._content())
 
     @cached_property
     def profile(self) -> PrivacyProfile | None:
         """The exact privacy profile of one query; None if it bounds nothing."""
-        certain = evidence.profile_of(self.problem.conditional_on_inclusion, self.law)
+        certain = evidence.compute_profile(self.problem.conditional_on_inclusion, self.law)
         sampling = self.problem.voters.sampled
-        return certain if certain is None or sampling is None else amplified_profile(certain, sampling)
+        return certain if certain is None or sampling is None else amplify_profile(certain, sampling)
 
     @cached_property
     def renyi(self) -> RenyiCurve | None:
         """The exact Rényi curve of one query; None if it is unknown, as for a γ that is not monotone."""
-        return evidence.curve_of(self.problem, self.law)
+        return evidence.compute_curve(self.problem, self.law)
 
     def with_optimality(self, optimality: Optimality | None, provenance: Mapping[str, str]) -> Table:
         """Add optimality, computed again if possible, and provenance; `TableError` if it is false."""
         checked_optimality = (
-            None if optimality is None else optimality.checked(self.problem.conditional_on_inclusion, self.law)
+            None if optimality is None else optimality.recheck(self.problem.conditional_on_inclusion, self.law)
         )
         return Table(self.problem, self.law, self.certificate, checked_optimality, dict(provenance), _PROOF_TOKEN)
 
@@ -147,7 +147,7 @@ class Table:
         """Write floats with their exact value, ε and δ with their decimals."""
         proved_problem, optimality = self.problem.conditional_on_inclusion, self.optimality
         return {
-            "format": kind_of(self.law).format,
+            "format": get_kind(self.law).format,
             "version": VERSION,
             **self._content(),
             "checksum": self.digest,
@@ -160,32 +160,32 @@ class Table:
         problem = self.problem.to_json()
         if not isinstance(self.law, NoiseFunction):
             problem = {**problem, "classes": classes_to_json(self.problem.classes)}  # two classes are written too
-        return {"problem": problem, kind_of(self.law).field: self.law.to_json()}
+        return {"problem": problem, get_kind(self.law).field: self.law.to_json()}
 
     @classmethod
     def from_json(cls, data: Json) -> Table:
         """Prove privacy and optimality again; `TableError` whose ``field`` names what is missing or false."""
         format_ = check_head(data, BY_FORMAT, VERSION)
-        kind, stored_problem = BY_FORMAT[format_], problem_of(data)
+        kind, stored_problem = BY_FORMAT[format_], read_problem(data)
         name = KINDS[kind].field
-        with reading("problem"):
+        with errors_about("problem"):
             problem = Problem.from_json(stored_problem)
             proved_problem = problem.conditional_on_inclusion
-        with reading(name):
-            numbers = field_of(data, name)
+        with errors_about(name):
+            numbers = get_field(data, name)
             law: Law
             if kind is PluralityLaw:
                 law = PluralityLaw.from_json(problem.voters.K, problem.classes, numbers)
             else:
                 law = (NoiseFunction if kind is NoiseFunction else OpenLaw).from_json(problem.voters.K, numbers)
-            if field_of(data, "checksum") != checksum_of({"problem": stored_problem, name: numbers}):
+            if get_field(data, "checksum") != compute_checksum({"problem": stored_problem, name: numbers}):
                 raise TableError(name, _CHECKSUM_ADVICE)
-        with reading("certificate"):
-            scale = scale_of(field_of(data, "certificate"))
-        with reading(name):
+        with errors_about("certificate"):
+            scale = read_scale(get_field(data, "certificate"))
+        with errors_about(name):
             certificate = evidence.prove(proved_problem, law, scale)
-        provenance = provenance_of(data)
-        with reading("optimality"):
+        provenance = read_provenance(data)
+        with errors_about("optimality"):
             claim, is_gamma = data.get("optimality"), isinstance(law, NoiseFunction)
             optimality = None if claim is None else Optimality.from_json(claim, proved_problem, about_gamma=is_gamma)
         return cls(problem, law, certificate, None, {}, _PROOF_TOKEN).with_optimality(optimality, provenance)
@@ -212,6 +212,6 @@ def certify(problem: Problem, law: Law) -> Table:
     (0.667222, True)
     """
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
-    kind_of(law)
+    get_kind(law)
     private_law, certificate = evidence.repair(problem.conditional_on_inclusion, law)
     return Table(problem, private_law, certificate, None, {}, _PROOF_TOKEN)

@@ -12,14 +12,14 @@ from darrm.majority.noise_function import NoiseFunction
 from darrm.open_set.open_law import OpenLaw
 from darrm.plurality.partitions import Histogram
 from darrm.plurality.plurality_law import random_law
-from darrm.priors import in_words
+from darrm.priors import describe_prior
 from darrm.privacy import at_most
-from darrm.problem import Problem, Voters, classes_in_words, is_open
+from darrm.problem import Problem, Voters, describe_classes, is_open
 from darrm.table.evidence import Law
 from darrm.table.optimality import Optimality
 from darrm.util.extras import require
 from darrm.util.figures import Figure, style
-from darrm.util.files import check_parent, replacing
+from darrm.util.files import check_parent, replace_file
 
 _MAX_GROUPS = 12
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.0)  # of the votes for the largest class, in the histograms
@@ -57,7 +57,7 @@ def write_heading(problem: Problem, optimality: Optimality | None, remark: str =
     exponent = "mε" if is_gamma and voters.each.is_private else "ε"
     lines = [
         f"Private {'majority' if is_gamma else 'plurality'} of {voters.K} voters"
-        + ("" if is_gamma else f", {classes_in_words(C)}"),
+        + ("" if is_gamma else f", {describe_classes(C)}"),
         *_list_voters(voters, remark),
         f"  the release is  ({exponent}, δ) = {problem.target}-differentially private" + describe_allowance(problem),
         f"  one person's data reach at most {voters.reached} of the voters",
@@ -68,7 +68,7 @@ def write_heading(problem: Problem, optimality: Optimality | None, remark: str =
         lines.append("  K is even: a tie is answered by a fair coin")
     if optimality is not None:
         shape = f", {optimality.shape} shape" if is_gamma else ""
-        lines.append(f"  optimized for   {in_words(optimality.prior)}{shape}")
+        lines.append(f"  optimized for   {describe_prior(optimality.prior)}{shape}")
         if not optimality.is_accuracy and optimality.objective != "linear":
             lines.append("  objective       the expected error of [D, Eq. 2], absolute value included, over draws")
     return "\n".join(lines)
@@ -130,7 +130,7 @@ def write_proof(problem: Problem, law: Law, certificate: Certificate, optimality
 def describe_bound(optimality: Optimality) -> str:
     gap, relative = at_most(optimality.gap, 2), optimality.gap / optimality.value if optimality.value > 0.0 else 0.0
     if optimality.is_accuracy:
-        return f"no private mechanism has more right labels than {optimality.bound_text}: gap {gap}"
+        return f"no private mechanism has an accuracy above {optimality.bound_text}: gap {gap}"
     sample = "" if optimality.held_out is None else " on the fitted draws"
     statement = f"no private γ of this shape has an expected error below {optimality.bound_text}{sample}"
     return f"{statement}: gap {gap} (relative {at_most(relative, 2)})"
@@ -142,7 +142,7 @@ def write_accuracy(problem: Problem, law: Law, optimality: Optimality | None) ->
     comparison = f"of random answers {random_law(problem.voters.K, problem.classes).accuracy(optimality.prior):.4g}"
     if is_open(problem.classes):
         comparison = f"{law.share_answered(optimality.prior):.4g} of the questions have an answer"
-    return f"Right labels      {optimality.value:.10g} of them are expected; {comparison}"
+    return f"Accuracy          {optimality.value:.10g}, expected under the prior; {comparison}"
 
 
 def write_answers(problem: Problem, law: Law) -> str:
@@ -190,13 +190,13 @@ def plot_noise_functions(
     axes, levels = figure.add_subplot(), np.arange(problem.voters.K + 1)
     for label, place, gamma in curves:
         axes.plot(levels, gamma.full, label=label, **style(place, width=1.6 if place else 2.6).line(levels.size))
-    axes.set(xlabel="l, number of ones among the votes", ylabel="γ(l), probability of telling the true majority")
+    axes.set(xlabel="l, number of ones among the votes", ylabel="γ(l), probability of the true majority")
     describe_allowance = f", m = {problem.m:g}" if problem.voters.each.is_private else ""
     axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{describe_allowance}", fontsize=9)
     axes.set_ylim(-0.03, 1.03)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", frameon=False)
     if path is not None:
-        with replacing(path) as temporary:
+        with replace_file(path) as temporary:
             figure.savefig(temporary, dpi=150)
     return figure

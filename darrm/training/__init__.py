@@ -4,7 +4,7 @@ Only this package imports torch.
 """
 
 try:
-    from darrm.training.calibration import calibrate_noise, calibrate_sampling, privacy_of
+    from darrm.training.calibration import calibrate_noise, calibrate_sampling, compute_privacy
     from darrm.training.network import convolutional_network, student_network
     from darrm.training.recipes import PlainSGD, PrivateSGD
     from darrm.training.student import FIXMATCH, Perturbation, StudentRecipe, train_student
@@ -34,10 +34,10 @@ __all__ = [
     "TeacherEnsemble",
     "calibrate_noise",
     "calibrate_sampling",
+    "compute_privacy",
     "convolutional_network",
     "load_votes",
     "majority",
-    "privacy_of",
     "save_votes",
     "student_network",
     "train_student",

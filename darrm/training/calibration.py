@@ -36,13 +36,13 @@ _MIN_EPSILON = 1e-12  # in place of 0 in a logarithm
 _BOUND = "the privacy loss distribution of DP-SGD"
 
 
-def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
+def compute_privacy(recipe: PrivateSGD, delta: float) -> PrivacyParams:
     """Bound the privacy loss of one trained teacher for one record of its shard: (ε, δ), ε rounded up to six places.
 
     `ValueError` if δ is not in (0, 1), or no finite ε holds at it. For about the set-up of the paper, which reports
     (0.0852, 10⁻⁴) for its 909 images a teacher [D, Section 6.2]:
 
-    >>> privacy_of(PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=32 / 909, noise=12.0), 1e-4)
+    >>> compute_privacy(PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=32 / 909, noise=12.0), 1e-4)
     PrivacyParams(epsilon=0.085075, delta=0.0001)
     """
     checks.instance(PrivateSGD, recipe=recipe, advice="training without noise promises nothing")
@@ -83,10 +83,10 @@ def calibrate_noise(target: PrivacyPair, *, sampling_rate: float, steps: int) ->
     """Find the smallest noise that meets a positive target (ε, δ) of one teacher, for given batches.
 
     Returns σ, in units of the clipping threshold, at most 0.1 % above the least σ that meets the target by
-    `privacy_of`, or whose cost fits in memory (below, ε is in the hundreds). `ValueError` if σ exceeds a million.
+    `compute_privacy`, or whose cost fits in memory (below, ε is in the hundreds). `ValueError` if σ exceeds a million.
 
     >>> noise = calibrate_noise(PrivacyParams(1, 1e-5), sampling_rate=1, steps=4).value
-    >>> privacy_of(PrivateSGD(0.1, 4, 1, noise), 1e-5).epsilon <= 1 < privacy_of(
+    >>> compute_privacy(PrivateSGD(0.1, 4, 1, noise), 1e-5).epsilon <= 1 < compute_privacy(
     ...     PrivateSGD(0.1, 4, 1, 0.99 * noise), 1e-5).epsilon
     True
     """

@@ -90,7 +90,7 @@ def choose_device(device: str = "auto") -> Device:
 
 
 @contextmanager
-def threads_for(device: Device) -> Iterator[None]:
+def limit_threads(device: Device) -> Iterator[None]:
     """Limit torch to one thread on a CPU: more threads are slower for small batches."""
     thread_count = torch.get_num_threads()
     torch.set_num_threads(1 if device.type == "cpu" else thread_count)
@@ -101,7 +101,7 @@ def threads_for(device: Device) -> Iterator[None]:
 
 
 @contextmanager
-def memory_of(device: Device) -> Iterator[None]:
+def explain_memory_errors(device: Device) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -200,7 +200,7 @@ def check_fits(model: Module, x: Array, y: Array) -> int:
 def ask_network(network: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Return logits without gradients; `ValueError` if ``network`` fails on the inputs."""
     try:
-        with torch.no_grad(), memory_of(x.device):
+        with torch.no_grad(), explain_memory_errors(x.device):
             return network(x)
     except MemoryError:
         raise
@@ -226,6 +226,6 @@ def reshape_factors(factors: Tensor, like: Tensor) -> Tensor:
 
 
 def ask_in_batches(network: Callable[[Tensor], Tensor], x: Array, device: Device, batch: int) -> list[Array]:
-    with threads_for(device):
+    with limit_threads(device):
         parts = (torch.tensor(x[start : start + batch], device=device) for start in range(0, len(x), batch))
         return [ask_network(network, part).cpu().numpy() for part in parts]

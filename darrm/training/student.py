@@ -44,12 +44,12 @@ from darrm.training.network import (
     check_fits,
     choose_device,
     convolutional_network,
+    limit_threads,
     network_digest,
     reshape_factors,
-    threads_for,
 )
 from darrm.training.recipes import distort, make_affine_maps
-from darrm.training.training import digest_of, load_tensors, save_tensors
+from darrm.training.training import compute_digest, load_tensors, save_tensors
 from darrm.util import checks
 from darrm.util.progress import bar
 
@@ -186,12 +186,12 @@ def train_student(
     labeled_y = torch.tensor(classes[is_labeled].astype(np.int64), device=target)
     all_x, facts = torch.tensor(all_inputs, device=target), ""
     generator = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng(devices=[]), threads_for(target):
+    with torch.random.fork_rng(devices=[]), limit_threads(target):
         torch.manual_seed(seed)
         model = build().to(target).train()
         training, start = _Training(model, moving_average(model, recipe.averaging), all_x, recipe, generator), 0
         if checkpoint is not None:
-            digests = network_digest(build), digest_of(classes), digest_of(all_inputs)
+            digests = network_digest(build), compute_digest(classes), compute_digest(all_inputs)
             facts = json.dumps([asdict(recipe), seed, *digests], sort_keys=True)
             start = training.resume(checkpoint, facts)
         with bar(recipe.steps, "student's steps", enabled=progress, done=start) as advance:

@@ -33,7 +33,7 @@ from torch.func import functional_call
 
 from darrm.errors import CheckpointError
 from darrm.privacy import PrivacyParams
-from darrm.training.calibration import privacy_of
+from darrm.training.calibration import compute_privacy
 from darrm.training.network import (
     Array,
     Build,
@@ -50,7 +50,7 @@ from darrm.training.training import Group, check_model, load_tensors, save_tenso
 from darrm.util import checks, files
 from darrm.util.extras import require
 from darrm.util.files import Document
-from darrm.util.progress import counted
+from darrm.util.progress import track
 from darrm.votes import Votes
 from darrm.votes.reading import load_matrix
 from darrm.votes.votes_file import npy_bytes
@@ -159,7 +159,7 @@ class TeacherEnsemble:
         return isinstance(self.recipe, PrivateSGD) and not self.seeded
 
     def privacy(self, delta: float, *, consent: str = "") -> PrivacyParams:
-        """Compute each teacher's (ε, δ) by `privacy_of`, for `Voters(K, each, models=True)`.
+        """Compute each teacher's (ε, δ) by `compute_privacy`, for `Voters(K, each, models=True)`.
 
         `ValueError` for teachers without privacy. Seeded teachers require ``consent=SEED_CONSENT``.
         """
@@ -168,7 +168,7 @@ class TeacherEnsemble:
         if self.seeded and consent != SEED_CONSENT:
             description = checks.Text("noise from a seed, which others may know")
             checks.fail("the ensemble", description, "trained without one", f"or say consent={SEED_CONSENT!r}")
-        return privacy_of(self.recipe, delta)
+        return compute_privacy(self.recipe, delta)
 
     def votes(
         self,
@@ -196,7 +196,7 @@ class TeacherEnsemble:
             for parameters in stacks
         ]
         joblib = require("joblib")
-        tracked_calls = counted(calls, "votes of stacks", enabled=progress)
+        tracked_calls = track(calls, "votes of stacks", enabled=progress)
         answers = joblib.Parallel(n_jobs=jobs)(joblib.delayed(call)() for call in tracked_calls)
         rows = [np.concatenate(answers[i : i + len(stacks)], axis=1) for i in range(0, len(answers), len(stacks))]
         votes = np.concatenate([np.empty((0, self.K), dtype=np.int64), *rows])
@@ -360,7 +360,7 @@ def majority(votes: object, classes: int = 2) -> NDArray[np.int64]:
     >>> majority([[0, 1, 1], [0, 0, 1]]).tolist()
     [1, 0]
     """
-    return np.asarray(Votes.of_labels(_check_votes(votes), classes).counts.argmax(axis=1), dtype=np.int64)
+    return np.asarray(Votes.from_labels(_check_votes(votes), classes).counts.argmax(axis=1), dtype=np.int64)
 
 
 def save_votes(path: Path, votes: object) -> None:
@@ -368,7 +368,7 @@ def save_votes(path: Path, votes: object) -> None:
     if path.suffix != ".npy":
         checks.fail("path", str(path), "a name that ends in .npy")
     array = _check_votes(votes)
-    with files.replacing(path, private=True) as temporary:
+    with files.replace_file(path, private=True) as temporary:
         temporary.write_bytes(npy_bytes(array))
 
 

@@ -37,11 +37,11 @@ from darrm.training.network import (
     Tensor,
     build_network,
     choose_device,
+    explain_memory_errors,
     initial_parameters,
-    memory_of,
+    limit_threads,
     reshape_factors,
     stack,
-    threads_for,
 )
 from darrm.training.recipes import (
     AUGMENTATION,
@@ -161,7 +161,7 @@ def mean_gradients(model: Module) -> Callable[..., Parameters]:
     return _bind_frozen(model, vmap(grad(loss), in_dims=(0, 0, 0, 0, 0)))
 
 
-def clipped_sums(gradients: Parameters, mask: Tensor, clip: float) -> Parameters:
+def sum_clipped(gradients: Parameters, mask: Tensor, clip: float) -> Parameters:
     """Return Σ_i min(1, C/‖g_i‖)·g_i of each teacher, {name: (G, B, …)} → {name: (G, …)} in double precision."""
     sums = {name: gradient.new_zeros(gradient[:, 0].shape).double() for name, gradient in gradients.items()}
     for start in range(0, mask.shape[1], _BLOCK_SIZE):
@@ -205,7 +205,7 @@ class Group:
         return tuple(len(classes) for classes in self.y)
 
     def fingerprint(self) -> str:
-        data = [digest_of(array) for array in (*self.x, *self.y)]
+        data = [compute_digest(array) for array in (*self.x, *self.y)]
         seed = None if self.source.key else self.source.seed  # a finished checkpoint stays valid without its key
         facts = [self.recipe.to_dict(), self.teachers, seed, self.network, data]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -226,7 +226,7 @@ def train_group(
     if checkpoint is not None and not group.source.can_be_repeated:
         advice = "draws from the operating system cannot be repeated: give a seed, or the key of train_teachers"
         checks.fail("source", group.source, "a repeatable one for checkpoints", advice)
-    with threads_for(target), memory_of(target):
+    with limit_threads(target), explain_memory_errors(target):
         run = _Run(group, model.to(target).train(), target)
         if checkpoint is not None and checkpoint.exists():
             run.resume(checkpoint)
@@ -313,7 +313,7 @@ class _Run:
     def _compute_private_direction(self, recipe: PrivateSGD, x: Tensor, y: Tensor, mask: Tensor) -> Parameters:
         """Return (Σ clipped gradients + σC·noise)/(q·n) of each teacher."""
         if mask.shape[1]:
-            sums = clipped_sums(self.gradients(self.parameters, x, y), mask, recipe.clip)
+            sums = sum_clipped(self.gradients(self.parameters, x, y), mask, recipe.clip)
         else:  # every batch of the group is empty
             sums = self._make_zeros()
         size = sum(value[0].numel() for value in sums.values())
@@ -359,7 +359,7 @@ def save_tensors(path: Path, arrays: dict[str, Array], facts: Document) -> None:
     contiguous_arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps(facts)
     metadata = {_FACTS_KEY: text, _DIGEST_KEY: _hash_content(text, contiguous_arrays)}
-    with files.replacing(path, private=True) as temporary:
+    with files.replace_file(path, private=True) as temporary:
         require("safetensors.numpy").save_file(contiguous_arrays, temporary, metadata=metadata)
 
 
@@ -384,11 +384,11 @@ def load_tensors(path: Path) -> tuple[dict[str, Array], Json]:
 
 
 def _hash_content(facts: str, arrays: dict[str, Array]) -> str:
-    content = [facts, sorted((name, digest_of(array)) for name, array in arrays.items())]
+    content = [facts, sorted((name, compute_digest(array)) for name, array in arrays.items())]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def digest_of(array: Array) -> str:
+def compute_digest(array: Array) -> str:
     digest = hashlib.sha256(f"{array.dtype.str} {array.shape} ".encode())
     digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from darrm.util.extras import require
-from darrm.util.files import check_parent, replacing
+from darrm.util.files import check_parent, replace_file
 
 BLACK, ORANGE, SKY_BLUE, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
 BLUE, VERMILION, PURPLE, GRAY = "#0072b2", "#d55e00", "#cc79a7", "#767676"
@@ -46,14 +46,14 @@ def style(index: int, *, width: float = 1.6) -> Style:
 
 
 @contextmanager
-def saved_figure(
+def save_figure(
     path: Path, *, width: float = 8.0, height: float = 5.0, dpi: int = 150, private: bool = False
 ) -> Iterator[Figure]:
     """Yield a matplotlib figure and save it; sizes are in inches, the suffix is the format."""
     check_parent(path)
     figure = require("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
     yield figure
-    with replacing(path, private=private) as temporary:
+    with replace_file(path, private=private) as temporary:
         figure.savefig(temporary, dpi=dpi)
 
 

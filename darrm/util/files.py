@@ -74,7 +74,7 @@ def is_same_file(path: Path, other_path: Path) -> bool:
 
 
 @contextmanager
-def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
+def replace_file(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder; on success it replaces ``path`` atomically, else it is deleted.
 
     Only the owner can read it until then. Afterwards it has the mode of the replaced file; a new ``private`` one is the
@@ -101,7 +101,7 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> None:
-    with replacing(path, private=private) as temporary:
+    with replace_file(path, private=private) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -230,7 +230,7 @@ def write_document(path: str | os.PathLike[str], document: Document) -> None:
 
 def check_head(data: Json, formats: Collection[str], version: int) -> str:
     """Return the format of a document; `TableError` for others or another version."""
-    with reading("format"):
+    with errors_about("format"):
         if not isinstance(data, dict):
             raise TableError("format", f"the file does not hold a JSON object; {_ORIGIN_ADVICE}")
         if "format" not in data:
@@ -239,29 +239,29 @@ def check_head(data: Json, formats: Collection[str], version: int) -> str:
         if not isinstance(format_name, str) or format_name not in formats:
             expected = " or ".join(map(repr, formats))
             raise TableError("format", f"expected {expected}, got {start(repr(format_name))}; {_ORIGIN_ADVICE}")
-    with reading("version"):
+    with errors_about("version"):
         stored_version = data.get("version")
         if type(stored_version) is not int or stored_version != version:
             raise TableError("version", f"expected {version}, got {start(repr(stored_version))}; {_ORIGIN_ADVICE}")
     return format_name
 
 
-def problem_of(data: dict[str, Json]) -> dict[str, Json]:
+def read_problem(data: dict[str, Json]) -> dict[str, Json]:
     """Return the stored problem; `TableError` unless its pairs are text."""
-    with reading("problem"):
-        problem: dict[str, Json] = field_of(data, "problem")
+    with errors_about("problem"):
+        problem: dict[str, Json] = get_field(data, "problem")
         for pair in (problem["each"], problem["target"]):
             texts(pair)
         return problem
 
 
-def provenance_of(data: dict[str, Json]) -> dict[str, str]:
-    with reading("provenance"):
+def read_provenance(data: dict[str, Json]) -> dict[str, str]:
+    with errors_about("provenance"):
         return texts(data.get("provenance") or {})
 
 
 @contextmanager
-def reading(field: str) -> Iterator[None]:
+def errors_about(field: str) -> Iterator[None]:
     """Turn exceptions into a `TableError` about the field."""
     try:
         yield
@@ -286,19 +286,19 @@ def texts(data: dict[str, str]) -> dict[str, str]:
     return dict(data)
 
 
-def field_of(data: dict[str, Json], name: str) -> Json:
+def get_field(data: dict[str, Json], name: str) -> Json:
     if name not in data:
         raise TableError(name, "it is missing")
     return data[name]
 
 
-def scale_of(certificate: dict[str, Json]) -> float:
+def read_scale(certificate: dict[str, Json]) -> float:
     scale = certificate["scale"]
     checks.probability(scale=scale)
     return float(scale)
 
 
-def checksum_of(content: Document) -> str:
+def compute_checksum(content: Document) -> str:
     """Compute the hexadecimal SHA-256 of canonical JSON."""
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -6,7 +6,7 @@ from darrm.util import checks
 from darrm.util.extras import Untyped
 
 
-def persons_of(rows: int, names: Untyped, argument: str = "groups") -> list[Untyped]:
+def identify_persons(rows: int, names: Untyped, argument: str = "groups") -> list[Untyped]:
     """Return the person of each row: equal names are one person, of any type; None: every row is a person.
 
     `ValueError` if a name is missing, or equal names would not compare equal.

@@ -86,7 +86,7 @@ _LIMIT: ContextVar[_Limit | None] = ContextVar("time limit", default=None)
 
 
 @contextmanager
-def interrupted_after(seconds: float) -> Iterator[None]:
+def interrupt_after(seconds: float) -> Iterator[None]:
     """Stop the `stoppable_search` that runs after ``seconds`` by `KeyboardInterrupt`; finish other work."""
     if seconds == math.inf or threading.current_thread() is not threading.main_thread():
         yield
@@ -144,7 +144,7 @@ def bar(total: int, label: str, *, enabled: bool, done: int = 0) -> Iterator[Cal
         line.close()
 
 
-def counted(items: Sequence[T], label: str, *, enabled: bool) -> Iterator[T]:
+def track(items: Sequence[T], label: str, *, enabled: bool) -> Iterator[T]:
     with bar(len(items), label, enabled=enabled) as advance:
         for item in items:
             yield item

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, gammaln
 
-from darrm.aggregator import Released, release_of
+from darrm.aggregator import Released, read_release
 from darrm.errors import CertificationError, TableError
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority.corners import corners_of
@@ -82,10 +82,10 @@ class ConfidenceIntervals:
     upper: Array
 
     @classmethod
-    def of_counts(cls, counts: ArrayLike, draws: ArrayLike, miss: float) -> Self:
+    def from_counts(cls, counts: ArrayLike, draws: ArrayLike, miss: float) -> Self:
         """Bound probabilities from counts of ``draws``; each single bound fails with probability ≤ ``miss``.
 
-        >>> bounds = ConfidenceIntervals.of_counts([[0, 10], [5, 10]], 10, 0.025)
+        >>> bounds = ConfidenceIntervals.from_counts([[0, 10], [5, 10]], 10, 0.025)
         >>> bounds.lower.round(4).tolist(), bounds.upper.round(4).tolist()
         ([[0.0, 0.6915], [0.1871, 0.6915]], [[0.3085, 1.0], [0.8129, 1.0]])
         """
@@ -115,7 +115,7 @@ class Bound:
     def is_false(self) -> bool:
         return self.refuted > self.claimed
 
-    def true_of(self, laws: Array) -> float:
+    def true_epsilon(self, laws: Array) -> float:
         laws = np.where(laws.max(axis=0) > _MIN_PROBABILITY, laws, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             rising = np.argsort(laws[0] / laws[1])  # the sets of largest loss are prefixes, from either end
@@ -197,7 +197,7 @@ class Pair:
 
 def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> tuple[dict[str, Json] | None, str, str]:
     try:
-        aggregator = release_of(json.loads(content.decode("utf-8-sig")))
+        aggregator = read_release(json.loads(content.decode("utf-8-sig")))
     except (TableError, CertificationError) as error:
         return None, UNKNOWN, f"no label was drawn: the library refuses this release ({error})"
     try:
@@ -247,7 +247,7 @@ def attack(
         counts = np.hstack([_append_sums(halves[0] + halves[1]), halves[1] @ sets.T])
         draws_of_event = np.repeat([draws, sizes[1]], [counts.shape[1] - len(sets), len(sets)])
         # sides, events, bounds from below and above
-        bounds = ConfidenceIntervals.of_counts(
+        bounds = ConfidenceIntervals.from_counts(
             counts, draws_of_event, (1.0 - confidence) / (len(pairs) * counts.size * 2)
         )
         labels = pair.labels(law)
@@ -257,7 +257,10 @@ def attack(
         sides = [(np.sum(side), side.size, index) for index, side in enumerate(is_outside, 1)]
         departures += [f"{n} of {events} events, {name}, side {index}" for n, events, index in sides if n]
         for index, claim in enumerate(claims):
-            refuted, attained = max(claim.refuted, bounds.epsilon(claim.delta)), max(claim.true, claim.true_of(labels))
+            refuted, attained = (
+                max(claim.refuted, bounds.epsilon(claim.delta)),
+                max(claim.true, claim.true_epsilon(labels)),
+            )
             claims[index] = replace(claim, refuted=refuted, true=attained)
     return Refutation(tuple(claims), tuple(departures), draws, len(pairs), confidence)
 
@@ -304,7 +307,7 @@ def _count_cells(
             if side == 0 and pair.rate < 1.0:
                 absent = rng.random(size) >= pair.rate
                 counts[absent, 1] = _draw_votes(pair.sizes, pair.sides[1], int(np.count_nonzero(absent)), rng)
-            votes = Votes.of_counts(counts.reshape(-1, C), K)
+            votes = Votes.from_counts(counts.reshape(-1, C), K)
             labels = aggregator.release(votes, rng=None if is_exact else rng).reshape(size, 2)
             cells[side] += np.bincount(2 * labels[:, 1] + (labels[:, 0] == labels[:, 1]), minlength=2 * C)
     return cells
@@ -329,7 +332,7 @@ def _choose_pairs(aggregator: Released, law: Law, claims: list[Bound]) -> dict[s
     if sampled is not None:  # the laws with and without the person differ
         candidates |= {f"{name}, reversed": replace(pair, sides=pair.sides[::-1]) for name, pair in candidates.items()}
     laws = {name: pair.labels(law) for name, pair in candidates.items()}
-    costs = [{name: claim.true_of(laws[name]) for name in candidates} for claim in (claims[0], claims[-1])]
+    costs = [{name: claim.true_epsilon(laws[name]) for name in candidates} for claim in (claims[0], claims[-1])]
     names = [max(cost, key=cost.__getitem__) for cost in costs]
     names += [next(name for name in candidates if name.startswith(f"{leaders} classes ")) for leaders in (2, C)]  # ties
     return {name: candidates[name] for name in names}

@@ -28,7 +28,7 @@ from darrm.verify.chain import (
 )
 from darrm.verify.claims import judge_figure, judge_members, judge_note, judge_plan, read_members
 from darrm.verify.costs import Cost, check_size, judge_release
-from darrm.verify.files import LabelsFile, Piece, pieces_of
+from darrm.verify.files import LabelsFile, Piece, read_pieces
 from darrm.verify.formats import GAMMA, Answering, Run, Table, parse_json, read_release
 from darrm.verify.gamma import judge_optimality
 from darrm.verify.ledger import LedgerAudit, assign_releases, judge_labels, judge_ledger, judge_populations
@@ -161,7 +161,7 @@ def audit(
     OSError
         If a file cannot be read.
     """
-    result = Audit(list(pieces_of(paths)), made=datetime.now(UTC).isoformat(timespec="seconds"))
+    result = Audit(list(read_pieces(paths)), made=datetime.now(UTC).isoformat(timespec="seconds"))
     members = {} if voters_path is None else read_members(voters_path)
     for role in ("release", "receipt", "notes"):
         result.judge(role, partial(_judge_piece, result, report))

@@ -77,7 +77,7 @@ def judge_plan(claims: Json, cost: Cost) -> Iterator[Verdict]:
     yield decide("plan", f"it is for {plan.voters}", f"the release is for {voters}", holds=is_same)
     if is_same:
         claim = f"all {plan.queries:,} answers as planned are {format_pair(plan.epsilon, plan.delta)}-DP"
-        total = smallest_total([(charge_of(cost, plan.queries), cost)], plan.total[1], goal=plan.epsilon)
+        total = smallest_total([(planned_cost(cost, plan.queries), cost)], plan.total[1], goal=plan.epsilon)
         unknown_reason = f"no bound covers them (K = {plan.voters.K:,}); `darrm plan` computes it again"
         yield judge_total(
             claim, total, (plan.epsilon, plan.total[1]), false_ratio=_FALSE_RATIO, unknown_reason=unknown_reason
@@ -88,7 +88,7 @@ def judge_plan(claims: Json, cost: Cost) -> Iterator[Verdict]:
         yield decide("composition", claim, f"ε is {format_bound(plan.epsilon, 9)}", holds=holds)
 
 
-def charge_of(cost: Cost, queries: int) -> Charge:
+def planned_cost(cost: Cost, queries: int) -> Charge:
     answering, voters = cost.answering, cost.answering.voters
     models = voters if voters.are_private_models else None
     charge = Charge(queries, sampled=voters.sampled, models=models, shares_randomness=models is not None)

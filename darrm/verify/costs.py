@@ -293,15 +293,17 @@ def _judge_guarantee(cost: Cost, pair: Point) -> Verdict:
     return decide(COST, claim, reason, holds=float(pair[0]) >= pure * (1.0 - _RELATIVE_TOLERANCE), how=PROVED)
 
 
-def _compare(claim: str, stored: Sequence[float], bounds: Sequence[Interval[float] | None]) -> Verdict:
-    pairs = [(value, bound) for value, bound in zip(stored, bounds, strict=True) if bound is not None]
+def _compare(claim: str, stored: Sequence[float], intervals: Sequence[Interval[float] | None]) -> Verdict:
+    pairs = [(value, interval) for value, interval in zip(stored, intervals, strict=True) if interval is not None]
     if not pairs:
         reason = "it is too large for the independent checker: wide noise, large orders or many votes"
         return Verdict(COST, claim, UNKNOWN, reason)
-    for value, bound in pairs:
-        if value < bound.lower - _MIN_COST:
-            return Verdict(COST, claim, FALSE, f"{value:.9g} is stated and {bound.lower:.9g} is attained")
-    excess = max(bound.upper / value if value else (math.inf if bound.upper > 0.0 else 1.0) for value, bound in pairs)
+    for value, interval in pairs:
+        if value < interval.lower - _MIN_COST:
+            return Verdict(COST, claim, FALSE, f"{value:.9g} is stated and {interval.lower:.9g} is attained")
+    excess = max(
+        interval.upper / value if value else (math.inf if interval.upper > 0.0 else 1.0) for value, interval in pairs
+    )
     if excess <= 1.0 + _RELATIVE_TOLERANCE:
         return Verdict(
             COST, claim, PROVED, f"at most {format_bound(min(1.0, excess), 4)} of it is needed, to nine digits"

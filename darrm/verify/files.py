@@ -287,7 +287,7 @@ def _read_npy(content: bytes | mmap) -> LabelsFile:
 
 def _read_csv(path: Path) -> LabelsFile:
     collector, digest = _LabelPlaces(), hashlib.sha256()
-    pieces = _pieces_of(path, digest)
+    pieces = _read_blocks(path, digest)
     numbers, id_digest, is_plain = list[NDArray[np.int64]](), None, True
     for piece in pieces:
         if b'"' in piece or b"," in piece:
@@ -334,7 +334,7 @@ def _add_rows(collector: _LabelPlaces, pieces: Iterator[bytes]) -> tuple[list[ND
     return numbers, id_digest
 
 
-def _pieces_of(path: Path, digest: Any) -> Iterator[bytes]:  # noqa: ANN401 (of hashlib)
+def _read_blocks(path: Path, digest: Any) -> Iterator[bytes]:  # noqa: ANN401 (of hashlib)
     """Yield whole lines, with the line ends of a release outside of quotes."""
     quotes = 0
     with path.open("rb") as file:
@@ -422,7 +422,7 @@ def check_regular(path: Path, most_bytes: int) -> None:
         raise ValueError(f"{str(path)!r} holds {status.st_size:,} bytes, more than the {most_bytes:,} that are read")
 
 
-def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
+def read_pieces(paths: Sequence[Path | str]) -> Iterator[Piece]:
     """Raise `ValueError` or `OSError` for a named path that cannot be used."""
     if not paths:
         raise ValueError(f"PATH is missing: {_PATH_ADVICE}")
@@ -487,7 +487,7 @@ def _read_guarded(path: Path, read_piece: Callable[[], Piece]) -> Piece:
 def _read_file(path: Path) -> Piece:
     check_regular(path, _MAX_BYTES)
     first_bytes = _SQLITE
-    with locked(path) as is_free:  # a ledger that is being written is not even opened
+    with hold_lock(path) as is_free:  # a ledger that is being written is not even opened
         if is_free:
             with path.open("rb") as file:
                 first_bytes = file.read(len(BOM_UTF8 + _VOTERS_HEADER))
@@ -551,7 +551,7 @@ def ledger_files(path: Path) -> dict[str, bytes]:
     real = Path(os.path.realpath(path))  # SQLite writes its journal next to the file, not next to a link to it
     for attempt in range(_MAX_ATTEMPTS):
         time.sleep(_PAUSE_SECONDS if attempt else 0.0)
-        with locked(real) as is_free:
+        with hold_lock(real) as is_free:
             if not is_free:
                 continue
             states = _stat_files(real)
@@ -580,7 +580,7 @@ def _stat_files(ledger: Path) -> dict[str, tuple[int, int, int]]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[bool]:
+def hold_lock(path: Path) -> Iterator[bool]:
     """Hold the lock ``.NAME.lock``, if it exists; yield False if another process does.
 
     Closing any handle of a file drops all POSIX locks of the process, so no ledger is opened without it.

@@ -100,7 +100,7 @@ def enclose_certain_deltas(
 
 def enclose_vanishing(mechanism: Mechanism, threshold: int) -> Interval[float] | None:
     """Enclose the probability that the answer is a string of one person alone."""
-    weights = _weights_of(mechanism, _MAX_POINTS)
+    weights = _noise_weights(mechanism, _MAX_POINTS)
     if weights is None:
         return None
     width, reached = weights.size // 2, mechanism.reached
@@ -126,7 +126,7 @@ def compute_bit_laws(mechanism: Mechanism) -> Array | None:
         odds = np.exp(-mechanism.parameters[0] * leads / (2.0 * mechanism.reached))
         wrong = odds / (1.0 + odds) if mechanism.kind == "ExponentialMechanism" else 0.5 * odds
     else:
-        f = _weights_of(mechanism, _MAX_TERMS / K)
+        f = _noise_weights(mechanism, _MAX_TERMS / K)
         if f is None:
             return None
         # Pr[D > lead] + Pr[D = lead]/2 of the difference D of two noises
@@ -235,7 +235,7 @@ def _enclose_delta(mechanism: Mechanism, epsilon: Fraction, goal: float) -> Inte
     return single_move if mechanism.reached == 1 else Interval(0.0, min(1.0, single_move.upper * group))
 
 
-def _weights_of(mechanism: Mechanism, max_terms: float) -> Array | None:
+def _noise_weights(mechanism: Mechanism, max_terms: float) -> Array | None:
     with suppress(TooWideError):
         return np.asarray(np.exp(find_support(get_log_weights(mechanism), _MAX_LOG_WEIGHT, max_terms)[1]))
     return None

@@ -140,7 +140,7 @@ def renyi_of_label(
     penalties = [
         RenyiPenalty(order, rate, is_reversed=is_reversed) for is_reversed in (False, True)[: 1 + (rate < 1.0)]
     ]
-    noise = _noise_of(log_weights, order)
+    noise = _make_noise(log_weights, order)
     lows, highs = zip(*(_find_largest(noise, penalty, lead + _TIE_VOTES, goal) for penalty in penalties), strict=True)
     low, high = (math.log1p(max(sums)) / (order - 1.0) for sums in (lows, highs))
     return Interval(low * (1.0 - 1e-13), high * (1.0 + 1e-13))
@@ -150,7 +150,7 @@ def delta_of_label(
     log_weights: Callable[[Array], Array], epsilon: float, *, lead: float = math.inf, goal: float = 0.0
 ) -> Interval[float]:
     """See `renyi_of_label`."""
-    low, high = _find_largest(_noise_of(log_weights, 1.0), _HockeyStick(epsilon), lead + _TIE_VOTES, goal)
+    low, high = _find_largest(_make_noise(log_weights, 1.0), _HockeyStick(epsilon), lead + _TIE_VOTES, goal)
     return Interval(max(0.0, low - _DELTA_ERROR), min(1.0, high))  # the error of differences of floats
 
 
@@ -181,7 +181,7 @@ def _add_positive(terms: Array) -> float:
     return math.fsum(np.add.reduceat(terms, np.arange(0, terms.size, 512)).tolist()) if terms.size else 0.0
 
 
-def _noise_of(log_weights: Callable[[Array], Array], order: float) -> "_Noise":
+def _make_noise(log_weights: Callable[[Array], Array], order: float) -> "_Noise":
     try:
         return _Noise(log_weights, order)
     except TooWideError:

@@ -1,7 +1,7 @@
 """Votes as counts for each query, and the files of votes and labels."""
 
 from darrm.votes.vote_arrays import ABSTAIN, LAYOUTS, MISSING, MOST_VOTERS, ROWS_AT_ONCE, Classes, class_names
-from darrm.votes.votes import Votes, counts_of, require_votes, vote_batches
+from darrm.votes.votes import Votes, require_votes, to_counts, vote_batches
 from darrm.votes.votes_file import Labels
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "Labels",
     "Votes",
     "class_names",
-    "counts_of",
     "require_votes",
+    "to_counts",
     "vote_batches",
 ]

@@ -32,7 +32,7 @@ def is_missing(vote: object) -> bool:
     return vote is None or (not isinstance(vote, str) and str(vote) in {"nan", "<NA>", "NaT"})
 
 
-def name_of(normalize: Normalize) -> str:
+def name_normalization(normalize: Normalize) -> str:
     """Return the name of a normalization for a ledger."""
     if isinstance(normalize, str):
         words = [word.strip() for word in normalize.split(",")]
@@ -54,7 +54,7 @@ class Vocabulary(dict[object, int]):
     def __init__(self, normalize: Normalize = None, missing: str = "refuse") -> None:
         super().__init__()
         self._allows_missing = missing == "blank"
-        self.normalized = name_of(normalize)
+        self.normalized = name_normalization(normalize)
         words = self.normalized.split(",") if isinstance(normalize, str) else []
         self._steps = [NORMALIZERS[word] for word in words]
         if callable(normalize):
@@ -88,7 +88,7 @@ class Vocabulary(dict[object, int]):
         self.clear()
         self.columns = {}
 
-    def places_of(
+    def find_places(
         self, rows: Iterable[tuple[int, Sequence[object]]], row_name: str = "query", field_name: str = "voter"
     ) -> NDArray[np.int32]:
         blocks = list(value_blocks(rows, self, "i", row_name, field_name))

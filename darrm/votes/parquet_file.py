@@ -51,7 +51,7 @@ def check_absent(path: Path) -> None:
         raise ValueError(f"{str(path)!r} {EXISTS_ADVICE}")
 
 
-def partitions_of(source: Path) -> tuple[str, ...]:
+def list_parquet_files(source: Path) -> tuple[str, ...]:
     """Return the sorted relative names of the Parquet files in a folder, or the name of a file.
 
     `ValueError` for other visible files: their votes would be lost silently.
@@ -81,7 +81,7 @@ def _reraise(error: OSError) -> None:
     raise error
 
 
-def digest_of(path: Path) -> str:
+def compute_digest(path: Path) -> str:
     """Return the SHA-256 of a regular file."""
     check_regular(path, MOST_BYTES)
     with path.open("rb") as file:
@@ -136,7 +136,7 @@ class ParquetSchema:
     width: int = 0  # the number of votes in a column of lists, else 0
 
 
-def schema_of(
+def infer_schema(
     path: Path, vote_format: VoteFormat, *, columns: tuple[str, ...] | None = None, keep: tuple[str, ...] = ()
 ) -> ParquetSchema:
     """Infer the schema of the votes; `ValueError` unless the columns fit the format."""
@@ -204,7 +204,7 @@ def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> 
     if schema.source_format == "answers":
         index_of, dtype = vocabulary.__getitem__, np.dtype(np.int32)
     elif schema.source_format == "labels":
-        index_of = ClassLookup(schema.how.names, schema.how.missing).index_of
+        index_of = ClassLookup(schema.how.names, schema.how.missing).find_index
         dtype = np.min_scalar_type(-len(schema.how.names) - 1)
     for batch in record_batches(path, (*schema.votes, *schema.keep), schema.width):
         columns = [(name, batch.column(name)) for name in schema.votes]
@@ -275,7 +275,7 @@ def is_text_type(arrow_type: Untyped) -> bool:
     return bool(types.is_string(arrow_type) or types.is_large_string(arrow_type) or str(arrow_type) == "string_view")
 
 
-def texts_of(column: Untyped) -> list[str]:
+def to_texts(column: Untyped) -> list[str]:
     if not hasattr(column, "dictionary"):
         return ["" if value is None else str(value) for value in column.to_pylist()]
     words = [*map(str, column.dictionary.to_pylist()), ""]

@@ -10,8 +10,8 @@ import numpy as np
 from darrm.util import checks
 from darrm.util.progress import StatusLine
 from darrm.votes.answers import Vocabulary
-from darrm.votes.parquet_file import check_types, is_parquet, partitions_of, schema_of, texts_of, value_batches
-from darrm.votes.vote_arrays import ClassLookup, VoteFormat, VoteTable, class_names, convert_names, words_of
+from darrm.votes.parquet_file import check_types, infer_schema, is_parquet, list_parquet_files, to_texts, value_batches
+from darrm.votes.vote_arrays import ClassLookup, VoteFormat, VoteTable, check_words, class_names, convert_names
 from darrm.votes.votes_file import (
     TABLES,
     Block,
@@ -70,7 +70,7 @@ def _read_text(table: TextTable, vote_format: VoteFormat) -> VoteTable:
     if source_format == "answers":
         blocks = value_blocks(table.rows(), vocabulary, "i", "line", "field")
     elif source_format == "labels":
-        words_of(vote_format.names)
+        check_words(vote_format.names)
         table.find_header(lookup.words)
         blocks = table.blocks(lookup)
     else:
@@ -106,9 +106,9 @@ def _open_parquet(
     path: Path, vote_format: VoteFormat, columns: Sequence[str] | None, id_column: str | None
 ) -> VoteTable:
     root = path if path.is_dir() else path.parent
-    paths = [root / name for name in partitions_of(path)]
+    paths = [root / name for name in list_parquet_files(path)]
     keep = () if id_column is None else (id_column,)
-    schema = schema_of(paths[0], vote_format, columns=None if columns is None else tuple(columns), keep=keep)
+    schema = infer_schema(paths[0], vote_format, columns=None if columns is None else tuple(columns), keep=keep)
     width, rows = schema.width or len(schema.votes), sum(check_types(file, schema)[0] for file in paths)
     if rows * width > max_unfolded_size(sum(file.stat().st_size for file in paths)):
         advice = "write a .parquet file, which takes labels as they are drawn"
@@ -119,7 +119,7 @@ def _open_parquet(
         yield np.empty((0, width), dtype=np.int32)
         for file in paths:
             for values, _, batch in value_batches(file, schema, vocabulary):
-                ids.extend(texts_of(batch.column(id_column)) if keep else ())
+                ids.extend(to_texts(batch.column(id_column)) if keep else ())
                 yield values
 
     names = () if schema.width or schema.source_format == "counts" else schema.votes
@@ -142,7 +142,7 @@ def read_survey(
             advice = f"one a voter, K = {voters}, and perhaps one that names the questions"
             checks.fail("the number of lines", len(lines), f"{voters} or {voters + 1}", advice)
         first_line = len(lines) - voters
-        columns = vocabulary.places_of(enumerate(lines[first_line:], first_line + 1), "line", "field")
+        columns = vocabulary.find_places(enumerate(lines[first_line:], first_line + 1), "line", "field")
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is no survey: {error}") from error
     return np.ascontiguousarray(columns.T), vocabulary

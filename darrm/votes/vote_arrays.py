@@ -15,7 +15,7 @@ from darrm.problem import OPEN, is_open
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
 from darrm.util.progress import StatusLine, blocks
-from darrm.votes.answers import Normalize, Vocabulary, is_missing, name_of
+from darrm.votes.answers import Normalize, Vocabulary, is_missing, name_normalization
 from darrm.votes.votes_file import (
     COIN_ADVICE,
     LONGEST_NAME,
@@ -64,7 +64,7 @@ def require_complete(name: str, values: ArrayLike) -> Labels:
 def class_names(classes: int | Sequence[object]) -> Names:
     """Return the names of the classes in order, 0 … C − 1 for a number C."""
     if is_open(classes):
-        checks.fail("classes", checks.Text(OPEN), "listed, or their number", "use Votes.of_answers(rows)")
+        checks.fail("classes", checks.Text(OPEN), "listed, or their number", "use Votes.from_answers(rows)")
     if isinstance(classes, int | np.integer) and not isinstance(classes, bool):
         checks.integer_at_least(2, classes=classes, advice="with one class there is nothing to vote on")
         if classes > MOST_NAMES:
@@ -114,7 +114,7 @@ class VoteFormat:
             if self.normalize is not None:
                 advice = "listed classes are compared as they are called; write classes='open' (--classes open)"
                 allowed = "left out where classes are listed"
-                checks.fail("normalize (--normalize)", name_of(self.normalize), allowed, advice)
+                checks.fail("normalize (--normalize)", name_normalization(self.normalize), allowed, advice)
             return
         if self.layout == "counts":
             advice = "counts have a column for each class, and open answers have none"
@@ -122,7 +122,7 @@ class VoteFormat:
         if self.missing == "coin":
             advice = "open answers have no list of strings to draw from"
             checks.fail("missing (--missing)", self.missing, "'refuse', or 'blank' for open answers", advice)
-        name_of(self.normalize)
+        name_normalization(self.normalize)
 
     @property
     def is_open(self) -> bool:
@@ -150,7 +150,7 @@ class VoteFormat:
         return "counts" if columns == classes else "labels"
 
 
-def words_of(names: Names) -> tuple[str, ...]:
+def check_words(names: Names) -> tuple[str, ...]:
     """Return texts; `ValueError` for spaces, which .csv ignores around a vote."""
     words = tuple(map(str, names))
     for word in words:
@@ -180,7 +180,7 @@ class ClassLookup(Words):
     and 1 or truth values. In an array a text is a name only.
 
     >>> lookup = ClassLookup((0, 1), "coin")
-    >>> [lookup[word] for word in ("1", "1.0", " 0", "True", "NA")], lookup.index_of(1.0)
+    >>> [lookup[word] for word in ("1", "1.0", " 0", "True", "NA")], lookup.find_index(1.0)
     ([1, 1, 0, 1, -1], 1)
     """
 
@@ -229,7 +229,7 @@ class ClassLookup(Words):
         index = self._truths.get(word.casefold()) if index is None else index
         return self._refuse(word) if index is None else index
 
-    def index_of(self, vote: object) -> int:
+    def find_index(self, vote: object) -> int:
         """Return the index of a value of a Parquet file."""
         if isinstance(vote, str):
             return self._texts[vote] if vote in self._texts else int(self[vote])
@@ -328,7 +328,7 @@ class ClassLookup(Words):
         if isinstance(vote, float) and 0.0 < vote < 1.0:
             return "a probability is no vote: round it, or compare it with 0.5"
         if isinstance(vote, int | float) and vote > len(self.classes):
-            return "write classes=C (--classes C) for more classes; counts go to Votes.of_counts (--layout counts)"
+            return "write classes=C (--classes C) for more classes; counts go to Votes.from_counts (--layout counts)"
         return "name the classes, classes=(A, B) (--classes=A,B), or write classes=C (--classes C) for 0 … C - 1"
 
 

@@ -80,7 +80,7 @@ class ColumnOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Votes:
-    """The votes of K voters on Q queries; made by `of_labels`, `of_counts`, `of_answers` or `read`.
+    """The votes of K voters on Q queries; made by `from_labels`, `from_counts`, `from_answers` or `read`.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Votes:
 
     Examples
     --------
-    >>> votes = Votes.of_labels([["no", "yes", "yes"], ["no", "no", "no"]], classes=("no", "yes"))
+    >>> votes = Votes.from_labels([["no", "yes", "yes"], ["no", "no", "no"]], classes=("no", "yes"))
     >>> votes
     Votes(2 queries to 3 voters, classes no, yes; from labels)
     >>> votes.counts.tolist(), votes.ones.tolist()
@@ -138,7 +138,7 @@ class Votes:
         sums = (counts.sum(axis=1) if is_sparse(counts) else row_sums(counts)) + (0 if missing is None else missing)
         if np.any(sums != self.voters):
             row = int(np.argmax(sums != self.voters))
-            advice = "every voter must answer every query; for labels, a column a voter, say Votes.of_labels"
+            advice = "every voter must answer every query; for labels, a column a voter, say Votes.from_labels"
             checks.fail(f"the sum of row {row} of the vote counts", int(sums[row]), f"K = {self.voters}", advice)
         classes, vocabulary = ((), names) if is_open else (names, ())
         self._set(_counts=counts, missing=missing, voters=int(self.voters), classes=classes, vocabulary=vocabulary)
@@ -155,7 +155,7 @@ class Votes:
 
     def _check_vocabulary(self) -> tuple[str | None, ...]:
         words, vocabulary = self.vocabulary[: self.strings], Vocabulary()
-        vocabulary.places_of([(0, words)] if words else [])
+        vocabulary.find_places([(0, words)] if words else [])
         if len(vocabulary) != len(words) or any(word is not None for word in self.vocabulary[len(words) :]):
             checks.fail("vocabulary", checks.Text("others"), "different strings, and None after them")
         return self.vocabulary
@@ -191,12 +191,12 @@ class Votes:
         """Replace attributes; unchecked and not copied."""
         return self._make_unchecked(**{field.name: getattr(self, field.name) for field in fields(self)} | changes)
 
-    def called(self, names: Names) -> Votes:
+    def rename_classes(self, names: Names) -> Votes:
         """Rename the classes; ``names`` are as `class_names` returns them."""
         return self.evolve(classes=names)
 
     @classmethod
-    def of_labels(
+    def from_labels(
         cls,
         labels: ArrayLike,
         classes: Classes = None,
@@ -218,9 +218,9 @@ class Votes:
 
         Examples
         --------
-        >>> Votes.of_labels([[0, 2, 2], [1, 1, 1]], classes=3).counts.tolist()
+        >>> Votes.from_labels([[0, 2, 2], [1, 1, 1]], classes=3).counts.tolist()
         [[1, 0, 2], [0, 3, 0]]
-        >>> Votes.of_labels([["no", "yes", None]], classes=("no", "yes"), missing="coin")
+        >>> Votes.from_labels([["no", "yes", None]], classes=("no", "yes"), missing="coin")
         Votes(1 queries to 3 voters, classes no, yes; from labels, 1 missing)
         """
         matrix = require_complete("votes", labels)
@@ -237,22 +237,22 @@ class Votes:
             )
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
         vote_format = VoteFormat(matrix.shape[1], class_names(2 if classes is None else classes), missing=missing)
-        return cls.of_table(
+        return cls.from_table(
             VoteTable("labels", ClassLookup(vote_format.names, missing).blocks(matrix, line), vote_format)
         )
 
     @classmethod
-    def of_table(cls, table: VoteTable) -> Votes:
+    def from_table(cls, table: VoteTable) -> Votes:
         """Count the votes of a table."""
         if table.source_format == "answers":
-            votes = cls.of_columns(np.concatenate([*table.blocks]), table.vocabulary)
+            votes = cls.from_columns(np.concatenate([*table.blocks]), table.vocabulary)
         elif table.source_format == "labels":
             votes = cls._count_labels(table.blocks, table.vote_format)
         else:
             try:
                 blocks = [*table.blocks]
                 counts = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)  # a mapped file is not copied
-                votes = cls.of_counts(counts, table.vote_format.voters, table.vote_format.names)
+                votes = cls.from_counts(counts, table.vote_format.voters, table.vote_format.names)
             except ValueError as error:
                 raise ValueError(f"{error}{table.location}") from error
         ids = None if table.id_column is None else (table.id_column, tuple(table.ids))
@@ -276,7 +276,7 @@ class Votes:
         return cls._make_unchecked(_counts=counts, missing=missing, **attributes)
 
     @classmethod
-    def of_answers(
+    def from_answers(
         cls,
         rows: Iterable[Sequence[str]] | ArrayLike,
         numbers: Iterable[Sequence[int]] | None = None,
@@ -298,14 +298,15 @@ class Votes:
 
         Examples
         --------
-        >>> votes = Votes.of_answers([["flu", "Flu ", "cold"], ["asthma", "none", "none"]], normalize="strip,casefold")
+        >>> answers = [["flu", "Flu ", "cold"], ["asthma", "none", "none"]]
+        >>> votes = Votes.from_answers(answers, normalize="strip,casefold")
         >>> votes
         Votes(2 queries to 3 voters, open answers; from answers, normalized by strip,casefold)
         >>> votes.names, votes.sparse.toarray().tolist()
         (('flu', 'cold', 'asthma', 'none'), [[2, 1, 0, 0], [0, 0, 1, 2]])
-        >>> votes.labeled(np.array([0, ABSTAIN])).tolist()
+        >>> votes.name_labels(np.array([0, ABSTAIN])).tolist()
         ['flu', None]
-        >>> Votes.of_answers([["flu", "cold"], ["none"]], [[2, 1], [3]]).voters
+        >>> Votes.from_answers([["flu", "cold"], ["none"]], [[2, 1], [3]]).voters
         3
         """
         matrix: Any = rows
@@ -316,13 +317,13 @@ class Votes:
             checks.fail("missing", missing, "'refuse' beside numbers", "numbers count given answers")
         if numbers is not None:
             return cls._count_numbers(_iterate_rows(matrix), _iterate_rows(numbers), vocabulary)
-        columns = vocabulary.places_of(_iterate_rows(matrix))
+        columns = vocabulary.find_places(_iterate_rows(matrix))
         if not columns.shape[0]:
             checks.fail("answers", checks.Text("no rows"), "at least one query", "one row is one query")
-        return cls.of_columns(columns, vocabulary)
+        return cls.from_columns(columns, vocabulary)
 
     @classmethod
-    def of_columns(cls, columns: NDArray[np.int32], vocabulary: Vocabulary) -> Votes:
+    def from_columns(cls, columns: NDArray[np.int32], vocabulary: Vocabulary) -> Votes:
         """Count (Q, K) columns of a vocabulary; negative ones are missing answers."""
         strings, max_missing = len(vocabulary.columns), 0
         rows = np.flatnonzero((columns < 0).any(axis=1))
@@ -348,7 +349,7 @@ class Votes:
                 checks.fail(f"query {query}", description, "as many strings as numbers of voters who said them")
             for number in row_numbers:
                 checks.integer_at_least(1, most=MOST_VOTERS, **{f"numbers of query {query}": number})
-            columns += vocabulary.places_of([(query, row)], field_name="string")[0].tolist()
+            columns += vocabulary.find_places([(query, row)], field_name="string")[0].tolist()
             counts += map(int, row_numbers)
             voters = voters or sum(counts)
             if sum(counts[starts[-1] :]) != voters:
@@ -360,12 +361,12 @@ class Votes:
         return cls._make_open(count_entries(counts, columns, starts, len(vocabulary.columns)), voters, vocabulary)
 
     @classmethod
-    def of_counts(cls, counts: ArrayLike, voters: int | None = None, classes: Classes = None) -> Votes:
+    def from_counts(cls, counts: ArrayLike, voters: int | None = None, classes: Classes = None) -> Votes:
         """Make votes from (Q, C) counts, whole numbers ≥ 0; `ValueError` unless each row sums to K.
 
         ``voters`` is K, by default the sum of row 0; ``classes`` the names of the columns, by default 0 … C − 1.
 
-        >>> Votes.of_counts([[240, 10], [100, 150]])
+        >>> Votes.from_counts([[240, 10], [100, 150]])
         Votes(2 queries to 250 voters, classes 0, 1; from counts)
         """
         int_counts = whole_numbers(require_complete("vote counts", counts))
@@ -398,11 +399,11 @@ class Votes:
         path
             The file, or a folder of .parquet files.
         classes
-            As in `of_labels`; text names become numbers if an array holds numbers. ``"open"``: open-set answers.
+            As in `from_labels`; text names become numbers if an array holds numbers. ``"open"``: open-set answers.
         layout
             ``"labels"``, ``"counts"``, or ``"auto"``: by the number of columns, if K and C differ.
         missing, normalize
-            As in `of_labels` and `of_answers`; an empty field, NA, or in Parquet null is missing.
+            As in `from_labels` and `from_answers`; an empty field, NA, or in Parquet null is missing.
         **chosen
             ``columns``: the names of the columns with votes, by default all. ``id_column``: the column of `ids`.
         """
@@ -413,8 +414,8 @@ class Votes:
                 advice = "counts do not say whose votes are missing: give labels, one column a voter"
                 checks.fail("missing (--missing)", missing, "'refuse' for counts", advice)
             vote_format = replace(vote_format, layout="labels")
-        votes = cls.of_table(open_votes(Path(path), vote_format, line=line, **options))
-        return votes if voters is None or votes.source_format == "counts" else votes.of_voters(voters)
+        votes = cls.from_table(open_votes(Path(path), vote_format, line=line, **options))
+        return votes if voters is None or votes.source_format == "counts" else votes.require_voters(voters)
 
     @classmethod
     def read_survey(
@@ -428,7 +429,7 @@ class Votes:
     ) -> Votes:
         """Read open-set answers from .csv: a line for each voter, a column for each question; line 1 may name these."""
         vote_format = VoteFormat(voters, OPEN, missing=missing, normalize=normalize)
-        return cls.of_columns(*read_survey(path, vote_format, voters, line))
+        return cls.from_columns(*read_survey(path, vote_format, voters, line))
 
     @property
     def queries(self) -> int:
@@ -527,7 +528,7 @@ class Votes:
         draws = _roll_dice(self.missing, classes, uniform_below(rng)) if classes > 2 else _flip_coins(self.missing, rng)
         return self.evolve(_counts=self.counts + draws, missing=None)
 
-    def of_voters(self, K: int) -> Votes:
+    def require_voters(self, K: int) -> Votes:
         """Return these votes; `ValueError` unless there are K voters."""
         if self.voters != K:
             description, plan_advice = f"{self.voters} columns", f"plan for the {self.voters} voters that there are"
@@ -536,7 +537,7 @@ class Votes:
             elif self.queries == K:
                 advice = f"there are {K} rows, but one row is one query: turn the votes round, votes.T"
             elif self.voters == len(self.classes):
-                advice = "one column is one voter; for counts say --layout counts, or Votes.of_counts"
+                advice = "one column is one voter; for counts say --layout counts, or Votes.from_counts"
             elif self.voters > K:
                 advice = f"one column is one voter: remove other columns, or {plan_advice}"
             else:
@@ -545,7 +546,7 @@ class Votes:
             checks.fail("votes", checks.Text(description), f"of K = {K} voters", advice)
         return self
 
-    def labeled(self, answers: NDArray[np.int64]) -> Labels:
+    def name_labels(self, answers: NDArray[np.int64]) -> Labels:
         """Return the (Q,) names of these classes; `ABSTAIN` stays, for open-set answers it is None."""
         if self.is_open:
             return self._strings[answers]
@@ -603,15 +604,15 @@ def vote_batches(path: Path, schema: ParquetSchema) -> Iterator[tuple[Votes, Unt
     vote_format, vocabulary = schema.how, schema.how.vocabulary()
     for values, first_row, batch in value_batches(path, schema, vocabulary):
         location = f" (row 0 is row {first_row:,} of {str(path)!r})"
-        votes = Votes.of_table(VoteTable(schema.source_format, [values], vote_format, vocabulary, location=location))
+        votes = Votes.from_table(VoteTable(schema.source_format, [values], vote_format, vocabulary, location=location))
         vote_format = replace(vote_format, voters=votes.voters)  # of counts without a stated K
         vocabulary.forget()
         yield votes, batch
 
 
-def counts_of(votes: Votes | ArrayLike) -> NDArray[np.int64]:
+def to_counts(votes: Votes | ArrayLike) -> NDArray[np.int64]:
     """Return the (Q, C) counts of votes, or check an array of counts; `ValueError` unless there is a query."""
-    counts = require_votes(votes).counts if isinstance(votes, Votes) else Votes.of_counts(votes).counts
+    counts = require_votes(votes).counts if isinstance(votes, Votes) else Votes.from_counts(votes).counts
     if not len(counts):
         checks.fail("votes", counts.shape, "at least one query")
     return counts
@@ -624,7 +625,7 @@ def require_votes(votes: object) -> Votes:
             advice = "votes.impute_missing() replaces them; tables and planned mechanisms do so themselves"
             checks.fail("votes", checks.Text(f"{votes.missing.sum():,} missing"), "complete", advice)
         return votes
-    advice = "use Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
+    advice = "use Votes.from_labels(labels, classes) or Votes.from_counts(counts)"
     return checks.fail("votes", checks.Text(type(votes).__name__), "Votes", advice)
 
 

@@ -67,7 +67,7 @@ teachers = [
 spoken = np.stack(
     [teacher.predict(questions) for teacher in teachers], axis=1
 )  # one row a question
-votes = Votes.of_labels(spoken, classes=2)
+votes = Votes.from_labels(spoken, classes=2)
 print(votes)
 by_one = np.mean(spoken == true_answers[:, None])
 print(f"one teacher is right about {by_one:.3f} of the questions")

@@ -41,7 +41,7 @@ teachers = [
 ]
 questions, true_digits = pixels[1500 : 1500 + asked], digit[1500 : 1500 + asked]
 spoken = np.stack([teacher.predict(questions) for teacher in teachers], axis=1)
-votes = Votes.of_labels(spoken, classes=10)
+votes = Votes.from_labels(spoken, classes=10)
 by_one = np.mean(spoken == true_digits[:, None])
 print(f"a teacher sees about {1500 // K} images and is right about {by_one:.2f}")
 by_all = np.mean(votes.counts.argmax(axis=1) == true_digits)

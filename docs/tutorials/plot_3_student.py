@@ -53,7 +53,7 @@ teachers = [
     LogisticRegression().fit(private_x[teacher_of == k], private_y[teacher_of == k])
     for k in range(K)
 ]
-votes = Votes.of_labels(
+votes = Votes.from_labels(
     np.stack([each.predict(pool_x[:ASKED]) for each in teachers], axis=1),
     classes=CLASSES,
 )
@@ -84,7 +84,7 @@ DELTA = 1e-5
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", PrivateFigureWarning)
     analysis = analyze(votes, aggregator, delta=DELTA, answered=answered)
-worst = analysis.epsilon_of(analysis.worst_curve)
+worst = analysis.to_epsilon(analysis.worst_curve)
 print(f"private:     ε = {analysis.best.epsilon:.3f} for these votes")
 print(
     f"publishable: ε = {worst:.3f}, whatever the votes, if all questions were answered"

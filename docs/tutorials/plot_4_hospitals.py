@@ -86,7 +86,7 @@ for name, table in rules.items():
 
 ledger = PrivacyLedger.create(":memory:", PrivacyParams(4, "1e-3"))
 answer = release_debited(
-    Release(best), Votes.of_labels([ask_hospitals(0.3)], classes=2), ledger=ledger
+    Release(best), Votes.from_labels([ask_hospitals(0.3)], classes=2), ledger=ledger
 )
 print("more than a fifth?", ["no", "yes"][answer[0]], "|", ledger.spent)
 
@@ -158,7 +158,7 @@ print(f"a twentieth:  expected error {twentieth.gamma.expected_error(Dirichlet()
 # Half of the drugs have the side effect in more than a fifth of the patients:
 
 shares = np.concatenate([np.full(10, 0.12), np.full(10, 0.28)])
-votes = Votes.of_labels([ask_hospitals(share) for share in shares], classes=2)
+votes = Votes.from_labels([ask_hospitals(share) for share in shares], classes=2)
 ledger = PrivacyLedger.create(":memory:", total)
 labels = release_debited(found.aggregator, votes, ledger=ledger)
 print(

@@ -51,7 +51,9 @@ table = optimize_table(
     Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m=3)
 )
 table.save(folder / "table.json")
-votes = Votes.of_labels(np.random.default_rng(0).integers(2, size=(40, 11)), classes=2)
+votes = Votes.from_labels(
+    np.random.default_rng(0).integers(2, size=(40, 11)), classes=2
+)
 ledger = PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(8, "1e-2"))
 labels = release_debited(
     Release(table), votes, ledger=ledger, output=folder / "labels.csv"

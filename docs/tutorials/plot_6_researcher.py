@@ -33,7 +33,7 @@ from darrm import (
     optimize_table,
 )
 from darrm.majority import baselines
-from darrm.plan import mechanism_of, named, plan
+from darrm.plan import find_mechanism, make_mechanism, plan
 from darrm.priors import Dirichlet, Point, Prior
 
 K = 21
@@ -139,7 +139,7 @@ def probit(slope):
     )
 
 
-probit_mechanism = mechanism_of(probit, "probit (mine)", slug="probit", limits=(0, 1))
+probit_mechanism = make_mechanism(probit, "probit (mine)", slug="probit", limits=(0, 1))
 
 # %%
 # Then it is one entry more in the list. All are calibrated to the same total, 50
@@ -150,7 +150,11 @@ workload = Workload(
     Voters(K, PrivacyParams("inf"), overlap=1), 50, PrivacyParams(4, "1e-5")
 )
 slugs = ("rdp-optimal", "optimal", "gnmax-analytic", "exponential", "permute-and-flip")
-mechanisms = [*map(named, slugs), named("randomized-response"), probit_mechanism]
+mechanisms = [
+    *map(find_mechanism, slugs),
+    find_mechanism("randomized-response"),
+    probit_mechanism,
+]
 found = plan(workload, mechanisms=mechanisms, complete=True)
 print(found)
 

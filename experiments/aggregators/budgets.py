@@ -12,9 +12,9 @@ from darrm.plan.report import draw_accuracies
 from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.util.figures import saved_figure
+from darrm.util.figures import save_figure
 from experiments import pages
-from experiments.aggregators.settings import RELEASED_FIRST, name_of
+from experiments.aggregators.settings import RELEASED_FIRST, name_mechanism
 from experiments.pages import Row
 
 TEACHERS = Voters(250, PrivacyParams("inf"), overlap=1)
@@ -50,14 +50,14 @@ LINES = {
 }
 
 
-def points_of(panel: int, epsilons: Sequence[str] | None = None) -> list[Row]:
+def compute_points(panel: int, epsilons: Sequence[str] | None = None) -> list[Row]:
     """Sweep over the budgets of a panel (default: all); return the accuracies of the plotted mechanisms.
 
     For two classes, the objective is the expected error of [D], as on the pages of the comparison.
     """
     title, work, epsilon_words = PANELS[panel]
     mechanisms = [
-        mechanism for mechanism in MECHANISMS if mechanism.slug in RELEASED_FIRST or name_of(mechanism) in LINES
+        mechanism for mechanism in MECHANISMS if mechanism.slug in RELEASED_FIRST or name_mechanism(mechanism) in LINES
     ]
     print(title.splitlines()[0], flush=True)
     objective = "error" if work.has_noise_function else "accuracy"
@@ -67,14 +67,14 @@ def points_of(panel: int, epsilons: Sequence[str] | None = None) -> list[Row]:
     )
     points: list[Row] = []
     for result in sweep_result.plans:
-        accuracies = {name_of(row): row.accuracy for row in result.rows if name_of(row) in LINES}
+        accuracies = {name_mechanism(row): row.accuracy for row in result.rows if name_mechanism(row) in LINES}
         points.append(
             {"epsilon": result.workload.total.epsilon, "right": {**accuracies, FIRST_CHOICE: result.best.accuracy}}
         )
     return points
 
 
-def lines_of(points: Sequence[Row]) -> dict[str, dict[float, float]]:
+def draw_lines(points: Sequence[Row]) -> dict[str, dict[float, float]]:
     """Map each name to its accuracies by ε."""
     return {
         name: {point["epsilon"]: point["right"][name] for point in points if name in point["right"]} for name in LINES
@@ -87,11 +87,11 @@ def save_budgets(path: Path, panels: list[Row]) -> None:
         name: {"color": color, "marker": marker, "linewidth": 2.6 if name == FIRST_CHOICE else 1.3}
         for name, (color, marker) in LINES.items()
     }
-    with saved_figure(path, width=11.0, height=4.2, dpi=110) as figure:
+    with save_figure(path, width=11.0, height=4.2, dpi=110) as figure:
         axes = figure.subplots(1, len(panels), sharey=True)
         lines: Row = {}
         for axis, panel in zip(axes, panels, strict=True):
-            draw_accuracies(axis, lines_of(panel["points"]), line_styles)
+            draw_accuracies(axis, draw_lines(panel["points"]), line_styles)
             axis.set_title(panel["title"], fontsize=9)
             lines |= {line.get_label(): line for line in axis.get_lines()}
         axes[0].set_ylabel("share of right labels")
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = pages.make_command_line("aggregators", __doc__, module="experiments budgets").parse_args(arguments)
     folder = pages.prepare_folder(options, "aggregators")
     if not options.page:
-        panels = [{"title": title, "points": points_of(panel)} for panel, (title, *_) in enumerate(PANELS)]
+        panels = [{"title": title, "points": compute_points(panel)} for panel, (title, *_) in enumerate(PANELS)]
         pages.write_json(folder / "budgets.json", panels)
     save_budgets(folder / "budgets.png", pages.read_json(folder / "budgets.json"))
     return 0

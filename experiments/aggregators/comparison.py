@@ -13,14 +13,14 @@ from darrm.loss.renyi import RenyiCurve
 from darrm.numerics.bisection import bisect_safe
 from darrm.plan import MECHANISMS, CalibratedMechanism, Mechanism, Plan, plan
 from darrm.plan.accuracy import MOST_LISTED, list_histograms
-from darrm.plan.mechanism import account_of
-from darrm.plan.planner import named
+from darrm.plan.mechanism import make_accountant
+from darrm.plan.planner import find_mechanism
 from darrm.plurality.accuracy_bound import accuracy_at_most
 from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.util.figures import BLACK, saved_figure, style
-from experiments.aggregators.settings import OPTIMA, RELEASED_FIRST, name_of
+from darrm.util.figures import BLACK, save_figure, style
+from experiments.aggregators.settings import OPTIMA, RELEASED_FIRST, name_mechanism
 from experiments.pages import Claim, Row, read_json
 
 MAX_LEVELS = 32  # points of a curve in the JSON
@@ -149,13 +149,15 @@ def compare(
     details: Row = {"levels": _add_curves(rows, entries)} if is_binary else _compute_limits(result)
     guess = result.measure.guessing
     guess_accuracy = None if guess is None else guess.value
-    absent = [(name_of(kind), reason) for slug, reason in result.left_out for kind in compared if kind.slug == slug]
+    absent = [
+        (name_mechanism(kind), reason) for slug, reason in result.left_out for kind in compared if kind.slug == slug
+    ]
     return Comparison(workload, entries, absent, seconds, result.prior.text, coin=guess_accuracy, **details), rows
 
 
 def _describe_mechanism(row: CalibratedMechanism) -> Row:
     return {
-        "name": name_of(row),
+        "name": name_mechanism(row),
         "right": row.accuracy,
         "standard_error": 0.0 if row.estimate is None else row.estimate.standard_error,
         "settings": dict(row.settings),
@@ -192,7 +194,7 @@ def _find_sigma_by_counts(work: Workload) -> float:
 
     def is_admitted(sigma: float) -> bool:
         curve = RenyiCurve.of(lambda orders: orders / sigma**2)
-        return account_of(work, PrivacyCost("GNMax by counts", renyi=curve, reached=1)).admits(work.total)
+        return make_accountant(work, PrivacyCost("GNMax by counts", renyi=curve, reached=1)).admits(work.total)
 
     return bisect_safe(is_admitted, MAX_SIGMA, MIN_SIGMA, tolerance=1e-6, geometric=True)
 
@@ -306,7 +308,7 @@ SLUGS = (
     "exponential",
     "lnmax",
 )
-SHOWN_NAMES = tuple(name_of(named(slug)) for slug in SLUGS)
+SHOWN_NAMES = tuple(name_mechanism(find_mechanism(slug)) for slug in SLUGS)
 
 
 def compare_private(*, quick: bool) -> list[Row]:
@@ -317,17 +319,20 @@ def compare_private(*, quick: bool) -> list[Row]:
 def _compare_size(K: int, C: int, m: int) -> Row:
     target = PrivacyParams(m * PrivacyParams(EACH).exact_epsilon)
     work = Workload(Voters(K, PrivacyParams(EACH)), 1, target, C)
-    result = plan(work, prior=Dirichlet(), mechanisms=list(map(named, SLUGS)), complete=True)
-    shares = {name_of(row): row.accuracy for row in result.rows}
+    result = plan(work, prior=Dirichlet(), mechanisms=list(map(find_mechanism, SLUGS)), complete=True)
+    shares = {name_mechanism(row): row.accuracy for row in result.rows}
     print(f"K = {K}, C = {C}, m = {m}: {shares['per query']:.4f}", flush=True)
     return {"voters": K, "classes": C, "m": m, "epsilon": EACH, "right": shares}
 
 
 def save_private(path: Path, rows: Sequence[Row]) -> None:
     """Plot the accuracies over the allowance m, one panel for each number of classes."""
-    styles = {name_of(named(slug)): replace(style(place), color=named(slug).color) for place, slug in enumerate(SLUGS)}
+    styles = {
+        name_mechanism(find_mechanism(slug)): replace(style(place), color=find_mechanism(slug).color)
+        for place, slug in enumerate(SLUGS)
+    }
     class_numbers = list(dict.fromkeys(row["classes"] for row in rows))
-    with saved_figure(path, width=3.4 * len(class_numbers), height=3.8, dpi=110) as figure:
+    with save_figure(path, width=3.4 * len(class_numbers), height=3.8, dpi=110) as figure:
         axes = figure.subplots(1, len(class_numbers), squeeze=False)[0]
         lines: dict[str, object] = {}
         for axis, classes in zip(axes, class_numbers, strict=True):

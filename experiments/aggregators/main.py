@@ -22,7 +22,7 @@ from experiments.aggregators.settings import (
     list_plurality_workloads,
     list_private_workloads,
     list_vote_workloads,
-    name_of,
+    name_mechanism,
 )
 from experiments.aggregators.votes import record_ten_class_votes, record_two_class_votes
 from experiments.pages import Row
@@ -78,7 +78,7 @@ def _compare_votes(*, quick: bool) -> list[Row]:
     for recorded in record_two_class_votes(quick=quick):
         for work in list_vote_workloads(recorded.voters, quick=quick):
             comparison, options = compare(work)
-            accuracy = {name_of(option): recorded.accuracy(option.curve) for option in options}
+            accuracy = {name_mechanism(option): recorded.accuracy(option.curve) for option in options}
             rows.append(
                 {
                     "votes": recorded.name,
@@ -88,7 +88,7 @@ def _compare_votes(*, quick: bool) -> list[Row]:
                     "accuracy": accuracy,
                 }
             )
-            print(f"{recorded.name}, {comparison.title}: ours {accuracy[name_of(options[0])]:.4f}", flush=True)
+            print(f"{recorded.name}, {comparison.title}: ours {accuracy[name_mechanism(options[0])]:.4f}", flush=True)
     return rows
 
 

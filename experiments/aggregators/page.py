@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.aggregators.comparison import SHOWN_NAMES, Comparison, decide_claims, list_aggregators
-from experiments.aggregators.settings import name_of
+from experiments.aggregators.settings import name_mechanism
 from experiments.pages import Claim, Row, fill_template, format_bold_table, read_json
 
 PAGE_PARTS = ("two_classes", "more_classes")  # separate pages
@@ -47,7 +47,9 @@ def fill_page(results: Results, *, part: str = "page") -> str:
     ]
     facts = {
         "about": [
-            {"name": name_of(item), "about": item.about} for item in list_aggregators() if name_of(item) in names
+            {"name": name_mechanism(item), "about": item.about}
+            for item in list_aggregators()
+            if name_mechanism(item) in names
         ],
         "claims": results.claims,
         "plain": _tabulate_two_classes(plain),
@@ -94,4 +96,4 @@ def tabulate_shares(comparisons: Sequence[Comparison]) -> str:
 
 def _sort_names(rows: Iterable[tuple[Sequence[object], dict[str, float]]]) -> list[str]:
     names = {name for _, numbers in rows for name in numbers}
-    return [name_of(item) for item in list_aggregators() if name_of(item) in names]
+    return [name_mechanism(item) for item in list_aggregators() if name_mechanism(item) in names]

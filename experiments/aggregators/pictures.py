@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from darrm.plan import Mechanism
-from darrm.util.figures import Style, saved_figure, style
+from darrm.util.figures import Style, save_figure, style
 from experiments.aggregators.comparison import Comparison, list_aggregators
-from experiments.aggregators.settings import name_of
+from experiments.aggregators.settings import name_mechanism
 
 COLUMNS = 3
 
@@ -15,7 +15,7 @@ COLUMNS = 3
 def make_styles(mechanisms: Sequence[type[Mechanism]] | None = None) -> dict[str, Style]:
     """Map the name of each aggregator (default: `list_aggregators()`) to its line style."""
     return {
-        name_of(mechanism): replace(style(place), color=mechanism.color, width=mechanism.linewidth)
+        name_mechanism(mechanism): replace(style(place), color=mechanism.color, width=mechanism.linewidth)
         for place, mechanism in enumerate(list_aggregators(mechanisms))
     }
 
@@ -30,7 +30,7 @@ def save_margins(
     columns = min(COLUMNS, len(comparisons))
     rows = -(-len(comparisons) // columns)
     styles = make_styles(mechanisms)
-    with saved_figure(path, width=5.0 * columns, height=3.6 * rows + 0.8, dpi=110) as figure:
+    with save_figure(path, width=5.0 * columns, height=3.6 * rows + 0.8, dpi=110) as figure:
         axes = figure.subplots(rows, columns, squeeze=False)
         lines: dict[str, object] = {}
         for axis, comparison in zip(axes.flat, comparisons, strict=False):

@@ -14,7 +14,7 @@ from scipy.special import log_ndtr, ndtr
 from darrm.noisy_max.label_cost import label_curve
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian
-from darrm.util.figures import BLUE, VERMILION, saved_figure
+from darrm.util.figures import BLUE, VERMILION, save_figure
 from darrm.util.files import write_text
 from experiments import pages
 from experiments.aggregators.comparison import BY_COUNTS, Comparison
@@ -104,7 +104,7 @@ def compute_two_class_curve(sigma: float, orders: Array) -> Array:
 
 def save_surface(path: Path, surface: Row) -> None:
     reach = surface["axis"][-1]
-    with saved_figure(path, width=6.4, height=5.2, dpi=100) as figure:
+    with save_figure(path, width=6.4, height=5.2, dpi=100) as figure:
         axis = figure.add_subplot()
         shares = np.array(surface["shares"])
         image = axis.imshow(
@@ -121,7 +121,7 @@ def save_surface(path: Path, surface: Row) -> None:
 
 def save_ratios(path: Path, ratios: list[Row]) -> None:
     """Plot the label's cost ÷ the counts' cost over the order."""
-    with saved_figure(path, width=6.4, height=4.2, dpi=100) as figure:
+    with save_figure(path, width=6.4, height=4.2, dpi=100) as figure:
         axis = figure.add_subplot()
         for entry, color in zip(ratios, (BLUE, VERMILION), strict=True):
             scaled_orders = np.array(entry["orders"]) / entry["sigma"]

@@ -24,7 +24,7 @@ OPTIMA = ("rdp-optimal", "optimal")
 RELEASED_FIRST = ("no-noise", *OPTIMA, "permute-and-flip", "exponential", "gnmax", "lnmax", "asymmetric")
 
 
-def name_of(mechanism: CalibratedMechanism | type[Mechanism]) -> str:
+def name_mechanism(mechanism: CalibratedMechanism | type[Mechanism]) -> str:
     """Return the name of a mechanism in the data: from `NAMES`, else its own."""
     return NAMES.get(mechanism.slug, mechanism.name)
 

@@ -131,4 +131,4 @@ def _record_votes(name: str, train: Examples, test: Examples, K: int, model: Cal
                 counts[:, shard_y[0]] += 1
             else:
                 counts[rows, model().fit(shard_x, shard_y).predict(test[0])] += 1
-    return EnsembleVotes(name, Votes.of_counts(counts), np.asarray(test[1], dtype=np.int64))
+    return EnsembleVotes(name, Votes.from_counts(counts), np.asarray(test[1], dtype=np.int64))

@@ -113,7 +113,7 @@ def normalize_rows(x: Array) -> Array:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-def teachers_of(rows: int) -> int:
+def choose_teachers(rows: int) -> int:
     return min(MAX_TEACHERS, max(MIN_TEACHERS, rows // ROWS_PER_TEACHER))
 
 
@@ -124,7 +124,7 @@ def _make_linear() -> Untyped:
 def _predict_by_vote(data: Split, epsilon: float, seed: int) -> Labels:
     vote = PrivateVotingClassifier(
         _make_linear(),
-        teachers_of(len(data.x)),
+        choose_teachers(len(data.x)),
         epsilon=epsilon,
         delta=DELTA,
         max_queries=len(data.questions),
@@ -138,7 +138,7 @@ def _predict_by_pate(data: Split, epsilon: float, seed: int, **options: Untyped)
     pate = PATEClassifier(
         _make_linear(),
         _make_linear() if options.get("aggregator") == "best" else None,
-        n_teachers=teachers_of(len(data.x)),
+        n_teachers=choose_teachers(len(data.x)),
         epsilon=epsilon,
         delta=DELTA,
         max_answers=min(STUDENT_ANSWERS, len(data.public)),

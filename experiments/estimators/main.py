@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from darrm.util import checks
-from darrm.util.figures import COLORS, GRAY, saved_figure
+from darrm.util.figures import COLORS, GRAY, save_figure
 from experiments import pages
 from experiments.estimators.contenders import (
     CONTENDERS,
@@ -21,9 +21,9 @@ from experiments.estimators.contenders import (
     DIFFPRIVLIB,
     NON_PRIVATE,
     TITLES,
+    choose_teachers,
     measure_accuracy,
     split,
-    teachers_of,
 )
 from experiments.pages import Row
 
@@ -34,7 +34,7 @@ SEEDS = 10
 MIN_SHARE_OF_CELLS = 2 / 3  # for a claim to hold
 
 
-def result_of(name: str, *, seeds: int) -> Row:
+def compute_result(name: str, *, seeds: int) -> Row:
     """Measure the accuracy of every contender at every budget for each seed."""
     splits = [split(name, seed) for seed in range(seeds)]
     first_split = splits[0]
@@ -45,7 +45,7 @@ def result_of(name: str, *, seeds: int) -> Row:
         "classes": first_split.classes,
         "public": len(first_split.public),
         "questions": len(first_split.questions),
-        "teachers": teachers_of(len(first_split.x)),
+        "teachers": choose_teachers(len(first_split.x)),
         "seeds": len(splits),
         "cells": [
             {
@@ -60,7 +60,7 @@ def result_of(name: str, *, seeds: int) -> Row:
     }
 
 
-def means_of(cell: Row) -> dict[str, tuple[float, float]]:
+def compute_means(cell: Row) -> dict[str, tuple[float, float]]:
     """Return mean accuracy and standard error over seeds for each contender that fits the budget."""
     shares = {name: np.array(values) for name, values in cell["right"].items() if None not in values}
     return {
@@ -71,7 +71,7 @@ def means_of(cell: Row) -> dict[str, tuple[float, float]]:
 
 def judge_cell(title: str, cell: Row) -> Row:
     """Find the best private contender, and those within a standard error of it."""
-    means = means_of(cell)
+    means = compute_means(cell)
     private = {name: mean for name, mean in means.items() if CONTENDERS[name][0] != NON_PRIVATE}
     best = max(private, key=lambda name: private[name][0])
     equal = [name for name in private if private[name][0] >= private[best][0] - private[best][1]]
@@ -139,10 +139,10 @@ def draw(folder: Path, results: dict[str, Row]) -> None:
     bright_colors = [color for color in COLORS if color != GRAY]
     colors = dict(zip(CONTENDERS, (*bright_colors, *bright_colors), strict=False))
     num_rows = (len(results) + 1) // 2  # two panels in a row are readable on a phone
-    with saved_figure(folder / "right.png", width=6.5, height=2.4 * num_rows + 1.1, dpi=120) as figure:
+    with save_figure(folder / "right.png", width=6.5, height=2.4 * num_rows + 1.1, dpi=120) as figure:
         panels = figure.subplots(num_rows, 2, sharex=True, squeeze=False).ravel()
         for result, panel in zip(results.values(), panels, strict=False):
-            means_by_budget = [means_of(cell) for cell in result["cells"]]
+            means_by_budget = [compute_means(cell) for cell in result["cells"]]
             for contender, (kind, _) in CONTENDERS.items():
                 line = {DARRM: "o-", NON_PRIVATE: ":"}.get(kind, "s--")
                 percentages = [100.0 * mean[contender][0] if contender in mean else np.nan for mean in means_by_budget]
@@ -167,4 +167,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help=f"how many (default {SEEDS})")
     options = parser.parse_args(arguments)
     checks.integer_at_least(2, seeds=options.seeds, advice="a standard error needs two")
-    return pages.run_figures(options, NAME, TITLES, partial(result_of, seeds=options.seeds), fill_page, draw)
+    return pages.run_figures(options, NAME, TITLES, partial(compute_result, seeds=options.seeds), fill_page, draw)

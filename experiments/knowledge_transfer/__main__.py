@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from darrm.commands.command_line import run
-from darrm.training.calibration import privacy_of
+from darrm.training.calibration import compute_privacy
 from darrm.util import checks
 from experiments import pages
 from experiments.composition_tables import K
@@ -28,7 +28,7 @@ from experiments.knowledge_transfer.fresh import compute_fresh_rows
 from experiments.knowledge_transfer.labels import compute_exact_rows, compute_total_rows, measure_label_rows
 from experiments.knowledge_transfer.page import draw, fill_page, fill_section
 from experiments.knowledge_transfer.selection import select, train_students
-from experiments.knowledge_transfer.settings import Setup, make_private_recipe, training_of
+from experiments.knowledge_transfer.settings import Setup, choose_training, make_private_recipe
 from experiments.pages import CommandLine, Row
 from experiments.teachers import Machine, TeacherVotes, obtain_votes
 
@@ -92,11 +92,11 @@ def _measure(options: argparse.Namespace, data: LabeledImages, setup: Setup, mac
     seeds = range(options.seed, options.seed + trainings)
     recipe = make_private_recipe(setup)
     private_trainings, plain_trainings = (
-        [training_of(data, training_recipe, seed) for seed in seeds] for training_recipe in (recipe, setup.plain)
+        [choose_training(data, training_recipe, seed) for seed in seeds] for training_recipe in (recipe, setup.plain)
     )
     votes, _ = obtain_votes(data, private_trainings, plain_trainings, machine)
     votes.save(votes_path)
-    spent = privacy_of(recipe, setup.each.delta)
+    spent = compute_privacy(recipe, setup.each.delta)
     students = []
     if not options.no_students:
         students = train_students(data, setup, student_allowances, votes, machine, student)

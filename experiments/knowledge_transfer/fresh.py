@@ -18,7 +18,7 @@ from darrm.numerics.binomial import binomial_pmf
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.release import charge_of
+from darrm.table.release import describe_cost
 from darrm.table.table import certify
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages
@@ -56,7 +56,7 @@ def compute_fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries
                 "aggregator": name,
                 "right": compute_accuracy(right_voters, table.gamma),
                 "one": m * EACH.epsilon,
-                "all": PrivacyAccountant(voters, [charge_of(table).repeated(queries)]).spent(TOTAL_DELTA).epsilon,
+                "all": PrivacyAccountant(voters, [describe_cost(table).repeat(queries)]).spent(TOTAL_DELTA).epsilon,
             }
             for name, table in tables.items()
         ]

@@ -14,7 +14,7 @@ from darrm.noisy_max.mechanisms import GNMax
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.release import Release, charge_of
+from darrm.table.release import Release, describe_cost
 from darrm.table.table import certify
 from darrm.training.teachers import majority
 from darrm.votes import Votes
@@ -44,7 +44,7 @@ class Method:
         """Turn votes (Q, K) into labels (Q,)."""
         if self.aggregator is None:
             return majority(votes)
-        return np.asarray(self.aggregator.release(Votes.of_labels(votes, classes=2), rng=rng), dtype=np.int64)
+        return np.asarray(self.aggregator.release(Votes.from_labels(votes, classes=2), rng=rng), dtype=np.int64)
 
 
 def compute_query_cost(each: PrivacyParams, m: int) -> PrivacyParams:
@@ -191,12 +191,12 @@ def find_best_bound(method: Method, each: PrivacyParams, queries: int, delta: fl
         return {"epsilon": None, "delta": delta, "bound": "no privacy"}
     if method.aggregator is None:
         return {"epsilon": each.epsilon, "delta": each.delta, "bound": "private models, disjoint shards"}
-    charge = method.aggregator.privacy_cost(queries)
-    spent = PrivacyAccountant(charges=[charge]).spent(delta)
+    cost = method.aggregator.privacy_cost(queries)
+    spent = PrivacyAccountant(costs=[cost]).spent(delta)
     result = {"epsilon": spent.epsilon, "delta": delta, "bound": spent.bound}
     if isinstance(method.aggregator, Release):  # votes of private teachers
         voters = Voters(K, each, overlap=1, models=True)
-        models_spent = PrivacyAccountant(charges=[charge_of(method.aggregator.table, queries, voters=voters)]).spent(
+        models_spent = PrivacyAccountant(costs=[describe_cost(method.aggregator.table, queries, voters=voters)]).spent(
             delta
         )
         result["with_private_models"] = {"epsilon": models_spent.epsilon, "bound": models_spent.bound}

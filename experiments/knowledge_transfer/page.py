@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from darrm.util.figures import saved_figure, style
+from darrm.util.figures import save_figure, style
 from experiments.composition_tables import DELTA_PRIME, NAMES
 from experiments.knowledge_transfer import settings
 from experiments.pages import Row, fill_template, read_json
@@ -89,7 +89,7 @@ def draw(path: Path, result: Row, queries: int) -> None:
     """Plot accuracy over m at one Q: our lines, and the paper's hollow markers."""
     rows = [row for row in result["labels"] if row["queries"] == queries]
     allowances = result["allowances"]
-    with saved_figure(path, width=8.0, height=5.0) as figure:
+    with save_figure(path, width=8.0, height=5.0) as figure:
         axes = figure.subplots()
         for place, name in enumerate(settings.AGGREGATORS):
             line = style(place)

@@ -28,7 +28,7 @@ from darrm.util.extras import require
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import make_methods
-from experiments.knowledge_transfer.settings import Setup, make_private_recipe, training_of
+from experiments.knowledge_transfer.settings import Setup, choose_training, make_private_recipe
 from experiments.pages import Row
 from experiments.teachers import Machine, TeacherVotes, Training
 
@@ -162,7 +162,7 @@ def score_recipe(data: LabeledImages, split: Split, trainings: Sequence[Training
 
 def _list_trainings(data: LabeledImages, recipe: Recipe) -> list[Training]:
     seeds = PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS
-    return [training_of(data, recipe, seed) for seed in seeds]
+    return [choose_training(data, recipe, seed) for seed in seeds]
 
 
 def _score_student(data: LabeledImages, split: Split, radius: float, weight: float, device: str) -> Row:

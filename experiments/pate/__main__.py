@@ -25,7 +25,7 @@ from experiments.pate.page import fill_page
 from experiments.pate.pictures import draw, draw_figure_10
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.settings import STUDIES
-from experiments.pate.study_run import linear_of, measure, recompute, retrain_smaller
+from experiments.pate.study_run import make_linear, measure, recompute, retrain_smaller
 from experiments.teachers import Machine
 
 NAME = "pate"
@@ -60,7 +60,7 @@ def _measure(options: argparse.Namespace, machine: Machine, line: StatusLine) ->
         return result | {"in_one_go": in_one_go, "jobs": options.jobs}
     stored: pages.Row = pages.read_json(path)
     if options.only == LINEAR:
-        return stored | {"linear": linear_of(study, machine, line, quick=stored["quick"])}
+        return stored | {"linear": make_linear(study, machine, line, quick=stored["quick"])}
     return stored | retrain_smaller(path.with_name(f"{study.name}-counts.npz"), machine, line, quick=stored["quick"])
 
 

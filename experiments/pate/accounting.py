@@ -90,9 +90,9 @@ def compute_label_epsilon(aggregator: PateAggregator, queries: int, answered: in
     1.166
     """
     answer = find_noisy_max(aggregator).guarantee
-    check = aggregator.check.guarantee if isinstance(aggregator, CheckedGNMax) else answer.repeated(0)
-    check = check.repeated(queries)
-    return public_epsilon(check + answer.repeated(answered), check + answer.repeated(queries), delta)
+    check = aggregator.check.guarantee if isinstance(aggregator, CheckedGNMax) else answer.repeat(0)
+    check = check.repeat(queries)
+    return public_epsilon(check + answer.repeat(answered), check + answer.repeat(queries), delta)
 
 
 def publish_as_in_paper(analyses: Sequence[Analysis]) -> Row:
@@ -239,7 +239,7 @@ def search_aggregator(base: ConfidentGNMax, size: VoteSize, delta: float) -> Sea
     The result minimizes ε plus two standard deviations of the publication's noise. It has at least as many expected
     answers as ``base``, and they are the plurality at least as often.
     """
-    votes = Votes.of_counts(draw_pate_votes(size))
+    votes = Votes.from_counts(draw_pate_votes(size))
 
     def analyze_votes(aggregator: ConfidentGNMax) -> Analysis:
         with hide_warnings():

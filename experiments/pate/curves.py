@@ -99,7 +99,7 @@ def sample_teachers(votes: Votes, teachers: int) -> Votes:
         return votes
     rng = np.random.default_rng([LABEL_SEED, teachers])
     rows = [rng.multivariate_hypergeometric(row, teachers, method="marginals") for row in votes.counts]
-    return Votes.of_counts(np.array(rows), teachers)
+    return Votes.from_counts(np.array(rows), teachers)
 
 
 def compute_figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: int, delta: float) -> Row:

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.privacy import PrivacyParams
-from darrm.training.calibration import calibrate_noise, privacy_of
+from darrm.training.calibration import calibrate_noise, compute_privacy
 from darrm.training.recipes import PrivateSGD
 from experiments.pages import Row
 from experiments.pate.ensembles import PARTITION_SEED, QUICK, SEED, network_for, split
@@ -118,7 +118,7 @@ def measure_dpsgd(study: Study, budget: PrivacyParams, machine: Machine, *, quic
     setting = SETTINGS[study.name]
     epochs = max(1, setting.epochs // QUICK) if quick else setting.epochs
     recipe = calibrate_recipe(replace(setting, epochs=epochs), len(data.train_y), budget)
-    spent = privacy_of(recipe, budget.delta)
+    spent = compute_privacy(recipe, budget.delta)
     questions = replace(
         data, test_x=np.concatenate([data.test_x, test_x]), test_y=np.concatenate([data.test_y, test_y])
     )
@@ -214,7 +214,7 @@ def measure_linear_models(study: Study, budgets: Sequence[PrivacyParams]) -> lis
             started = time.process_time()
             recipe = calibrate_recipe(LINEAR, len(x), budget)
             weights = train_linear(x, data.train_y, study.classes, recipe, np.random.default_rng(SEED))
-            spent = privacy_of(recipe, budget.delta)
+            spent = compute_privacy(recipe, budget.delta)
             rows.append(
                 {
                     "scaled_by": scale,

@@ -71,7 +71,7 @@ def obtain(study: Study, machine: Machine, *, quick: bool, ask: Ask | None = Non
     labels, seconds = (ask or obtain_network_labels)(study, data, study.teachers, machine, quick=quick)
     return Recorded(
         name=study.name,
-        votes=Votes.of_labels(labels, classes=study.classes),
+        votes=Votes.from_labels(labels, classes=study.classes),
         pool_x=data.test_x,
         pool_y=data.test_y,
         test_x=test_x,
@@ -86,7 +86,7 @@ def obtain_smaller(study: Study, teachers: int, queries: int, machine: Machine, 
     data, _, _ = split(study)
     first_queries = replace(data, test_x=data.test_x[:queries], test_y=data.test_y[:queries])
     labels, _ = obtain_network_labels(study, first_queries, teachers, machine, quick=quick)
-    return Votes.of_labels(labels, classes=study.classes)
+    return Votes.from_labels(labels, classes=study.classes)
 
 
 def obtain_network_labels(

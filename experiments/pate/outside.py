@@ -24,7 +24,7 @@ from experiments.pate.ensembles import split
 from experiments.pate.page import OUTSIDE_FILE
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import STUDIES
-from experiments.pate.students import recipe_of, student_of
+from experiments.pate.students import find_recipe, make_student
 from experiments.result_cache import read_or_compute
 
 
@@ -40,18 +40,18 @@ def measure(folder: Path, seeds: Sequence[int], *, quick: bool) -> pages.Row:
     labels, places = load_published()
     student_labels = np.full(len(labels), ABSTAIN)
     student_labels[places] = labels[places]
-    votes = Votes.of_labels(labels[:, np.newaxis].astype(np.int8), classes=10)
+    votes = Votes.from_labels(labels[:, np.newaxis].astype(np.int8), classes=10)
     recorded = Recorded("mnist", votes, data.test_x, data.test_y, test_x, test_y, np.nan, np.nan)
     students = []
     for seed in seeds:
 
         def train(seed: int = seed) -> list[float | None]:
             return recorded.measure_student(
-                student_of(recorded, student_labels, seed=seed, quick=quick), len(student_labels)
+                make_student(recorded, student_labels, seed=seed, quick=quick), len(student_labels)
             )
 
         students.append(
-            read_or_compute(folder / "kept", "outside", [recorded.digest, seed, quick, recipe_of("mnist")], train)[0]
+            read_or_compute(folder / "kept", "outside", [recorded.digest, seed, quick, find_recipe("mnist")], train)[0]
         )
     return {
         "labels": len(labels),

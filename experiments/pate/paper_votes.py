@@ -74,7 +74,7 @@ def read_archive(folder: Path, archive: Archive) -> Votes:
     check_regular(path, _MAX_BYTES)
     if hashlib.sha256(path.read_bytes()).hexdigest() != archive.digest:
         raise ValueError(f"{str(path)!r} is not the file of the authors: its SHA-256 must be {archive.digest}")
-    return Votes.of_counts(np.load(path).astype(np.int64))
+    return Votes.from_counts(np.load(path).astype(np.int64))
 
 
 def measure(votes: Votes, archive: Archive) -> Row:
@@ -109,8 +109,8 @@ def measure(votes: Votes, archive: Archive) -> Row:
         "sensitivity": sensitivity,
         "deviation": sensitivity * published.noise_scale,
         "sanitized": epsilon.epsilon + printed_cost(row.order, published.smoothness, published.noise_scale),
-        "theorem_6": analysis.epsilon_of(analysis.theorem_6.curve),
-        "exact": None if analysis.exact is None else analysis.epsilon_of(analysis.exact.curve),
+        "theorem_6": analysis.to_epsilon(analysis.theorem_6.curve),
+        "exact": None if analysis.exact is None else analysis.to_epsilon(analysis.exact.curve),
         "data_independent": analysis.data_independent_epsilon,
         "tested": tested_epsilon,
         "tested_order": order,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from darrm.util.extras import require
-from darrm.util.figures import saved_figure
+from darrm.util.figures import save_figure
 from experiments.pages import Row
 from experiments.pate.page import BY_LABEL, DPSGD, LINEAR, OURS, PRINTED, SANITIZED, SEARCHED, average, list_points
 
@@ -38,7 +38,7 @@ def draw(folder: Path, result: Row) -> None:
 def draw_figure_1(path: Path, result: Row) -> None:
     """Plot the student's accuracy and ε over the number of answers, and the teachers' agreement."""
     curves = result["figure_1"]
-    with saved_figure(path, width=14.0, height=4.2) as figure:
+    with save_figure(path, width=14.0, height=4.2) as figure:
         left, middle, right = figure.subplots(1, 3)
         rows = [*result["rows"], *result["points"]]
         for name, key, color in (("LNMax", "lnmax", LNMAX), ("Confident-GNMax", "confident", CONFIDENT)):
@@ -64,7 +64,7 @@ def draw_figure_1(path: Path, result: Row) -> None:
 def draw_figure_4(path: Path, result: Row) -> None:
     """Plot label accuracy over ε for several noise laws (left) and ensemble sizes (right)."""
     curves = result["figure_4"]
-    with saved_figure(path, width=11.0, height=4.4) as figure:
+    with save_figure(path, width=11.0, height=4.4) as figure:
         panels = figure.subplots(1, 2, sharey=True)
         training = "teachers trained on larger shards" if curves.get("retrained") else "random subsets of the teachers"
         titles = (f"{result['teachers']} teachers", f"GNMax, {training}")
@@ -88,7 +88,7 @@ def draw_figure_5(path: Path, result: Row) -> None:
     """Plot the queries that pass each check and the cost of an answer (left), and ε over the answers (right)."""
     numbers = result["figure_5"]
     edges = numbers["edges"]
-    with saved_figure(path, width=14.0, height=4.8) as figure:
+    with save_figure(path, width=14.0, height=4.8) as figure:
         left, right = figure.subplots(1, 2)
         left.stairs(numbers["all"], edges, fill=True, color="#d7dce3", label="LNMax: every query")
         for name, (color, _) in CHECKS.items():
@@ -120,7 +120,7 @@ def draw_figure_5(path: Path, result: Row) -> None:
 def draw_comparison(path: Path, result: Row) -> None:
     """Plot the final model's accuracy over ε."""
     points = list_points(result)
-    with saved_figure(path, width=8.0, height=5.4) as figure:
+    with save_figure(path, width=8.0, height=5.4) as figure:
         axes = figure.subplots()
         for method, (color, mark) in WAYS.items():
             method_points = [point for point in points if point.way == method]
@@ -140,7 +140,7 @@ def draw_comparison(path: Path, result: Row) -> None:
 
 def draw_figure_10(path: Path, targets: Sequence[Row]) -> None:
     """Plot σ² over the order λ for each target; mark the best and the printed order."""
-    with saved_figure(path, width=11.0, height=4.0) as figure:
+    with save_figure(path, width=11.0, height=4.0) as figure:
         for axes, target in zip(figure.subplots(1, len(targets)), targets, strict=True):
             axes.plot(target["orders"], target["variances"], color=CONFIDENT, label="σ² that one answer needs")
             for name, mark, color in (("best", "o", CONFIDENT), ("printed", "x", LNMAX)):

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from darrm.training.teachers import Partition
 from darrm.util.extras import require
-from darrm.util.progress import counted
+from darrm.util.progress import track
 from darrm.votes import ABSTAIN
 from experiments.datasets import LabeledImages, load
 from experiments.pate.ensembles import PARTITION_SEED
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study
-from experiments.result_cache import digest_of, read_or_train
+from experiments.result_cache import compute_digest, read_or_train
 from experiments.teachers import Machine
 
 TREES, QUICK_TREES = 100, 10  # scikit-learn's default, and for a quick run
@@ -74,11 +74,11 @@ def obtain_forest_labels(
             joblib.delayed(_train_and_predict)(
                 data.train_x[shards.shard(k)], data.train_y[shards.shard(k)], data.test_x, k, trees
             )
-            for k in counted(range(teachers), "forests", enabled=machine.progress)
+            for k in track(range(teachers), "forests", enabled=machine.progress)
         )
         return np.stack(answers, axis=1)
 
-    return read_or_train(machine.folder / f"votes-{study.name}-forests-{digest_of(facts)}.npy", collect_votes)
+    return read_or_train(machine.folder / f"votes-{study.name}-forests-{compute_digest(facts)}.npy", collect_votes)
 
 
 def _train_and_predict(

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.util.files import replacing
+from darrm.util.files import replace_file
 from darrm.votes import Votes
 
 LABEL_SEED = 2018
@@ -24,16 +24,16 @@ def save_counts(path: Path, recorded: "Recorded", smaller: Sequence[Votes] = ())
     """
     arrays: dict[str, Any] = {f"smaller_{votes.voters}": votes.counts.astype(np.uint16) for votes in smaller}
     arrays |= {"counts": recorded.votes.counts.astype(np.uint16), "classes": recorded.pool_y.astype(np.uint8)}
-    with replacing(path) as temporary:
+    with replace_file(path) as temporary:
         np.savez_compressed(temporary, **arrays)
 
 
 def load_counts(path: Path) -> tuple["Recorded", list[Votes]]:
     """Read a file of `save_counts`: votes and classes without inputs, and the smaller ensembles' votes."""
     with np.load(path) as arrays:
-        votes = Votes.of_counts(arrays["counts"].astype(np.int64))
+        votes = Votes.from_counts(arrays["counts"].astype(np.int64))
         smaller = [
-            Votes.of_counts(arrays[name].astype(np.int64)) for name in arrays.files if name.startswith("smaller_")
+            Votes.from_counts(arrays[name].astype(np.int64)) for name in arrays.files if name.startswith("smaller_")
         ]
         classes, empty = arrays["classes"].astype(np.int64), np.empty(0, dtype=np.int64)
     name = path.stem.removesuffix("-counts")

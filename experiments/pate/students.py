@@ -41,7 +41,7 @@ BASELINE_BATCH = 128  # labeled images in a step; there are 60,000
 QUICK_SHARE = 0.1  # of the steps
 
 
-def recipe_of(name: str) -> str:
+def find_recipe(name: str) -> str:
     """Describe the training of a data set's student, for the digest of stored results."""
     return "boosted trees, as many of the richer as there are" if name == "adult" else repr(RECIPES[name])
 
@@ -51,7 +51,7 @@ def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
     return ensembles.obtain(study, machine, quick=quick, ask=obtain_forest_labels if study.name == "adult" else None)
 
 
-def student_of(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Predictor:
+def make_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Predictor:
     """Train a student on labels (q,) of the first q inputs of the pool; `ABSTAIN` means no label."""
     train = train_census_student if recorded.name == "adult" else train_network_student
     return train(recorded, labels, seed=seed, quick=quick)

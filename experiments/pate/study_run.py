@@ -35,7 +35,7 @@ from experiments.pate.dpsgd import LINEAR, measure_dpsgd, measure_linear_models
 from experiments.pate.ensembles import obtain_smaller
 from experiments.pate.recorded import LABEL_SEED, Labels, Recorded, StudentAccuracies, load_counts, save_counts
 from experiments.pate.settings import PLANS, STUDIES, Plan, Study, VoteSize, Way
-from experiments.pate.students import measure_baseline, obtain, recipe_of, student_of
+from experiments.pate.students import find_recipe, make_student, measure_baseline, obtain
 from experiments.result_cache import digest_array, read_or_compute
 from experiments.teachers import Machine
 
@@ -67,18 +67,18 @@ def release_labels(run: Run, way: Way) -> Labels:
     )
 
 
-def analysis_of(run: Run, way: Way, labels: Labels) -> Analysis:
+def run_analysis(run: Run, way: Way, labels: Labels) -> Analysis:
     answered = labels != ABSTAIN if isinstance(way.aggregator, ConfidentGNMax) else None
     return account(run.recorded.votes[: way.queries], way.aggregator, run.study.delta, answered)
 
 
-def row_of(run: Run, way: Way) -> tuple[Row, Labels]:
+def compute_row(run: Run, way: Way) -> tuple[Row, Labels]:
     """Describe a row: its answers, their accuracy and cost, and the published cost."""
     labels = release_labels(run, way)
 
     def compute() -> Row:
         run.line.show(f"accounting for {way.name}, {way.queries} queries")
-        analysis = analysis_of(run, way, labels)
+        analysis = run_analysis(run, way, labels)
         return {
             "costs": compute_costs([analysis]),
             "in_paper": publish_as_in_paper([analysis]),
@@ -110,7 +110,7 @@ def describe_searched(run: Run, base: Way, size: VoteSize) -> tuple[Row, Labels]
 
     parameters = run.read_or_compute("search", [repr(aggregator), repr(size), delta], find_parameters)
     way = Way("Confident-GNMax, searched", ConfidentGNMax(*parameters["aggregator"]), base.queries)
-    row, labels = row_of(run, way)
+    row, labels = compute_row(run, way)
     for publication_way, base_labels in ((way, labels), (base, release_labels(run, base))):
         facts = [repr(publication_way.aggregator), digest_array(base_labels), parameters["publication"]]
         published = PublicationParameters(*parameters["publication"])
@@ -121,19 +121,19 @@ def describe_searched(run: Run, base: Way, size: VoteSize) -> tuple[Row, Labels]
     base_labels = release_labels(run, base)
     facts = [repr(base.aggregator), digest_array(base_labels), "logarithm"]
     row["base_by_logarithm"] = run.read_or_compute(
-        "beforehand", facts, lambda: publish_by_logarithm(analysis_of(run, base, base_labels))
+        "beforehand", facts, lambda: publish_by_logarithm(run_analysis(run, base, base_labels))
     )
     return row | {"search": parameters}, labels
 
 
 def _publish_fixed(run: Run, way: Way, labels: Labels, parameters: PublicationParameters) -> Row:
-    return publish_with_parameters(analysis_of(run, way, labels), parameters)
+    return publish_with_parameters(run_analysis(run, way, labels), parameters)
 
 
 def describe_by_label(run: Run, way: Way) -> tuple[Row, Labels]:
     """Describe a row with label-only accounting; its ε does not depend on the votes, so it is public."""
     labels = release_labels(run, way)
-    epsilon = way.aggregator.guarantee.repeated(way.queries).best(run.study.delta).epsilon
+    epsilon = way.aggregator.guarantee.repeat(way.queries).best(run.study.delta).epsilon
     row = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries, "epsilon": epsilon}
     return row | measure_labels(run, labels, labels != ABSTAIN), labels
 
@@ -169,8 +169,8 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
     run = Run(study, recorded, machine.folder / "kept", line)
     num_queries = min(plan.figure_4_queries, recorded.votes.queries)
     smaller = [obtain_smaller(study, count, num_queries, machine, quick=quick) for count in study.retrained]
-    table_rows = [row_of(run, way) for way in plan.rows]
-    points = [row_of(run, way) for way in plan.points]
+    table_rows = [compute_row(run, way) for way in plan.rows]
+    points = [compute_row(run, way) for way in plan.points]
     by_label = [describe_by_label(run, way) for way in plan.by_label]
     searched = [] if plan.searched is None or quick else [describe_searched(run, plan.rows[-1], plan.searched)]
     seeds = ONE_SEED if quick else STUDENT_SEEDS
@@ -205,7 +205,7 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
         "searched": [row for row, _ in searched],
         "baseline": baselines,
         "dpsgd": dpsgd_rows,
-        "linear": linear_of(study, machine, line, quick=quick),
+        "linear": make_linear(study, machine, line, quick=quick),
         **_compute_figures(run, plan, smaller),
         "teacher_seconds": recorded.seconds,
         "seconds": round(time.perf_counter() - start, 1),
@@ -225,14 +225,14 @@ def recompute(path: Path, line: StatusLine) -> Row:
         results = {
             "digest": recorded.digest,
             "plurality_accuracy": recorded.plurality_accuracy,
-            "rows": [row_of(run, way)[0] for way in plan.rows],
-            "points": [row_of(run, way)[0] for way in plan.points],
+            "rows": [compute_row(run, way)[0] for way in plan.rows],
+            "points": [compute_row(run, way)[0] for way in plan.points],
             "by_label": [describe_by_label(run, way)[0] for way in plan.by_label],
         }
         return results | _compute_figures(run, plan, smaller)
 
 
-def linear_of(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> list[Row]:
+def make_linear(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> list[Row]:
     """Train linear models by DP-SGD at every budget of a study, or read the stored results."""
     if quick or not study.scattering:
         return []
@@ -296,7 +296,7 @@ def _train_students(
 def _measure_baseline(run: Run, seed: int, *, quick: bool) -> float:
     """Measure a model without privacy, or read its stored accuracy."""
     measure_one = partial(measure_baseline, run.study, run.recorded, seed=seed, quick=quick)
-    facts = [digest_array(run.recorded.test_x), seed, quick, recipe_of(run.study.name)]
+    facts = [digest_array(run.recorded.test_x), seed, quick, find_recipe(run.study.name)]
     return float(run.read_or_compute("baseline", facts, measure_one))
 
 
@@ -304,10 +304,10 @@ def _measure_student(folder: Path, recorded: Recorded, labels: Labels, seed: int
     arrays = [digest_array(array) for array in (recorded.pool_x, recorded.test_x, labels)]
 
     def train() -> StudentAccuracies:
-        return recorded.measure_student(student_of(recorded, labels, seed=seed, quick=quick), len(labels))
+        return recorded.measure_student(make_student(recorded, labels, seed=seed, quick=quick), len(labels))
 
     return list(
-        read_or_compute(folder, f"students-{recorded.name}", [*arrays, seed, quick, recipe_of(recorded.name)], train)
+        read_or_compute(folder, f"students-{recorded.name}", [*arrays, seed, quick, find_recipe(recorded.name)], train)
     )
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.bernstein import Bernstein, BernsteinFunction
 from darrm.random_dp.sample_size import sample_size
-from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
+from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, compute_order_statistic
 from experiments.pages import Claim
 from experiments.sensitivity.page import FigureData
 
@@ -50,7 +50,7 @@ def compute_figure7(*, quick: bool, jobs: int) -> FigureData:
     sampler = SensitivitySampler(estimate_on_lattice, draw_mixture, "sup", distribution="a mixture of two normal laws")
     execution = Execution(jobs=jobs, batch_size=250, progress=True)
     sample = sampler.measure(RECORDS, pairs, seed=SEED, execution=execution)
-    sampled = [order_statistic_of(sample, sample_size(gamma=gamma, m=pairs).k) for gamma in gammas]
+    sampled = [compute_order_statistic(sample, sample_size(gamma=gamma, m=pairs).k) for gamma in gammas]
     sharp_bound, triangle_bound = PEAK / RECORDS, 2.0 * PEAK / RECORDS
     sensitivities = [*sampled, sharp_bound, triangle_bound]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.random_dp.sample_size import sample_size, smallest_gamma
-from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
+from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, compute_order_statistic
 from experiments.pages import Claim
 from experiments.sensitivity.page import FigureData
 
@@ -45,7 +45,7 @@ def compute_figure4(*, quick: bool, jobs: int) -> FigureData:
                 rows.append([m, gamma, None, None, analytic])
                 continue
             k = sample_size(gamma=gamma, m=m).k
-            estimates = [order_statistic_of(sample, k) for sample in samples]
+            estimates = [compute_order_statistic(sample, k) for sample in samples]
             rows.append([m, gamma, float(np.mean(estimates)), float(np.std(estimates)), analytic])
     ratio_at = {(row[0], row[1]): row[2] / row[4] for row in rows if row[2] is not None and row[4]}
     claim_gamma = GAMMAS[-4]
@@ -84,7 +84,7 @@ def compute_figure9(*, quick: bool, jobs: int) -> FigureData:
         for gamma in gammas:
             size = sample_size(gamma=gamma)
             sample = sampler.measure(BOUNDED_RECORDS, size.m, seed=SEED, execution=Execution(jobs=jobs, batch_size=250))
-            rows.append([dimension, gamma, order_statistic_of(sample, size.k), dimension / BOUNDED_RECORDS])
+            rows.append([dimension, gamma, compute_order_statistic(sample, size.k), dimension / BOUNDED_RECORDS])
     factors = [row[3] / row[2] for row in rows if row[2] and row[3]]
     max_factors = {d: max(factor for row, factor in zip(rows, factors, strict=True) if row[0] == d) for d in DIMENSIONS}
     claims = [

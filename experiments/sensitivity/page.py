@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
+from darrm.util.figures import BLACK, Axes, name_lines, save_figure, style
 from experiments.pages import Claim, Row, fill_template, format_table, read_json
 
 ROWS_SHOWN = 6  # in a table of the page; the JSON has all rows
@@ -67,7 +67,7 @@ def _format_cell(value: float | None) -> str:
 
 
 def save_picture(path: Path, data: FigureData) -> None:
-    with saved_figure(path, width=7.5, height=4.8) as figure:
+    with save_figure(path, width=7.5, height=4.8) as figure:
         axes = figure.add_subplot()
         DRAWINGS[data.figure](axes, data)
         axes.grid(visible=True, which="major", alpha=0.3)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.mechanisms import Laplace
 from darrm.random_dp.sample_size import sample_size, smallest_gamma
-from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
+from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, compute_order_statistic
 from darrm.util.extras import require
 from experiments.pages import Claim
 from experiments.sensitivity.page import FigureData
@@ -81,7 +81,7 @@ def compute_figure5(*, quick: bool, jobs: int) -> FigureData:
         sample = make_sampler(dimension).measure(RECORDS, pairs, seed=SEED + dimension, execution=execution)
         for gamma in gammas:
             k = sample_size(gamma=gamma, m=pairs).k
-            rows.append([dimension, gamma, order_statistic_of(sample, k), compute_global_bound(dimension)])
+            rows.append([dimension, gamma, compute_order_statistic(sample, k), compute_global_bound(dimension)])
     table = np.array([row[2] for row in rows], dtype=np.float64).reshape(len(dimensions), len(gammas))
     small_gamma_table = table[:, [index for index, gamma in enumerate(gammas) if gamma <= STRICT_GAMMA or index == 0]]
     ranges = [float(np.max(part[:, 0] / part[:, -1])) for part in (small_gamma_table, table)]
@@ -165,16 +165,16 @@ def measure_private_errors(sensitivities: tuple[float, ...], repeats: int) -> tu
     errors, public = np.zeros((len(EPSILONS), len(sensitivities))), 0.0
     for _ in range(repeats):
         parameters = fit_machine(draw_two_classes(rng, RECORDS, ERROR_DIMENSION))
-        public += error_of(parameters, test, labels) / repeats
+        public += compute_error(parameters, test, labels) / repeats
         for row, epsilon in enumerate(EPSILONS):
             mechanism = Laplace(PrivacyParams(epsilon))
             for column, sensitivity in enumerate(sensitivities):
                 released = mechanism.release(parameters, sensitivity, rng=rng)
-                errors[row, column] += error_of(released, test, labels) / repeats
+                errors[row, column] += compute_error(released, test, labels) / repeats
     return errors, public
 
 
-def error_of(parameters: NDArray[np.float64], features: NDArray[np.float64], labels: NDArray[np.float64]) -> float:
+def compute_error(parameters: NDArray[np.float64], features: NDArray[np.float64], labels: NDArray[np.float64]) -> float:
     """Compute the share of records that sign(w·x + b) misclassifies."""
     scores = features @ parameters[:-1] + parameters[-1]
     return float(np.mean(np.where(scores > 0, 1.0, -1.0) != labels))

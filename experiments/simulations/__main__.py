@@ -15,7 +15,7 @@ import numpy as np
 
 from darrm.commands.command_line import run
 from darrm.util.extras import require
-from darrm.util.figures import Axes, Style, saved_figure, say_instead, style
+from darrm.util.figures import Axes, Style, save_figure, say_instead, style
 from experiments import pages
 from experiments.pages import Row
 from experiments.simulations import curves
@@ -47,7 +47,7 @@ def draw(path: Path, data: Row) -> None:
     laws = panels[0]["curves"][0]["errors"]
     heights = [ROW_HEIGHT, *(ROW_HEIGHT if _has_errors(panels, law) else WORDS_HEIGHT for law in range(len(laws)))]
     width = COLUMN_WIDTH * len(panels) + NAME_WIDTH
-    with saved_figure(path, width=width, height=sum(heights), dpi=DPI) as figure:
+    with save_figure(path, width=width, height=sum(heights), dpi=DPI) as figure:
         axes = figure.subplots(len(heights), len(panels), squeeze=False, sharey="row", height_ratios=heights)
         for column, panel in enumerate(panels):
             _draw_shapes(axes[0, column], panel)

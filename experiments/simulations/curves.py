@@ -8,7 +8,7 @@ import numpy as np
 
 from darrm.loss.composition import compose_general, compose_simple
 from darrm.majority import baselines
-from darrm.majority.noise_function import differences, errors_of, summarize
+from darrm.majority.noise_function import compute_errors, differences, summarize
 from darrm.numerics import Array
 from darrm.optimize.optimizer import optimize_table
 from darrm.priors import Independent, Prior, TwoSided
@@ -146,8 +146,8 @@ def _compute_panel(figure: str, panel: Panel) -> Row:
 
 def _estimate_error(actual: str, half: Array, first: Array, rows: Array) -> Row:
     """Estimate a method's error under one law, and its excess over the first method's on the same draws."""
-    errors = errors_of(half, rows)
-    estimate, excess = summarize(errors), summarize(errors - errors_of(first, rows))
+    errors = compute_errors(half, rows)
+    estimate, excess = summarize(errors), summarize(errors - compute_errors(first, rows))
     return {
         "actual": actual,
         "draws": estimate.draws,

@@ -40,7 +40,7 @@ def decide_claims(figures: Mapping[str, Row], table: Sequence[Row] | None) -> Ro
     return claims
 
 
-def curve_of(panel: Row, name: str) -> Row:
+def find_curve(panel: Row, name: str) -> Row:
     return next(curve for curve in panel["curves"] if curve["name"] == name)
 
 
@@ -52,7 +52,7 @@ def _find_first_panel(data: Row) -> Row:
 def _compare_at_one(figures: Mapping[str, Row]) -> Row:
     """Compare γ_opt with γ_Sub at m = 1; for Δ > 0 they may differ by the order of Δ."""
     approximate_difference, pure_difference = (
-        float(np.max(np.abs(np.subtract(*(curve_of(panel, name)["gamma"] for name in (curves.OPTIMAL, curves.SUB))))))
+        float(np.max(np.abs(np.subtract(*(find_curve(panel, name)["gamma"] for name in (curves.OPTIMAL, curves.SUB))))))
         for panel in (_find_first_panel(figures["2"]), _find_first_panel(figures["7"]))
     )
     return {
@@ -64,7 +64,9 @@ def _compare_at_one(figures: Mapping[str, Row]) -> Row:
 
 def _compare_subsampling(data: Row) -> Row:
     """Compare γ_Sub with the optimum for the error itself; both are averages over the same draws."""
-    subsampling, optimum = (curve_of(_find_first_panel(data), name)["errors"][0] for name in (curves.SUB, curves.TRUE))
+    subsampling, optimum = (
+        find_curve(_find_first_panel(data), name)["errors"][0] for name in (curves.SUB, curves.TRUE)
+    )
     spread = optimum["excess_standard_error"] + subsampling["excess_standard_error"]
     gain = subsampling["excess"] - optimum["excess"]
     return {
@@ -83,7 +85,7 @@ def _compare_both_optima(data: Row) -> Row:
         error["mean"] - baseline_error["mean"]
         for panel, name, baseline in itertools.product(data["panels"], optimized, baselines)
         for error, baseline_error in zip(
-            curve_of(panel, name)["errors"], curve_of(panel, baseline)["errors"], strict=True
+            find_curve(panel, name)["errors"], find_curve(panel, baseline)["errors"], strict=True
         )
     ]
     return {"holds": max(excess) <= TOLERANCE, "most": max(excess), "number": len(excess)}
@@ -124,14 +126,14 @@ def _find_largest_error(data: Row) -> Row:
     """Return the largest error of γ_opt and γ_DSub over the panels with m ≥ (K+1)/2."""
     panels = [panel for panel in data["panels"] if 2 * panel["m"] >= panel["K"] + 1]
     names = (curves.OPTIMAL, curves.DOUBLE_SUB)
-    largest = max(curve_of(panel, name)["errors"][0]["mean"] for panel in panels for name in names)
+    largest = max(find_curve(panel, name)["errors"][0]["mean"] for panel in panels for name in names)
     allowances = [panel["m"] for panel in panels]
     return {"holds": largest < TOLERANCE, "figure": data["figure"], "largest": largest, "allowances": allowances}
 
 
 def _compare_priors(data: Row) -> Iterator[Row]:
     for index, error in enumerate(data["panels"][0]["curves"][0]["errors"]):
-        excess = [curve_of(panel, curves.OPTIMAL_P)["errors"][index] for panel in data["panels"]]
+        excess = [find_curve(panel, curves.OPTIMAL_P)["errors"][index] for panel in data["panels"]]
         text = ", ".join(f"{entry['excess']:+.2e} ± {entry['excess_standard_error']:.0e}" for entry in excess)
         limits = [MIN_STANDARD_ERRORS * entry["excess_standard_error"] for entry in excess]
         costs = [entry["excess"] > max(limit, TOLERANCE) for entry, limit in zip(excess, limits, strict=True)]
@@ -158,10 +160,10 @@ def fill_page(folder: Path) -> str:
     figures, rows = read_folder(folder)
     if not figures and rows is None:
         raise ValueError(f"{folder} holds no results: run some figures first")
-    return page_of(figures, rows)
+    return format_page(figures, rows)
 
 
-def page_of(figures: Mapping[str, Row], rows: Sequence[Row] | None) -> str:
+def format_page(figures: Mapping[str, Row], rows: Sequence[Row] | None) -> str:
     """Fill the page from the figures and Table 3."""
     facts = {
         "found": decide_claims(figures, rows),
@@ -198,7 +200,7 @@ def _summarize_figure(data: Row) -> Row:
     ]
     gap = max(curve["gap"] for _, curve in curves_of if curve["gap"] is not None)
     draws = first[0]["errors"][0]["draws"]
-    flat_costs = [(panel["budget"], curve_of(panel, curves.FLAT)["worst_cost"]) for panel in panels]
+    flat_costs = [(panel["budget"], find_curve(panel, curves.FLAT)["worst_cost"]) for panel in panels]
     flat_text = "; ".join(f"{cost:.4f} of {budget:.4f}" for budget, cost in flat_costs)
     flag = {f"is_{figure}": True}
     return flag | {
@@ -221,7 +223,7 @@ def _format_accuracy(gamma: Sequence[float], law: Prior) -> str:
 def _tabulate_surrogate(data: Row) -> list[Row]:
     rows = []
     for panel in data["panels"]:
-        surrogate, optimum = (curve_of(panel, name)["errors"][0] for name in (curves.OPTIMAL, curves.TRUE))
+        surrogate, optimum = (find_curve(panel, name)["errors"][0] for name in (curves.OPTIMAL, curves.TRUE))
         ratio = surrogate["mean"] / optimum["mean"] if optimum["mean"] > MAX_ROUNDING else None
         rows.append(
             {
@@ -238,7 +240,7 @@ def _tabulate_priors(data: Row) -> list[Row]:
     """Show the loss of the optimum for U[0, 1] with agreeing voters."""
     rows = []
     for panel in data["panels"]:
-        errors = [curve_of(panel, name)["errors"] for name in (curves.OPTIMAL_U, curves.OPTIMAL_P, curves.TRUE)]
+        errors = [find_curve(panel, name)["errors"] for name in (curves.OPTIMAL_U, curves.OPTIMAL_P, curves.TRUE)]
         for law in (0, 2):
             texts = " | ".join(_format_error(of_curve[law]) for of_curve in errors)
             rows.append({"panel": panel["title"], "law": errors[0][law]["actual"], "errors": texts})

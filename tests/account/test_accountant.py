@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.bounds import discretized_bound, dominating_atoms, models_bound, on_grid, profile_of
+from darrm.account.bounds import discretized_bound, dominating_atoms, get_profile, models_bound, on_grid
 from darrm.loss.composition import compose_general, compose_optimal
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
@@ -22,7 +22,7 @@ from darrm.noisy_max.selection import ExponentialMechanism
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.release import charge_of
+from darrm.table.release import describe_cost
 from darrm.table.table import Table, certify
 
 QUERY = PrivacyParams(0.2676, 0.0003)
@@ -46,26 +46,26 @@ KINDS = {
     "pure": PrivacyCost("a", guarantee=PrivacyParams(0.1, 0)),
     "renyi": PrivacyCost("a", renyi=RenyiCurve.of(lambda order: order / 800.0)),
     "profile": PrivacyCost("a", profile=bernoulli_profile(0.5, 0.4)),
-    "both": PrivacyCost("a", guarantee=PrivacyParams(0.2, 0), renyi=RenyiCurve.of_pure(0.2)),
+    "both": PrivacyCost("a", guarantee=PrivacyParams(0.2, 0), renyi=RenyiCurve.from_pure(0.2)),
     "all": PrivacyCost(
-        "a", guarantee=PrivacyParams(0.5, 0), renyi=RenyiCurve.of_pure(0.5), profile=bernoulli_profile(0.5, 0.4)
+        "a", guarantee=PrivacyParams(0.5, 0), renyi=RenyiCurve.from_pure(0.5), profile=bernoulli_profile(0.5, 0.4)
     ),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_n_charges_equal_one_charge_repeated(kind: str) -> None:
-    charge, n = KINDS[kind], 12
+    cost, n = KINDS[kind], 12
     one_by_one, at_once, in_lots = PrivacyAccountant(), PrivacyAccountant(), PrivacyAccountant()
     for _ in range(n):
-        one_by_one.add(charge)
-    at_once.add(charge.repeated(n))
+        one_by_one.add(cost)
+    at_once.add(cost.repeat(n))
     for size in (5, 3, 4):
-        in_lots.add(charge.repeated(size))
+        in_lots.add(cost.repeat(size))
     assert one_by_one.spent(0.01) == at_once.spent(0.01) == in_lots.spent(0.01)
     assert one_by_one.queries == at_once.queries == n
     # and repeating costs more: a bound that forgot the count would not
-    once = PrivacyAccountant(charges=[charge]).spent(0.01)
+    once = PrivacyAccountant(costs=[cost]).spent(0.01)
     spent = at_once.spent(0.01)
     assert spent.epsilon > 1.5 * once.epsilon
     for bound in spent.bounds:
@@ -74,13 +74,13 @@ def test_n_charges_equal_one_charge_repeated(kind: str) -> None:
 
 
 def test_words_make_no_kind() -> None:
-    accountant = PrivacyAccountant(charges=[PrivacyCost("a", guarantee=QUERY), PrivacyCost("b", guarantee=QUERY)])
-    assert len(accountant.charges) == 1
-    assert accountant.charges[0].count == 2
+    accountant = PrivacyAccountant(costs=[PrivacyCost("a", guarantee=QUERY), PrivacyCost("b", guarantee=QUERY)])
+    assert len(accountant.costs) == 1
+    assert accountant.costs[0].count == 2
 
 
 def test_the_bounds_are_the_compositions() -> None:
-    spent = PrivacyAccountant(charges=[PrivacyCost("a", guarantee=QUERY, count=50)]).spent(0.0151)
+    spent = PrivacyAccountant(costs=[PrivacyCost("a", guarantee=QUERY, count=50)]).spent(0.0151)
     found = {bound.name: bound.epsilon for bound in spent.bounds}
     assert found["optimal"] == compose_optimal(QUERY, 50, 0.0151).epsilon
     assert found["simple"] == pytest.approx(50 * 0.2676)
@@ -107,7 +107,7 @@ def product_delta(pairs: list[tuple[float, float]], epsilon: float) -> float:
 def test_profile_bounds_cover_every_adversary(delta: float) -> None:
     # neighbors may answer (0.5, 0.4), (0.4, 0.5), (0.5, 0.6), … at each query: all have this profile or a smaller one
     moves = [(0.5, 0.4), (0.4, 0.5), (0.6, 0.5), (0.5, 0.6)]
-    accountant = PrivacyAccountant(charges=[PrivacyCost("a", profile=bernoulli_profile(0.5, 0.4), count=4)])
+    accountant = PrivacyAccountant(costs=[PrivacyCost("a", profile=bernoulli_profile(0.5, 0.4), count=4)])
     spent = accountant.spent(delta)
     assert {bound.name for bound in spent.bounds} >= {"profile", "pld"}
     for bound in spent.bounds:
@@ -125,11 +125,11 @@ def test_the_dominating_pair_has_the_profile() -> None:
 
 
 def test_a_guarantee_is_confessing_randomised_response() -> None:
-    profile = profile_of(PrivacyCost("a", guarantee=PrivacyParams(math.log(3), 0.1)))
+    profile = get_profile(PrivacyCost("a", guarantee=PrivacyParams(math.log(3), 0.1)))
     losses, first, infinite = dominating_atoms(profile)
     assert losses == pytest.approx([-math.log(3), math.log(3)])
     assert [*first, infinite] == pytest.approx([0.9 * 0.25, 0.9 * 0.75, 0.1])
-    assert profile_of(PrivacyCost("a", guarantee=PrivacyParams(0, 0.1))).deltas == (0.1,)
+    assert get_profile(PrivacyCost("a", guarantee=PrivacyParams(0, 0.1))).deltas == (0.1,)
 
 
 @pytest.mark.parametrize("step", [0.01, 0.046875, 0.1, 0.7, 2.0])
@@ -147,18 +147,18 @@ def test_a_coarser_grid_lies_above(step: float) -> None:
 
 
 def test_many_queries_keep_the_gain_of_the_profile() -> None:
-    charge = PrivacyCost("a", guarantee=PrivacyParams(0.5, 0), profile=bernoulli_profile(0.5, 0.4), count=100_000)
-    found = {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(1e-5).bounds}
+    cost = PrivacyCost("a", guarantee=PrivacyParams(0.5, 0), profile=bernoulli_profile(0.5, 0.4), count=100_000)
+    found = {bound.name: bound.epsilon for bound in PrivacyAccountant(costs=[cost]).spent(1e-5).bounds}
     assert found["pld"] < 0.5 * found["optimal"]
 
 
 def test_several_kinds_by_every_bound() -> None:
-    charges = [
+    costs = [
         PrivacyCost("a", guarantee=QUERY, count=20),
         PrivacyCost("b", guarantee=PrivacyParams(0.1, 1e-5), count=30),
-        PrivacyCost("c", guarantee=PrivacyParams(0.5, 0), renyi=RenyiCurve.of_pure(0.5), count=2),
+        PrivacyCost("c", guarantee=PrivacyParams(0.5, 0), renyi=RenyiCurve.from_pure(0.5), count=2),
     ]
-    spent = PrivacyAccountant(charges=charges).spent(0.01)
+    spent = PrivacyAccountant(costs=costs).spent(0.01)
     found = {bound.name: bound.epsilon for bound in spent.bounds}
     assert set(found) == {"simple", "general", "optimal", "renyi", "pld"}
     # nothing that holds for all such mechanisms can be below the optimal composition
@@ -169,10 +169,10 @@ def test_several_kinds_by_every_bound() -> None:
 def test_renyi_sets_the_deltas_aside() -> None:
     curve = RenyiCurve.of(lambda order: order / 800.0)
     mixed = [PrivacyCost("a", renyi=curve, count=5), PrivacyCost("b", guarantee=PrivacyParams(0.01, 0.004), count=2)]
-    accountant = PrivacyAccountant(charges=mixed)
+    accountant = PrivacyAccountant(costs=mixed)
     assert [bound.name for bound in accountant.spent(0.01).bounds] == ["renyi"]
     left = 1.0 - (1.0 - 0.01) / (1.0 - 0.004) ** 2
-    total = curve.repeated(5) + RenyiCurve.of_pure(0.01).repeated(2)
+    total = curve.repeat(5) + RenyiCurve.from_pure(0.01).repeat(2)
     assert accountant.spent(0.01).epsilon == pytest.approx(total.best(left).epsilon, rel=1e-9)
     assert accountant.spent(0.007).bound == "none"
     assert "no finite epsilon" in str(accountant.spent(0.007))
@@ -181,10 +181,10 @@ def test_renyi_sets_the_deltas_aside() -> None:
 def test_nothing_and_too_little() -> None:
     assert PrivacyAccountant().spent(0.0).epsilon == 0.0
     assert "nothing spent" in str(PrivacyAccountant().spent(0.1))
-    spent = PrivacyAccountant(charges=[PrivacyCost("a", guarantee=QUERY)]).spent(1e-5)
+    spent = PrivacyAccountant(costs=[PrivacyCost("a", guarantee=QUERY)]).spent(1e-5)
     assert spent.epsilon == math.inf
     assert spent.bounds == ()
-    assert not PrivacyAccountant(charges=[PrivacyCost("a", guarantee=QUERY)]).admits(PrivacyParams(10, 1e-5))
+    assert not PrivacyAccountant(costs=[PrivacyCost("a", guarantee=QUERY)]).admits(PrivacyParams(10, 1e-5))
 
 
 @pytest.mark.parametrize("reached", [1, 2, 11])
@@ -214,17 +214,17 @@ def test_the_cap_does_not_hide_a_smaller_bound() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_queries_that_fit(kind: str) -> None:
-    charge, budget = KINDS[kind], PrivacyParams(2.0, 0.01)
-    accountant = PrivacyAccountant(charges=[charge])
-    fit = accountant.queries_that_fit(charge, budget, most=5000)
+    cost, budget = KINDS[kind], PrivacyParams(2.0, 0.01)
+    accountant = PrivacyAccountant(costs=[cost])
+    fit = accountant.queries_that_fit(cost, budget, most=5000)
     assert 1 <= fit < 5000
-    assert PrivacyAccountant(charges=[charge.repeated(1 + fit)]).admits(budget)
-    assert not PrivacyAccountant(charges=[charge.repeated(2 + fit)]).admits(budget)
-    assert PrivacyAccountant(charges=[charge.repeated(1 + fit)]).spent(0.01).epsilon <= 2.0
+    assert PrivacyAccountant(costs=[cost.repeat(1 + fit)]).admits(budget)
+    assert not PrivacyAccountant(costs=[cost.repeat(2 + fit)]).admits(budget)
+    assert PrivacyAccountant(costs=[cost.repeat(1 + fit)]).spent(0.01).epsilon <= 2.0
 
 
 def test_adaptive_kinds_cost_more() -> None:
-    accountant = PrivacyAccountant(charges=[PrivacyCost("a", guarantee=PrivacyParams(0.1, 1e-5), count=100)])
+    accountant = PrivacyAccountant(costs=[PrivacyCost("a", guarantee=PrivacyParams(0.1, 1e-5), count=100)])
     spent = accountant.spent(0.01, adaptive=True)
     # half of δ is set aside; by squares, [WRRW23, Theorem 1], 0.5 + √(2·log 200) = 3.755
     assert accountant.spent(0.01).epsilon < spent.epsilon < 2.98
@@ -233,9 +233,9 @@ def test_adaptive_kinds_cost_more() -> None:
     assert accountant.admits(PrivacyParams(2.97, 0.01))
     # the queries' own deltas pass half of 0.0019
     assert accountant.spent(0.0019, adaptive=True).bound == "none"
-    curve = PrivacyAccountant(charges=[KINDS["renyi"]])
+    curve = PrivacyAccountant(costs=[KINDS["renyi"]])
     assert curve.spent(0.01, adaptive=True).epsilon >= curve.spent(0.005).epsilon
-    assert PrivacyAccountant(charges=[KINDS["pure"]]).spent(0.0, adaptive=True).bound == "simple"
+    assert PrivacyAccountant(costs=[KINDS["pure"]]).spent(0.0, adaptive=True).bound == "simple"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_adaptive_kinds_cost_more() -> None:
     [
         (lambda: PrivacyCost("a"), "at least one of"),
         (lambda: PrivacyCost("a", guarantee=QUERY, count=0), "count"),
-        (lambda: PrivacyCost("a", guarantee=QUERY).repeated(0), "times"),
+        (lambda: PrivacyCost("a", guarantee=QUERY).repeat(0), "times"),
         (lambda: Voters(0, QUERY), "K"),
         (lambda: Voters(3, QUERY, models="False"), "models must be True or False, got 'False'"),  # type: ignore[arg-type]
         (
@@ -278,9 +278,9 @@ def test_profile_inverts() -> None:
 
 
 def test_a_budget_can_be_used_up_exactly() -> None:
-    charge = PrivacyCost("a", guarantee=PrivacyParams("0.3", "1e-6"))
+    cost = PrivacyCost("a", guarantee=PrivacyParams("0.3", "1e-6"))
     for adaptive, delta in ((False, "2e-6"), (True, "4e-6")):
-        account = PrivacyAccountant(charges=[charge.repeated(2)])
+        account = PrivacyAccountant(costs=[cost.repeat(2)])
         assert account.admits(PrivacyParams("0.6", delta), adaptive=adaptive)
         assert not account.admits(PrivacyParams("0.599999999", delta), adaptive=adaptive)
         assert not account.admits(PrivacyParams("0.6", "1.9e-6"), adaptive=adaptive)
@@ -293,12 +293,12 @@ def table_of(voters: Voters, half: list[float], m: float = 1) -> Table:
 
 
 @pytest.mark.parametrize(
-    "charge",
+    "cost",
     [
         GNMax(40.0).privacy_cost(100),
         ConfidentGNMax(200, 40.0, 40.0).privacy_cost(100),
         InteractiveGNMax(100, 40.0, 40.0, 0.9).with_scores([[0.5, 0.5]]).privacy_cost(),
-        charge_of(
+        describe_cost(
             certify(
                 Problem(Voters(250, PrivacyParams("inf"), overlap=1), PrivacyParams("0.3")),
                 NoiseFunction(250, [0.1] * 125),
@@ -307,32 +307,32 @@ def table_of(voters: Voters, half: list[float], m: float = 1) -> Table:
             exact=False,
         ),
     ],
-    ids=lambda charge: charge.what[:9],
+    ids=lambda cost: cost.what[:9],
 )
-def test_a_charge_is_refused_for_people_who_reach_more_voters(charge: PrivacyCost) -> None:
+def test_a_charge_is_refused_for_people_who_reach_more_voters(cost: PrivacyCost) -> None:
     one, two = (Voters(250, PrivacyParams("inf"), overlap=reached) for reached in (1, 2))
-    assert charge.reached == 1
+    assert cost.reached == 1
     # the reach is no part of the cost: a stored charge keeps its text, and kinds are counted as before
-    assert "reached" not in charge.to_text()
-    assert PrivacyCost.from_text(charge.to_text(), what="a") == charge.kind
-    assert PrivacyAccountant(one, [charge]).spent(0.01) == PrivacyAccountant(charges=[charge]).spent(0.01)
+    assert "reached" not in cost.to_text()
+    assert PrivacyCost.from_text(cost.to_text(), what="a") == cost.kind
+    assert PrivacyAccountant(one, [cost]).spent(0.01) == PrivacyAccountant(costs=[cost]).spent(0.01)
     for voters in (two, Voters(250, PrivacyParams("inf"))):
         with pytest.raises(ValueError, match=f"at most 1 of the voters.* reaches {voters.reached}: charge a release"):
-            PrivacyAccountant(voters, [charge])
+            PrivacyAccountant(voters, [cost])
         accountant = PrivacyAccountant(voters)
         with pytest.raises(ValueError, match="reaches"):
-            accountant.queries_that_fit(charge, PrivacyParams(1, 0.01), most=10)
+            accountant.queries_that_fit(cost, PrivacyParams(1, 0.01), most=10)
         assert accountant.queries == 0
 
 
 def test_a_table_is_charged_for_the_overlap_it_was_proved_for() -> None:
     voters = Voters(11, PrivacyParams("0.1", "1e-5"), overlap=3)
-    charge = charge_of(table_of(voters, [0.1] * 6), exact=False)
-    assert charge.reached == 3
+    cost = describe_cost(table_of(voters, [0.1] * 6), exact=False)
+    assert cost.reached == 3
     for overlap in (1, 3):
-        assert PrivacyAccountant(replace(voters, overlap=overlap), [charge]).queries == 1
+        assert PrivacyAccountant(replace(voters, overlap=overlap), [cost]).queries == 1
     with pytest.raises(ValueError, match="reaches 11"):
-        PrivacyAccountant(replace(voters, overlap=11, models=True), [charge])
+        PrivacyAccountant(replace(voters, overlap=11, models=True), [cost])
     with pytest.raises(ValueError, match="reached must be an integer of at least 1, got 0"):
         PrivacyCost("a", guarantee=QUERY, reached=0)
 
@@ -341,62 +341,62 @@ MODELS = Voters(3, PrivacyParams("0.1"), models=True)
 
 
 def test_nothing_adds_up_beside_private_models() -> None:
-    charge = charge_of(table_of(MODELS, [1.0, 1 / 3]))
-    assert PrivacyAccountant(charges=[charge, PrivacyCost("b", guarantee=QUERY)]).spent(0.01).bound == "none"
+    cost = describe_cost(table_of(MODELS, [1.0, 1 / 3]))
+    assert PrivacyAccountant(costs=[cost, PrivacyCost("b", guarantee=QUERY)]).spent(0.01).bound == "none"
     # voters that were declared private models: no charge adds up, whatever it says of itself
     spent = PrivacyAccountant(MODELS, [PrivacyCost("b", guarantee=PrivacyParams("0.001"), count=2)]).spent(0.01)
     assert [bound.name for bound in spent.bounds] == ["private models"]
-    other = charge_of(table_of(replace(MODELS, K=5), [0.1, 0.2, 0.3]))
-    assert PrivacyAccountant(charges=[charge, other]).spent(0.01).bound == "none"
+    other = describe_cost(table_of(replace(MODELS, K=5), [0.1, 0.2, 0.3]))
+    assert PrivacyAccountant(costs=[cost, other]).spent(0.01).bound == "none"
     with pytest.raises(ValueError, match="charged for other models"):
-        PrivacyAccountant(MODELS, [charge, other])
+        PrivacyAccountant(MODELS, [cost, other])
     # models that are not private themselves: the release does not rest on their randomness
     plain = Voters(3, PrivacyParams("inf"), models=True)
     assert PrivacyAccountant(plain, [PrivacyCost("b", guarantee=QUERY, count=2)]).spent(0.01).bound == "optimal"
-    assert not charge_of(certify(Problem(plain, PrivacyParams(1)), NoiseFunction(3, [0.1, 0.2]))).non_composable
+    assert not describe_cost(certify(Problem(plain, PrivacyParams(1)), NoiseFunction(3, [0.1, 0.2]))).non_composable
 
 
 def test_one_query_of_private_models_keeps_its_bounds() -> None:
-    charge = charge_of(table_of(MODELS, [1.0, 1 / 3]))
-    fresh = charge_of(table_of(replace(MODELS, models=False), [1.0, 1 / 3]))
-    spent = PrivacyAccountant(charges=[charge]).spent(1e-3)
-    assert set(PrivacyAccountant(charges=[fresh]).spent(1e-3).bounds) < set(spent.bounds)
+    cost = describe_cost(table_of(MODELS, [1.0, 1 / 3]))
+    fresh = describe_cost(table_of(replace(MODELS, models=False), [1.0, 1 / 3]))
+    spent = PrivacyAccountant(costs=[cost]).spent(1e-3)
+    assert set(PrivacyAccountant(costs=[fresh]).spent(1e-3).bounds) < set(spent.bounds)
     assert PrivacyAccountant(MODELS, [fresh]).spent(1e-3).epsilon == pytest.approx(spent.epsilon)
-    assert PrivacyAccountant(charges=[charge]).spent(0.0, adaptive=True).epsilon == pytest.approx(0.1)
-    assert {bound.name for bound in PrivacyAccountant(MODELS, [charge]).spent(1e-3).bounds} > {
+    assert PrivacyAccountant(costs=[cost]).spent(0.0, adaptive=True).epsilon == pytest.approx(0.1)
+    assert {bound.name for bound in PrivacyAccountant(MODELS, [cost]).spent(1e-3).bounds} > {
         "simple",
         "profile",
         "private models",
     }
-    assert PrivacyAccountant(charges=[charge]).admits(PrivacyParams("0.1"))
+    assert PrivacyAccountant(costs=[cost]).admits(PrivacyParams("0.1"))
 
 
 def test_stored_charges_keep_their_models() -> None:
-    charge = charge_of(table_of(MODELS, [0.5, 1 / 3]))
-    again = PrivacyCost.from_text(charge.to_text(), what="a")
-    assert again == charge
+    cost = describe_cost(table_of(MODELS, [0.5, 1 / 3]))
+    again = PrivacyCost.from_text(cost.to_text(), what="a")
+    assert again == cost
     assert (again.models, again.non_composable) == (MODELS, True)
-    assert again.as_for_plain_voters(2) == charge.as_for_plain_voters(2) is not None
-    assert charge != charge_of(table_of(replace(MODELS, overlap=1), [0.5, 1 / 3]))
-    assert '"composes":false' in charge.to_text()  # an older release that reads it adds nothing up
+    assert again.with_non_private_voters(2) == cost.with_non_private_voters(2) is not None
+    assert cost != describe_cost(table_of(replace(MODELS, overlap=1), [0.5, 1 / 3]))
+    assert '"composes":false' in cost.to_text()  # an older release that reads it adds nothing up
     assert "composes" not in PrivacyCost("a", guarantee=QUERY).to_text()
     for changed, word in (
         ("false", '"false"'),
         ('"plain":[[1,', '"plain":[[0,'),
         ('"voters":{', '"voters":{"x":0,"K":0,'),
     ):
-        with pytest.raises(ValueError, match=r"composes|overlap|K must|stored charge"):
-            PrivacyCost.from_text(charge.to_text().replace(changed, word).replace('"K":3,', ""), what="a")
-    plain = charge.for_plain_voters[0]
+        with pytest.raises(ValueError, match=r"composes|overlap|K must|stored cost"):
+            PrivacyCost.from_text(cost.to_text().replace(changed, word).replace('"K":3,', ""), what="a")
+    plain = cost.for_non_private_voters[0]
     with pytest.raises(ValueError, match="for_plain_voters must contain"):
-        PrivacyCost("a", guarantee=QUERY, for_plain_voters=(plain,))
+        PrivacyCost("a", guarantee=QUERY, for_non_private_voters=(plain,))
     with pytest.raises(ValueError, match="for_plain_voters must contain"):
-        PrivacyCost("a", guarantee=QUERY, voters=MODELS, for_plain_voters=(charge,))
+        PrivacyCost("a", guarantee=QUERY, voters=MODELS, for_non_private_voters=(cost,))
 
 
 def test_a_delta_that_is_too_small_names_the_one_that_is_needed() -> None:
     for count in (1, 20, 50):
-        account = PrivacyAccountant(charges=[PrivacyCost("a", guarantee=QUERY, count=count)])
+        account = PrivacyAccountant(costs=[PrivacyCost("a", guarantee=QUERY, count=count)])
         spent = account.spent(1e-6)
         found = re.fullmatch(r"a delta of at least (\S+) is needed", spent.explanation)
         assert found is not None
@@ -417,4 +417,4 @@ def test_a_grid_that_would_end_beyond_every_profile_is_no_bound() -> None:
     for count, within in ((3_000, True), (10**6, False)):
         account = (PrivacyCost("a", profile=profile, count=count),)
         assert (discretized_bound(account, 1e-5) is not None) == within
-    assert PrivacyAccountant(charges=account).spent(1e-5).epsilon == math.inf
+    assert PrivacyAccountant(costs=account).spent(1e-5).epsilon == math.inf

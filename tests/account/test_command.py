@@ -44,9 +44,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    charge = Release(Table.load(folder / "table.json")).privacy_cost()
+    cost = Release(Table.load(folder / "table.json")).privacy_cost()
     made = PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3"), population="ward 7")
-    made.debit(charge.repeated(4), note="first")
+    made.debit(cost.repeat(4), note="first")
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite")])) == 0
     out = capsys.readouterr().out
     ledger = PrivacyLedger(folder / "l.sqlite")
@@ -60,7 +60,7 @@ def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -
     share = at_most(100 * spent.epsilon / 2, 3)
     assert f"4 queries: ({at_most(spent.epsilon)}, 0.001), {share} % of epsilon, {spent.condition}" in said
     assert f"Bound {spent.bound}: {spent.explanation}" in said
-    assert f"Remaining {ledger.queries_that_fit(charge)} more queries of DaRRM over 3 voters" in said
+    assert f"Remaining {ledger.queries_that_fit(cost)} more queries of DaRRM over 3 voters" in said
     assert f"darrm account {folder / 'l.sqlite'} --digest" in said
     assert "first" not in out
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--format", "json"])) == 0
@@ -83,9 +83,9 @@ def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_labels_that_wait_are_listed_with_the_command_that_writes_them(folder: Path) -> None:
     ledger = PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3"))
-    charge = Release(Table.load(folder / "table.json")).privacy_cost()
+    cost = Release(Table.load(folder / "table.json")).privacy_cost()
     for number in (1, 2, 3):
-        ledger.debit(charge, labels=np.array([number % 2]), output=folder / f"{number}.csv")
+        ledger.debit(cost, labels=np.array([number % 2]), output=folder / f"{number}.csv")
     first, second = (ledger.recovery(number, str(folder / f"{number}.csv")) for number in (1, 2))
     text = ledger_text(ledger)
     assert "1 labels of entry 1, and those of 2 more entries (--all)" in text
@@ -100,7 +100,7 @@ def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert lines[2].split() == ["queries", "simple", "general", "optimal", "profile", "pld"]
     aggregator = Release(Table.load(folder / "table.json"))
     for line, count in zip(lines[3:5], (20, 50), strict=True):
-        spent = PrivacyAccountant(charges=[aggregator.privacy_cost(count)]).spent(1e-3)
+        spent = PrivacyAccountant(costs=[aggregator.privacy_cost(count)]).spent(1e-3)
         found = {bound.name: bound.epsilon for bound in spent.bounds}
         cells = line.split()
         assert cells[0] == str(count)
@@ -108,7 +108,7 @@ def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) ->
         assert printed == [float(at_most(found[name])) for name in lines[2].split()[1:]]
         assert line.count("*") == 1
     # the last line explains the row of the most queries
-    most = PrivacyAccountant(charges=[aggregator.privacy_cost(50)]).spent(1e-3)
+    most = PrivacyAccountant(costs=[aggregator.privacy_cost(50)]).spent(1e-3)
     assert lines[-1] == f"* smallest; for 50 queries by {most.bound}: {most.explanation}"
     assert run(lambda: account.main([*base, "--models", "--format", "json"])) == 0
     document = json.loads(capsys.readouterr().out)
@@ -164,14 +164,14 @@ def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest
     def kept(_: Path) -> Iterator[Figure]:
         yield figure
 
-    monkeypatch.setattr(account, "saved_figure", kept)
+    monkeypatch.setattr(account, "save_figure", kept)
     table = Table.load(folder / "table.json")
-    charge = Release(table).privacy_cost()
-    account.plot_bounds(folder / "none.png", charge, 4, 1e-3, table.problem.voters, no_report)
+    cost = Release(table).privacy_cost()
+    account.plot_bounds(folder / "none.png", cost, 4, 1e-3, table.problem.voters, no_report)
     drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in figure.axes[0].lines}
     assert set(drawn) >= {"simple", "optimal", "profile"}
     for queries in (1, 2, 3, 4):
-        found = PrivacyAccountant(charges=[charge.repeated(queries)]).spent(1e-3).bounds
+        found = PrivacyAccountant(costs=[cost.repeat(queries)]).spent(1e-3).bounds
         shown = {name: points[queries - 1][1] for name, points in drawn.items()}
         drawn_here = {name: epsilon for name, epsilon in shown.items() if not math.isnan(epsilon)}
         assert drawn_here == {bound.name: bound.epsilon for bound in found}

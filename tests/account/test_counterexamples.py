@@ -115,8 +115,8 @@ def loss(ratio: Fraction) -> float:
 
 def reported(K: int, each: PrivacyParams, query: float, queries: int, delta: float = 0.0) -> float:
     """What an account of models says: the caller's charge is as small as the exact cost of a question."""
-    charge = PrivacyCost("a question", guarantee=PrivacyParams(query, 0), count=queries)
-    return PrivacyAccountant(Voters(K, each, models=True), charges=[charge]).spent(delta).epsilon
+    cost = PrivacyCost("a question", guarantee=PrivacyParams(query, 0), count=queries)
+    return PrivacyAccountant(Voters(K, each, models=True), costs=[cost]).spent(delta).epsilon
 
 
 @pytest.mark.parametrize("r", [Fraction(11, 10), exponential(Fraction(1, 10)), Fraction(3)])

@@ -23,14 +23,14 @@ from darrm.optimize.optimizer import optimize_table
 from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.release import charge_of
+from darrm.table.release import describe_cost
 from darrm.table.table import certify
 
 UNIT = 0.1  # of privacy losses
 Kinds = Mapping[str, tuple[PrivacyCost, int, float]]  # what is charged, the loss in units, how often all is confessed
 
 # that of ε = 0.3 is (0.2, 0.0547)-private, too: its own δ is set aside or, by its curve, does not count
-CURVED = PrivacyCost("curved", PrivacyParams("0.2", "0.055"), RenyiCurve.of_pure(0.3))
+CURVED = PrivacyCost("curved", PrivacyParams("0.2", "0.055"), RenyiCurve.from_pure(0.3))
 PROFILE = PrivacyProfile((0.0, 0.3), (0.01 + 0.99 * math.tanh(0.15), 0.01))
 KINDS: dict[str, tuple[PrivacyParams, Kinds]] = {
     "pure": (
@@ -67,12 +67,12 @@ KINDS: dict[str, tuple[PrivacyParams, Kinds]] = {
 
 def best_attack(kinds: Kinds, budget: PrivacyParams, share: Fraction) -> float:
     """The largest P(S) − e^ε·P'(S) of any course of admitted queries, each chosen after the answers before."""
-    charges, losses, confessed = zip(*kinds.values(), strict=True)
+    costs, losses, confessed = zip(*kinds.values(), strict=True)
 
     @cache
     def is_admitted(counts: tuple[int, ...]) -> bool:
-        held = [charge.repeated(count) for charge, count in zip(charges, counts, strict=True) if count]
-        return PrivacyAccountant(charges=held, set_aside=share).admits(budget, adaptive=True)
+        held = [cost.repeat(count) for cost, count in zip(costs, counts, strict=True) if count]
+        return PrivacyAccountant(costs=held, set_aside=share).admits(budget, adaptive=True)
 
     @cache
     def value(counts: tuple[int, ...], loss: int) -> float:
@@ -148,7 +148,7 @@ def test_what_a_cut_leaves_is_bounded_by_the_profile() -> None:
             assert found >= max(moments) * (1.0 - 1e-12)
     for epsilon, order in ((0.5, 2.0), (1.0, 1.5), (2.0, 20.0)):
         response = PrivacyProfile((0.0, epsilon), (math.tanh(epsilon / 2.0), 0.0))
-        exact = float(RenyiCurve.of_pure(epsilon, [order]).values[0])
+        exact = float(RenyiCurve.from_pure(epsilon, [order]).values[0])
         assert _bound_cut_divergence(response, epsilon, order) == pytest.approx(exact, rel=1e-9)
         assert _bound_cut_divergence(response, epsilon, order) >= exact * (1.0 - 1e-12)
 
@@ -158,10 +158,10 @@ def test_a_certain_answer_is_counted_by_its_profile() -> None:
     hospitals = ("0.02", "0.05", "0.08", "0.1", "0.1", "0.1", "0.15", "0.2", "0.2", "0.3", "0.5")
     voters = Voters.of([PrivacyParams(epsilon, "1e-6") for epsilon in hospitals])
     gamma = NoiseFunction(11, [0.59491843, 0.66053643, 0.82244246, 0.92930336, 0.97967424, 1.0])
-    charge = charge_of(certify(Problem(voters, PrivacyParams("0.5", "1e-4")), gamma))
+    cost = describe_cost(certify(Problem(voters, PrivacyParams("0.5", "1e-4")), gamma))
     budget = PrivacyParams(8, "0.01")
-    assert PrivacyAccountant().queries_that_fit(charge, budget, most=60, adaptive=True) >= 31
-    bare = replace(charge, profile=None, renyi=None)
+    assert PrivacyAccountant().queries_that_fit(cost, budget, most=60, adaptive=True) >= 31
+    bare = replace(cost, profile=None, renyi=None)
     assert PrivacyAccountant().queries_that_fit(bare, budget, most=60, adaptive=True) <= 21
 
 
@@ -173,10 +173,10 @@ def test_what_has_neither_a_curve_nor_room_for_its_delta_is_refused() -> None:
     ):
         ledger.debit(bare)
     ledger.debit(PrivacyCost("pure", PrivacyParams("0.5")))
-    ledger.debit(PrivacyCost("known", PrivacyParams("0.5", "1e-3"), RenyiCurve.of_pure(0.6)).repeated(3))
+    ledger.debit(PrivacyCost("known", PrivacyParams("0.5", "1e-3"), RenyiCurve.from_pure(0.6)).repeat(3))
     assert ledger.spent.queries == 4
     only = PrivacyCost("x", profile=PrivacyProfile((0.0, 0.1), (0.1, 0.0)))
-    assert PrivacyAccountant(charges=[only]).spent(0.01, adaptive=True).bound == "none"
+    assert PrivacyAccountant(costs=[only]).spent(0.01, adaptive=True).bound == "none"
 
 
 SEVEN = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.7", "1")
@@ -189,7 +189,7 @@ def test_a_hospital_without_a_promise_joins_a_stream() -> None:
     targets = (PrivacyParams("0.5208", "0.000166666"), PrivacyParams("0.4963", "0.000166666"))
     voters = (Voters.of(hospitals), Voters.of(joined, overlap=7))
     before, after = (
-        charge_of(optimize_table(Problem(who, target), prior=Dirichlet(), shape="monotone"))
+        describe_cost(optimize_table(Problem(who, target), prior=Dirichlet(), shape="monotone"))
         for who, target in zip(voters, targets, strict=True)
     )
     budget = PrivacyParams(8, "0.01")
@@ -198,7 +198,7 @@ def test_a_hospital_without_a_promise_joins_a_stream() -> None:
         for kinds in ("adaptive", "renyi"):
             ledger = PrivacyLedger.create(":memory:", budget, composition=kinds)
             if first:
-                ledger.debit(before.repeated(first))
+                ledger.debit(before.repeat(first))
             answers[kinds] = first + ledger.queries_that_fit(after)
         assert answers["renyi"] >= 27
         assert answers["adaptive"] >= 24

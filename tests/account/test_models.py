@@ -20,7 +20,7 @@ from darrm.numerics import Array
 from darrm.pate import GNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.release import charge_of, sample_of
+from darrm.table.release import describe_cost, find_sample
 from darrm.table.table import Table, certify
 
 ANSWERS = list(itertools.product((0, 1), repeat=2))  # of one model to two questions
@@ -28,7 +28,7 @@ ANSWERS = list(itertools.product((0, 1), repeat=2))  # of one model to two quest
 
 @cache
 def charged(voters: Voters, half: tuple[float, ...]) -> PrivacyCost:
-    return charge_of(table_for(voters, list(half)))
+    return describe_cost(table_for(voters, list(half)))
 
 
 def table_for(voters: Voters, half: list[float]) -> Table:
@@ -84,7 +84,7 @@ def test_every_bound_holds_for_two_questions(K: int, reached: int, epsilon: str,
     each = [PrivacyParams(one) for one in epsilon.split()]
     voters = Voters.of(each if len(each) == K else each * K, overlap=reached, models=True)
     table = table_for(voters, half)
-    account = PrivacyAccountant(charges=[charge_of(table, 2)])
+    account = PrivacyAccountant(costs=[describe_cost(table, 2)])
     known = list(laws(table, reached))
     for delta in (0.0, 1e-3, 0.03):
         spent = account.spent(delta)
@@ -103,7 +103,7 @@ def test_both_ends_are_as_small_as_the_models_allow() -> None:
     """One model of one bit that answers every question alike costs exactly what is reported for one question."""
     voters = Voters(1, PrivacyParams(1), overlap=1, models=True)
     truth = math.tanh(0.5)  # (1 + γ)/2 = e/(1 + e): the release of one question has ε' = 1
-    account = PrivacyAccountant(charges=[charge_of(table_for(voters, [truth]), 1)])
+    account = PrivacyAccountant(costs=[describe_cost(table_for(voters, [truth]), 1)])
     found = {bound.name: bound.epsilon for bound in account.spent(0.0).bounds}
     assert found["joint bound"] == pytest.approx(2.0 * math.atanh(math.tanh(0.5) ** 2), abs=1e-6)
     assert found["joint bound"] == pytest.approx(0.434, abs=1e-3)
@@ -119,11 +119,11 @@ def test_labels_that_look_at_few_models_cost_these(m: int, drawn: int) -> None:
     table = certify(problem, baselines.subsampling(problem))
     queries = 31 // drawn
     for count in (1, 2, queries, queries + 1):
-        charge = charge_of(table, count)
-        assert charge.sample is not None
-        assert charge.sample.voters == drawn
-        read = PrivacyCost.from_text(charge.to_text(), what=charge.what).repeated(count)
-        found, again = (subsampling_bound(voters, (one,), 1e-4) for one in (charge, read))
+        cost = describe_cost(table, count)
+        assert cost.sample is not None
+        assert cost.sample.voters == drawn
+        read = PrivacyCost.from_text(cost.to_text(), what=cost.what).repeat(count)
+        found, again = (subsampling_bound(voters, (one,), 1e-4) for one in (cost, read))
         assert found == again
         if drawn * count < 31:
             assert found is not None
@@ -132,13 +132,13 @@ def test_labels_that_look_at_few_models_cost_these(m: int, drawn: int) -> None:
         else:
             assert found is None
     # floats are not exactly the law of a sample, so something of δ is needed
-    assert subsampling_bound(voters, (charge_of(table, 1),), 0.0) is None
+    assert subsampling_bound(voters, (describe_cost(table, 1),), 0.0) is None
 
 
 def test_the_smallest_of_all_is_what_is_reported() -> None:
     voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
     problem = Problem.from_allowance(voters, 1)
-    account = PrivacyAccountant(charges=[charge_of(certify(problem, baselines.subsampling(problem)), 2)])
+    account = PrivacyAccountant(costs=[describe_cost(certify(problem, baselines.subsampling(problem)), 2)])
     spent = account.spent(1e-4)
     assert spent.bound == "subsampling"
     assert spent.epsilon <= 0.2
@@ -150,16 +150,16 @@ def test_only_what_looks_at_few_voters_is_charged_so() -> None:
     voters = Voters(11, PrivacyParams(1), models=True)
     problem = Problem.from_allowance(voters, 3)
     sampled = certify(problem, baselines.subsampling(problem))
-    assert sample_of(sampled) is not None
+    assert find_sample(sampled) is not None
     for at in range(6):
         half = sampled.gamma.half.copy()
         half[at] *= 1.0 - 1e-9
-        assert sample_of(certify(problem, NoiseFunction(11, half))) is None
-    assert sample_of(certify(problem, NoiseFunction(11, np.full(6, 0.3)))) is None
+        assert find_sample(certify(problem, NoiseFunction(11, half))) is None
+    assert find_sample(certify(problem, NoiseFunction(11, np.full(6, 0.3)))) is None
     # one kind that looks at few, and one of which nothing is known: no bound for both
-    other = charge_of(certify(problem, NoiseFunction(11, np.full(6, 0.3))))
-    assert subsampling_bound(voters, (charge_of(sampled, 2),), 1e-3) is not None
-    assert subsampling_bound(voters, (charge_of(sampled, 2), other), 1e-3) is None
+    other = describe_cost(certify(problem, NoiseFunction(11, np.full(6, 0.3))))
+    assert subsampling_bound(voters, (describe_cost(sampled, 2),), 1e-3) is not None
+    assert subsampling_bound(voters, (describe_cost(sampled, 2), other), 1e-3) is None
 
 
 MODELS = Voters(5, PrivacyParams("0.5", "1e-6"), overlap=2, models=True)
@@ -177,22 +177,22 @@ SENTENCE = "was proved for voters that draw fresh randomness at every query"
         lambda account, _charge: account.spent(1e-3, adaptive=True),
         lambda account, _charge: account.smallest_epsilon(1e-3),
         lambda account, _charge: account.admits(PrivacyParams("0.1", "1e-3")),
-        lambda account, charge: account.queries_that_fit(charge, PrivacyParams("0.1", "1e-3"), most=9),
+        lambda account, cost: account.queries_that_fit(cost, PrivacyParams("0.1", "1e-3"), most=9),
     ],
 )
 def test_a_sum_for_fresh_randomness_is_not_written_for_models(
     ask: Callable[[PrivacyAccountant, PrivacyCost], object],
 ) -> None:
-    charge = charged(FRESH, tuple(HALF))
+    cost = charged(FRESH, tuple(HALF))
     with pytest.raises(ValueError, match=SENTENCE):
-        ask(PrivacyAccountant(MODELS, [charge.repeated(2)]), charge)
-    account = PrivacyAccountant(MODELS, [charge])
-    for more in (charge, charged(MODELS, tuple(HALF))):
+        ask(PrivacyAccountant(MODELS, [cost.repeat(2)]), cost)
+    account = PrivacyAccountant(MODELS, [cost])
+    for more in (cost, charged(MODELS, tuple(HALF))):
         with pytest.raises(ValueError, match=SENTENCE):
             account.add(more)
     assert account.queries == 1
     # charged again for the models it is bounded, and not by the sum
-    account = PrivacyAccountant(MODELS, [charge_of(table_for(FRESH, HALF), 2, voters=MODELS)])
+    account = PrivacyAccountant(MODELS, [describe_cost(table_for(FRESH, HALF), 2, voters=MODELS)])
     names = {bound.name for bound in account.spent(1e-3).bounds}
     assert names == set(MODELS_BOUNDS) - {"subsampling"}
 
@@ -207,10 +207,10 @@ def test_the_voters_of_a_charge_are_as_private_as_those_of_the_table() -> None:
         PLAIN,
     ):
         with pytest.raises(ValueError, match="no larger overlap"):
-            charge_of(table, voters=voters)
-    assert charge_of(table, voters=replace(MODELS, overlap=1)).models == replace(MODELS, overlap=1)
+            describe_cost(table, voters=voters)
+    assert describe_cost(table, voters=replace(MODELS, overlap=1)).models == replace(MODELS, overlap=1)
     plain = certify(Problem(PLAIN, PrivacyParams(1)), NoiseFunction(5, HALF))
-    assert charge_of(plain, voters=MODELS).for_plain_voters
+    assert describe_cost(plain, voters=MODELS).for_non_private_voters
 
 
 def test_votes_alone_count_for_models_too() -> None:
@@ -218,7 +218,7 @@ def test_votes_alone_count_for_models_too() -> None:
     one = replace(MODELS, overlap=1)
     query = GNMax(40.0).privacy_cost(10)
     account = PrivacyAccountant(one, [query])
-    alone = PrivacyAccountant(charges=[query]).spent(1e-5)
+    alone = PrivacyAccountant(costs=[query]).spent(1e-5)
     found = {bound.name: bound.epsilon for bound in account.spent(1e-5).bounds}
     assert found["non-private voters"] == alone.epsilon
     assert found["joint bound"] < min(alone.epsilon, found["private models"])
@@ -228,9 +228,9 @@ def test_kinds_chosen_after_answers_share_delta_between_the_bounds() -> None:
     """One course of answers may end under one bound, another under another: together they fail as often as both."""
     voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
     problem = Problem.from_allowance(voters, 1)
-    account = PrivacyAccountant(charges=[charge_of(certify(problem, baselines.subsampling(problem)), 20)])
+    account = PrivacyAccountant(costs=[describe_cost(certify(problem, baselines.subsampling(problem)), 20)])
     found = {bound.name: bound.epsilon for bound in account.spent(1e-4, adaptive=True).bounds}
-    share, whole = (subsampling_bound(voters, account.charges, delta) for delta in (1e-4 / 4, 1e-4))
+    share, whole = (subsampling_bound(voters, account.costs, delta) for delta in (1e-4 / 4, 1e-4))
     cap = models_bound(voters, 1e-4)
     assert share is not None
     assert whole is not None
@@ -249,7 +249,7 @@ def test_equal_costs_hold_for_whom_they_were_proved() -> None:
     votes = PrivacyCost("votes", guarantee=PrivacyParams("0.25"), reached=1)
     silent = PrivacyCost("silent", guarantee=PrivacyParams("0.25"))
     problem = Problem(replace(one, models=False), PrivacyParams("0.5", "1e-6"))
-    fresh = charge_of(certify(problem, NoiseFunction(5, HALF)), exact=False)
+    fresh = describe_cost(certify(problem, NoiseFunction(5, HALF)), exact=False)
     equal = PrivacyCost("votes", guarantee=fresh.guarantee, reached=1)
     for pair in itertools.permutations([votes, silent]):
         assert {bound.name for bound in PrivacyAccountant(one, pair).spent(1e-3).bounds} == {"private models"}
@@ -259,13 +259,13 @@ def test_equal_costs_hold_for_whom_they_were_proved() -> None:
 
 
 def test_costs_for_plain_voters_of_another_overlap_are_of_another_kind() -> None:
-    def charge(overlap: int) -> PrivacyCost:
+    def cost(overlap: int) -> PrivacyCost:
         plain = PrivacyCost("plain", guarantee=PrivacyParams("0.01"), voters=replace(PLAIN, overlap=overlap))
-        return PrivacyCost("models", guarantee=PrivacyParams(1), voters=MODELS, for_plain_voters=(plain,))
+        return PrivacyCost("models", guarantee=PrivacyParams(1), voters=MODELS, for_non_private_voters=(plain,))
 
-    for pair in itertools.permutations([charge(1), charge(2)]):
+    for pair in itertools.permutations([cost(1), cost(2)]):
         assert "non-private voters" not in {bound.name for bound in PrivacyAccountant(None, pair).spent(1e-3).bounds}
-    assert "non-private voters" in {bound.name for bound in PrivacyAccountant(None, [charge(2)]).spent(1e-3).bounds}
+    assert "non-private voters" in {bound.name for bound in PrivacyAccountant(None, [cost(2)]).spent(1e-3).bounds}
 
 
 @pytest.mark.parametrize(
@@ -279,17 +279,17 @@ def test_costs_for_plain_voters_of_another_overlap_are_of_another_kind() -> None
     ],
 )
 def test_one_query_holds_for_voters_as_private_as_those_of_its_proof(declared: Voters) -> None:
-    charge = charge_of(table_for(FRESH, HALF))
+    cost = describe_cost(table_for(FRESH, HALF))
     with pytest.raises(ValueError, match="is charged for other voters"):
-        PrivacyAccountant(declared, [charge])
+        PrivacyAccountant(declared, [cost])
     for covered in (FRESH, MODELS, replace(FRESH, each=PrivacyParams("0.4")), replace(FRESH, overlap=1)):
-        assert PrivacyAccountant(covered, [charge]).queries == 1
+        assert PrivacyAccountant(covered, [cost]).queries == 1
 
 
 def test_the_profile_for_plain_voters_by_exact_fractions() -> None:
     table = table_for(MODELS, HALF)
     one = [(1 + Fraction(float(g))) / 2 for g in table.gamma.signed]
-    for plain in charge_of(table).for_plain_voters:
+    for plain in describe_cost(table).for_non_private_voters:
         assert plain.profile is not None
         assert plain.guarantee is not None
         reach = plain.reached or 0
@@ -358,7 +358,7 @@ def ratios(own: Sequence[str], reached: int, questions: int) -> list[float]:
     for half in (np.full(length, 0.5), np.linspace(0.2, 0.8, length), drawn):
         table = certify(Problem.from_allowance(voters, reached), NoiseFunction(K, half))
         one = 0.5 * (1.0 + table.gamma.signed)
-        reported = PrivacyAccountant(charges=[charge_of(table, questions)]).spent(0.0).epsilon
+        reported = PrivacyAccountant(costs=[describe_cost(table, questions)]).spent(0.0).epsilon
         persons = set(itertools.combinations(map(float, own), reached))
         result.append(reported / max(exact_loss(one, person, K - reached, questions) for person in persons))
     return result

@@ -26,8 +26,8 @@ from darrm.table.table import certify
 from darrm.votes import ABSTAIN, Votes
 
 PROBLEM = Problem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-4")), 2)
-TWO = Votes.of_labels(np.tile([[1, 1, 1, 0, 0], [0, 1, 0, 0, 1]], (20, 1)), classes=2)
-THREE = Votes.of_counts(np.tile([[4, 3, 3], [2, 6, 2]], (20, 1)))
+TWO = Votes.from_labels(np.tile([[1, 1, 1, 0, 0], [0, 1, 0, 0, 1]], (20, 1)), classes=2)
+THREE = Votes.from_counts(np.tile([[4, 3, 3], [2, 6, 2]], (20, 1)))
 SCORES = np.tile([[0.5, 0.3, 0.2], [0.05, 0.05, 0.9]], (20, 1))
 MATRIX = np.array([[1, 0, 1, 1, 0]])
 
@@ -46,7 +46,7 @@ NEVER: dict[str, Any] = {
     "a third class": np.full((1, 5), 2),
 }
 TAKEN = {
-    f"a class called {name!r}": Votes.of_counts([[1, 2]], classes=(name, 1))
+    f"a class called {name!r}": Votes.from_counts([[1, 2]], classes=(name, 1))
     for name in (ABSTAIN, -1.0, np.float32(-1), "-1", " -1.0")
 }
 AMBIGUOUS = {"an array": MATRIX, "a list": MATRIX.tolist(), "counts without a name": [[7, 3]]}
@@ -70,10 +70,10 @@ CASES = {
         Release(certify(PROBLEM, baselines.double_subsampling(PROBLEM))),
         TWO,
         {
-            "four voters": Votes.of_labels([[0, 1, 0, 1]], classes=2),
+            "four voters": Votes.from_labels([[0, 1, 0, 1]], classes=2),
             "a matrix of four voters": [[0, 1, 0, 1]],
-            "counts of ten voters": Votes.of_counts([[7, 3]]),
-            "three classes": Votes.of_labels([[0, 1, 2, 1, 0]], classes=3),
+            "counts of ten voters": Votes.from_counts([[7, 3]]),
+            "three classes": Votes.from_labels([[0, 1, 2, 1, 0]], classes=3),
         },
     ),
     "Plurality": Case(
@@ -81,9 +81,9 @@ CASES = {
         THREE,
         {
             **MISREAD,
-            "nine voters": Votes.of_counts([[4, 3, 2]]),
-            "two classes": Votes.of_counts([[4, 6]]),
-            "four classes": Votes.of_counts([[4, 3, 3, 0]]),
+            "nine voters": Votes.from_counts([[4, 3, 2]]),
+            "two classes": Votes.from_counts([[4, 6]]),
+            "four classes": Votes.from_counts([[4, 3, 3, 0]]),
         },
     ),
     "GNMax": Case(GNMax(3.0), THREE, AMBIGUOUS),
@@ -91,7 +91,7 @@ CASES = {
     "NoisyMaximum": Case(
         NoisyMaximum(GNMax(3.0), Voters(10, PrivacyParams("inf"), overlap=1), 3),
         THREE,
-        {**MISREAD, "eleven voters": Votes.of_counts([[5, 3, 3]]), "two classes": Votes.of_counts([[5, 5]])},
+        {**MISREAD, "eleven voters": Votes.from_counts([[5, 3, 3]]), "two classes": Votes.from_counts([[5, 5]])},
     ),
     "ExponentialMechanism": Case(ExponentialMechanism(0.6), THREE, AMBIGUOUS),
     "AsymmetricMax": Case(AsymmetricMax(AsymmetricNoise(3.0, 6.0, 3.0, 2.0), reached=2), THREE, AMBIGUOUS),
@@ -111,17 +111,17 @@ def case(request: pytest.FixtureRequest) -> Case:
 class TestEveryAggregator:
     def test_its_charge_counts_and_carries_the_guarantee(self, case: Case) -> None:
         assert isinstance(case.aggregator, Aggregator)
-        charge = case.aggregator.privacy_cost(7)
-        assert charge.count == 7
-        assert charge == case.aggregator.privacy_cost().repeated(7)
-        assert case.aggregator.guarantee in (charge.guarantee, charge.renyi)
-        assert not charge.data_dependent
+        cost = case.aggregator.privacy_cost(7)
+        assert cost.count == 7
+        assert cost == case.aggregator.privacy_cost().repeat(7)
+        assert case.aggregator.guarantee in (cost.guarantee, cost.renyi)
+        assert not cost.data_dependent
         with pytest.raises(ValueError, match="count"):
             case.aggregator.privacy_cost(0)
-        accountant = PrivacyAccountant(charges=[charge])
+        accountant = PrivacyAccountant(costs=[cost])
         accountant.add(case.aggregator.privacy_cost(3))
         assert accountant.spent(0.01).queries == 10
-        assert PrivacyAccountant(charges=[charge]).spent(0.01).epsilon <= accountant.spent(0.01).epsilon < np.inf
+        assert PrivacyAccountant(costs=[cost]).spent(0.01).epsilon <= accountant.spent(0.01).epsilon < np.inf
 
     def test_a_label_for_each_query_among_the_classes(self, case: Case) -> None:
         before = case.votes.counts.copy()
@@ -132,7 +132,7 @@ class TestEveryAggregator:
         assert len(set(labels.tolist())) > 1
         assert np.array_equal(case.votes.counts, before)
         names = ("cat", "dog", "fox")[: len(case.votes.classes)]
-        named = case.aggregator.release(Votes.of_counts(case.votes.counts, classes=names))
+        named = case.aggregator.release(Votes.from_counts(case.votes.counts, classes=names))
         assert set(named.tolist()) <= {str(ABSTAIN), *names}
         assert len(set(named.tolist())) > 1
 
@@ -174,7 +174,7 @@ def test_every_other_input_is_refused_in_one_line_and_costs_nothing(name: str, w
         release_debited(CASES[name].aggregator, CASES[name].refusals[what], ledger=ledger)
     assert "\n" not in str(caught.value)
     if what in AMBIGUOUS:
-        assert "use Votes.of_labels(labels, classes) or Votes.of_counts(counts)" in str(caught.value)
+        assert "use Votes.from_labels(labels, classes) or Votes.from_counts(counts)" in str(caught.value)
     if what in TAKEN:
         assert "other than -1" in str(caught.value)
     assert ledger.entries() == ()
@@ -186,7 +186,7 @@ def test_missing_votes_are_taken_as_coins_or_not_at_all(name: str) -> None:
     case, tosses = CASES[name], name in {"DaRRM", "Plurality", "NoisyMaximum"}
     K, C = (case.votes.voters, len(case.votes.classes)) if tosses else (10, 2)
     labels = np.array([[np.nan, *[1.0] * (K - 2), np.nan]])
-    votes = Votes.of_labels(labels, C, missing="coin")
+    votes = Votes.from_labels(labels, C, missing="coin")
     if tosses:
         assert case.aggregator.release(votes).shape == (1,)
     else:

@@ -69,7 +69,7 @@ def _problem(at: Corner) -> Problem:
 
 
 def _of_charge(mechanism: Any, at: Corner) -> object:
-    return PrivacyAccountant(charges=[mechanism(float(at[1])).privacy_cost(3)]).spent(float(at[2]))
+    return PrivacyAccountant(costs=[mechanism(float(at[1])).privacy_cost(3)]).spent(float(at[2]))
 
 
 FUNCTIONS: dict[str, Callable[[Corner], object]] = {
@@ -89,7 +89,7 @@ FUNCTIONS: dict[str, Callable[[Corner], object]] = {
     "Rényi curve": lambda at: optimize_table(_problem(at)).renyi,
     "charge": lambda at: Release(optimize_table(_problem(at))).privacy_cost(3),
     "account": lambda at: PrivacyAccountant(
-        Voters(at[0], _pair(at)), charges=[Release(optimize_table(_problem(at))).privacy_cost(10)]
+        Voters(at[0], _pair(at)), costs=[Release(optimize_table(_problem(at))).privacy_cost(10)]
     ).spent(float(at[2]) or 1e-6),
     "simple composition": lambda at: compose_simple(_pair(at), at[0]),
     "general composition": lambda at: compose_general(_pair(at), at[0], 1e-5),
@@ -100,7 +100,9 @@ FUNCTIONS: dict[str, Callable[[Corner], object]] = {
     "permute-and-flip": lambda at: _of_charge(PermuteAndFlip, at),
     "publication": lambda at: publication_rule(float(at[1]), float(at[2])),
     "smooth sensitivity": lambda at: rules_of_thumb(float(at[1]), float(at[2])),
-    "analysis": lambda at: analyze(Votes.of_counts([[30, 20]] * 3), GNMax(40.0, noise="discrete"), delta=float(at[2])),
+    "analysis": lambda at: analyze(
+        Votes.from_counts([[30, 20]] * 3), GNMax(40.0, noise="discrete"), delta=float(at[2])
+    ),
 }
 SLOW: dict[str, Callable[[Corner], object]] = {
     "a plan of non-private voters": lambda at: plan(Workload(_plain(50), 20, _pair(at))),

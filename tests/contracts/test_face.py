@@ -93,7 +93,7 @@ def test_a_table_is_drawn(tmp_path: Path) -> None:
 def test_arrays_of_predictions_are_votes_on_any_number_of_classes() -> None:
     labels = [[0, 1, 1, 0, 2], [2, 2, 2, 2, 2]]
     table = certify(Problem(Voters.non_private(5, overlap=1), (1, "1e-5"), 3), random_law(5, 3))
-    forms: tuple[Any, ...] = (labels, np.array(labels), np.array(labels, dtype=float), Votes.of_labels(labels, 3))
+    forms: tuple[Any, ...] = (labels, np.array(labels), np.array(labels, dtype=float), Votes.from_labels(labels, 3))
     answers = [Release(table)(votes, rng=np.random.default_rng(3)).tolist() for votes in forms]
     assert answers == [answers[0]] * len(forms)
     ten = NoisyMaximum(GNMax(0.5), Voters.non_private(5, overlap=1), 10)
@@ -138,7 +138,9 @@ assert len(release([[1] * 3], budget=(2, 1e-5), non_private=True, overlap=1)) ==
 )
 def test_a_release_plans_draws_and_pays(who: dict[str, Any], kind: str) -> None:
     labels = [["no", "yes", "yes", "yes", "yes"]] * 4
-    votes: Any = {"labels": labels, "an array": np.array(labels), "votes": Votes.of_labels(labels, ("no", "yes"))}[kind]
+    votes: Any = {"labels": labels, "an array": np.array(labels), "votes": Votes.from_labels(labels, ("no", "yes"))}[
+        kind
+    ]
     answers = release(votes, budget=("3", "1e-4"), classes=("no", "yes"), **who)
     assert set(answers.labels.tolist()) <= {"no", "yes"}
     assert answers.spent.queries == answers.plan.workload.queries == len(answers) == 4

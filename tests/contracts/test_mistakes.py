@@ -58,7 +58,7 @@ ONTO = "release votes.csv --table table.json --output out.csv --ledger"
 RELEASE = "--table table.json --ledger new.sqlite --create-budget 8,1e-2 --output out.csv"
 LARGE = PrivacyCost("mine", PrivacyParams(60), count=2)
 EVEN = Problem.from_allowance(Voters(12, EACH_PURE), 3)
-VOTES = Votes.of_labels(LABELS)
+VOTES = Votes.from_labels(LABELS)
 HALF = NoiseFunction(5, [0.5, 0.5, 1.0])
 LONGEST = 400  # characters of a sentence: a few lines of a terminal
 
@@ -491,32 +491,35 @@ PYTHON: dict[str, Case] = {
     "gamma for a table": (lambda: Release(NoiseFunction(5, np.ones(3))), "table … NoiseFunction … certify("),
     "a path for a table": (lambda: Release("table.json"), "table … 'table.json' … Table.load"),
     # votes
-    "one query": (lambda: Votes.of_labels(LABELS[0]), "votes … got (5,) … reshape one query to (1, 5)"),
-    "labels of -1 and 1": (lambda: Votes.of_labels(2 * LABELS - 1), "0 or 1 … -1 from voter 2 to query 0 … classes="),
-    "labels from 1 on": (lambda: Votes.of_labels(LABELS + 1, 2), "0 or 1 … got 2 from voter 0 … classes="),
-    "labels as words": (lambda: Votes.of_labels(WORDS), "0 or 1 … 'yes' … name the classes"),
-    "labels as digits": (lambda: Votes.of_labels(LABELS.astype(str)), "0 or 1 … '1' … name the classes"),
-    "words with other capitals": (lambda: Votes.of_labels(WORDS, ("No", "Yes")), "'No' or 'Yes' … 'yes'"),
-    "probabilities": (lambda: Votes.of_labels(LABELS * 0.9), "0 or 1 … 0.9 … compare it with 0.5"),
-    "a vote of None": (lambda: Votes.of_labels([[1, None, 0]]), "None from voter 1 … missing … leave the query out"),
-    "a vote of nan": (lambda: Votes.of_labels([[1, np.nan, 0]]), "nan from voter 1 … leave the query out"),
-    "a frame with NA": (lambda: Votes.of_labels(Frame([[1, Missing(), 0]])), "<NA> from voter 1 … missing"),
-    "words with nan": (lambda: Votes.of_labels(Frame([["yes", np.nan]]), ("no", "yes")), "nan from voter 1 … missing"),
-    "a frame with names": (lambda: Votes.of_labels(Frame([["Ann", 1, 0], ["Bob", 0, 1]])), "'Ann' from voter 0"),
-    "ragged labels": (lambda: Votes.of_labels([[1, 0], [1]]), "rows of different lengths … rectangular"),
-    "no labels": (lambda: Votes.of_labels([]), "of shape (queries, voters) … got (0,)"),
-    "a file for labels": (lambda: Votes.of_labels("votes.csv"), "votes … got str … Votes.read"),
-    "votes for labels": (lambda: Votes.of_labels(VOTES), "votes … got Votes … (queries, voters)"),
-    "teachers for votes": (lambda: Votes.of_labels([Model()] * 5), "models … model.predict(x) … column_stack"),
-    "counts for labels": (lambda: Votes.of_labels([[240, 10]]), "0 or 1 … 240 … Votes.of_counts"),
-    "one class": (lambda: Votes.of_labels(LABELS, 1), "classes … got 1 … at least 2"),
-    "one word for classes": (lambda: Votes.of_labels(WORDS, "yes"), "classes … 'yes' … at least two"),
-    "a set of classes": (lambda: Votes.of_labels(WORDS, {"no", "yes"}), "classes … in order … write a tuple"),
-    "the same class twice": (lambda: Votes.of_labels(WORDS, ("no", "no")), "classes … different labels"),
-    "labels for counts": (lambda: Votes.of_counts(LABELS), "the sum of row 1 … K = 3 … Votes.of_labels"),
-    "names for voters": (lambda: Votes.of_counts([[3, 2]], ("a", "b")), "voters … ('a', 'b') … classes="),
-    "shares for counts": (lambda: Votes.of_counts([[0.6, 0.4]]), "vote counts … 0.6 … whole numbers"),
-    "counts as text": (lambda: Votes.of_counts([["3", "2"]]), "vote counts … whole numbers … <U1"),
+    "one query": (lambda: Votes.from_labels(LABELS[0]), "votes … got (5,) … reshape one query to (1, 5)"),
+    "labels of -1 and 1": (lambda: Votes.from_labels(2 * LABELS - 1), "0 or 1 … -1 from voter 2 to query 0 … classes="),
+    "labels from 1 on": (lambda: Votes.from_labels(LABELS + 1, 2), "0 or 1 … got 2 from voter 0 … classes="),
+    "labels as words": (lambda: Votes.from_labels(WORDS), "0 or 1 … 'yes' … name the classes"),
+    "labels as digits": (lambda: Votes.from_labels(LABELS.astype(str)), "0 or 1 … '1' … name the classes"),
+    "words with other capitals": (lambda: Votes.from_labels(WORDS, ("No", "Yes")), "'No' or 'Yes' … 'yes'"),
+    "probabilities": (lambda: Votes.from_labels(LABELS * 0.9), "0 or 1 … 0.9 … compare it with 0.5"),
+    "a vote of None": (lambda: Votes.from_labels([[1, None, 0]]), "None from voter 1 … missing … leave the query out"),
+    "a vote of nan": (lambda: Votes.from_labels([[1, np.nan, 0]]), "nan from voter 1 … leave the query out"),
+    "a frame with NA": (lambda: Votes.from_labels(Frame([[1, Missing(), 0]])), "<NA> from voter 1 … missing"),
+    "words with nan": (
+        lambda: Votes.from_labels(Frame([["yes", np.nan]]), ("no", "yes")),
+        "nan from voter 1 … missing",
+    ),
+    "a frame with names": (lambda: Votes.from_labels(Frame([["Ann", 1, 0], ["Bob", 0, 1]])), "'Ann' from voter 0"),
+    "ragged labels": (lambda: Votes.from_labels([[1, 0], [1]]), "rows of different lengths … rectangular"),
+    "no labels": (lambda: Votes.from_labels([]), "of shape (queries, voters) … got (0,)"),
+    "a file for labels": (lambda: Votes.from_labels("votes.csv"), "votes … got str … Votes.read"),
+    "votes for labels": (lambda: Votes.from_labels(VOTES), "votes … got Votes … (queries, voters)"),
+    "teachers for votes": (lambda: Votes.from_labels([Model()] * 5), "models … model.predict(x) … column_stack"),
+    "counts for labels": (lambda: Votes.from_labels([[240, 10]]), "0 or 1 … 240 … Votes.from_counts"),
+    "one class": (lambda: Votes.from_labels(LABELS, 1), "classes … got 1 … at least 2"),
+    "one word for classes": (lambda: Votes.from_labels(WORDS, "yes"), "classes … 'yes' … at least two"),
+    "a set of classes": (lambda: Votes.from_labels(WORDS, {"no", "yes"}), "classes … in order … write a tuple"),
+    "the same class twice": (lambda: Votes.from_labels(WORDS, ("no", "no")), "classes … different labels"),
+    "labels for counts": (lambda: Votes.from_counts(LABELS), "the sum of row 1 … K = 3 … Votes.from_labels"),
+    "names for voters": (lambda: Votes.from_counts([[3, 2]], ("a", "b")), "voters … ('a', 'b') … classes="),
+    "shares for counts": (lambda: Votes.from_counts([[0.6, 0.4]]), "vote counts … 0.6 … whole numbers"),
+    "counts as text": (lambda: Votes.from_counts([["3", "2"]]), "vote counts … whole numbers … <U1"),
     "an array for a path": (lambda: Votes.read(LABELS), "path … ndarray … the name of a file"),
     "an open file for a path": (lambda: Votes.read(sys.stdin), "path … the name of a file"),
     "the wrong K": (lambda: Votes.read("votes.csv", voters=7), "K = 7 … 5 columns … --missing coin … the 5 voters"),
@@ -524,10 +527,10 @@ PYTHON: dict[str, Case] = {
     # release
     "transposed votes": (lambda: PAID.aggregator.release(LABELS.T), "K = 5 voters … 4 columns … votes.T"),
     "votes of other voters": (lambda: PAID.aggregator.release(LABELS[:, :3]), "K = 5 voters … 3 columns"),
-    "more classes": (lambda: PAID.aggregator.release(Votes.of_labels(LABELS, 3)), "two classes … 3 classes … GNMax"),
+    "more classes": (lambda: PAID.aggregator.release(Votes.from_labels(LABELS, 3)), "two classes … 3 classes … GNMax"),
     "a seed": (lambda: PAID.aggregator.release(LABELS, rng=0), "rng … got 0 … np.random.default_rng(seed)"),
     "a seed for GNMax": (lambda: GNMax(4.0).release(VOTES, rng=0), "rng must be a generator … got 0"),
-    "an array for GNMax": (lambda: GNMax(4.0).release(LABELS), "votes … got ndarray … Votes.of_labels"),
+    "an array for GNMax": (lambda: GNMax(4.0).release(LABELS), "votes … got ndarray … Votes.from_labels"),
     "no ledger": (lambda: answer(ledger=None), "ledger … got None … PrivacyLedger.create"),
     "a path for a ledger": (lambda: answer(ledger="l.sqlite"), "ledger … 'l.sqlite' … PrivacyLedger(path)"),
     "a table for an aggregator": (lambda: answer(aggregator=PAID.aggregator.table), "Table … Release(table)"),
@@ -545,8 +548,8 @@ PYTHON: dict[str, Case] = {
     "an unknown kind": (lambda: PrivacyLedger.create("b", EACH, composition="many"), "composition … 'many' … adaptive"),
     "a ledger that is not there": (lambda: PrivacyLedger("b.sqlite"), "no such file … PrivacyLedger.create"),
     "a table for a ledger": (lambda: PrivacyLedger("table.json"), "no ledger at all … check the name"),
-    "a pair for a charge": (lambda: PAID.ledger.debit(EACH), "charge … PrivacyParams … .privacy_cost(queries)"),
-    "an aggregator for a charge": (lambda: PAID.ledger.queries_that_fit(PAID.aggregator), "charge … Release"),
+    "a pair for a cost": (lambda: PAID.ledger.debit(EACH), "cost … PrivacyParams … .privacy_cost(queries)"),
+    "an aggregator for a cost": (lambda: PAID.ledger.queries_that_fit(PAID.aggregator), "cost … Release"),
     "more than the budget": (
         lambda: PAID.ledger.debit(LARGE),
         "not admit 2 queries of mine … 1 still fits … nothing was",
@@ -554,8 +557,8 @@ PYTHON: dict[str, Case] = {
     "queries as text": (lambda: PAID.aggregator.privacy_cost("2"), "count … '2' … an integer"),
     "a float for a guarantee": (lambda: PrivacyCost("mine", 0.1), "guarantee … 0.1 … say (0.1, 1e-5)"),
     "a charge without a cost": (lambda: PrivacyCost("mine"), "at least one of guarantee, renyi and profile"),
-    "a ledger for voters": (lambda: PrivacyAccountant(PAID.ledger), "voters … charges="),
-    "one charge for many": (lambda: PrivacyAccountant(charges=PAID.aggregator.privacy_cost()), "charges … charges=["),
+    "a ledger for voters": (lambda: PrivacyAccountant(PAID.ledger), "voters … costs="),
+    "one cost for many": (lambda: PrivacyAccountant(costs=PAID.aggregator.privacy_cost()), "costs … costs=["),
     "a float to compose": (lambda: compose_simple(0.1, 10), "params … 0.1 … say (0.1, 1e-5)"),
     "k and pair swapped": (lambda: compose_optimal(10, EACH, 1e-5), "params … 10 … a pair"),
     # PATE
@@ -563,7 +566,7 @@ PYTHON: dict[str, Case] = {
     "noise as text": (lambda: LNMax("0.1"), "gamma … '0.1' … positive finite number"),
     "noise by another name": (lambda: GNMax(4, "gaussian"), "noise … 'gaussian' … continuous, discrete"),
     "too high a threshold": (lambda: ConfidentGNMax(300, 1, 4).release(VOTES), "threshold … 300 … number of voters, 5"),
-    "an array to analyze": (lambda: analyze(LABELS, GNMax(4), delta=1e-5), "votes … ndarray … Votes.of_labels"),
+    "an array to analyze": (lambda: analyze(LABELS, GNMax(4), delta=1e-5), "votes … ndarray … Votes.from_labels"),
     "DaRRM to analyze": (
         lambda: analyze(VOTES, PAID.aggregator, 1e-5),
         "a GNMax, an LNMax … do not depend on the votes",
@@ -575,7 +578,7 @@ PYTHON: dict[str, Case] = {
     "a rate for a recipe": (lambda: teach(recipe=0.05), "recipe … 0.05 … a PrivateSGD or a PlainSGD"),
     "labels of words to train": (lambda: teach(y=np.array(["a", "b"] * 3)), "y … classes 0, 1 … dtype <U1"),
     "too few labels": (lambda: teach(y=np.zeros(5, dtype=int)), "y … 5 classes … each of 6 records"),
-    "no noise to account for": (lambda: of_torch("privacy_of")(0.05, 1e-5), "recipe … 0.05 … a PrivateSGD"),
+    "no noise to account for": (lambda: of_torch("compute_privacy")(0.05, 1e-5), "recipe … 0.05 … a PrivateSGD"),
     "a float to calibrate": (
         lambda: of_torch("calibrate_sampling")(0.1, noise=9.0, epochs=5),
         "target … say (0.1, 1e-5)",
@@ -612,7 +615,7 @@ def test_a_mistake_in_python_is_one_sentence_and_costs_nothing(name: str, week: 
 
 
 def ones(labels: Any, classes: Any = None) -> list[int]:
-    return Votes.of_labels(labels, classes).ones.tolist()
+    return Votes.from_labels(labels, classes).ones.tolist()
 
 
 WELCOME: dict[str, Case] = {
@@ -632,14 +635,14 @@ WELCOME: dict[str, Case] = {
     "numpy's K": (lambda: Voters(np.int64(11), EACH, np.int8(1)), "K=11 … overlap=1"),
     "m of a fraction": (lambda: Problem.from_allowance(PRIVATE, "5/2").m, "2.5"),
     "an even K": (lambda: Problem.from_allowance(Voters(4, EACH), 2).voters.first_majority, "3"),
-    "lists of labels": (lambda: Votes.of_labels(LABELS.tolist()), "4 queries to 5 voters"),
+    "lists of labels": (lambda: Votes.from_labels(LABELS.tolist()), "4 queries to 5 voters"),
     "Booleans": (lambda: ones(LABELS == 1), "[3, 1, 5, 2]"),
     "floats": (lambda: ones(LABELS.astype(float)), "[3, 1, 5, 2]"),
-    "whole counts as floats": (lambda: Votes.of_counts([[3.0, 2.0]]), "1 queries to 5 voters"),
+    "whole counts as floats": (lambda: Votes.from_counts([[3.0, 2.0]]), "1 queries to 5 voters"),
     "a frame": (lambda: ones(Frame(LABELS)), "[3, 1, 5, 2]"),
     "a frame of words": (lambda: ones(Frame(WORDS), ["no", "yes"]), "[3, 1, 5, 2]"),
     "named signs": (lambda: ones(2 * LABELS - 1, (-1, 1)), "[3, 1, 5, 2]"),
-    "an array of classes": (lambda: Votes.of_labels(LABELS, np.unique(LABELS)), "classes 0, 1"),
+    "an array of classes": (lambda: Votes.from_labels(LABELS, np.unique(LABELS)), "classes 0, 1"),
     "a path as text": (lambda: Votes.read("votes.csv", voters=5), "4 queries to 5 voters"),
     "a class of two words": (lambda: Votes.read("one_voter.csv", classes=("no", "no no")), "2 queries to 1 v"),
     "a list to release": (lambda: len(PAID.aggregator.release(LABELS.tolist())), "4"),
@@ -659,11 +662,11 @@ def test_what_is_well_meant_in_python_works(name: str) -> None:
 
 def test_a_frame_of_pandas_is_read_as_the_stand_in_is() -> None:
     pandas = pytest.importorskip("pandas")
-    assert Votes.of_labels(pandas.DataFrame(LABELS)).ones.tolist() == [3, 1, 5, 2]
+    assert Votes.from_labels(pandas.DataFrame(LABELS)).ones.tolist() == [3, 1, 5, 2]
     missing = pandas.DataFrame([[1, None, 0]])
     for frame in (missing, missing.astype("Int64"), missing.astype("Int64").astype(object)):
         with pytest.raises(ValueError, match="from voter 1 to query 0: it is missing"):
-            Votes.of_labels(frame)
+            Votes.from_labels(frame)
 
 
 def test_a_misspelled_name_lets_python_guess() -> None:

@@ -96,7 +96,7 @@ class TestEveryPrior:
             with pytest.raises(ValueError, match="linear"):
                 prior.weights(K)
             return
-        weights = priors.weights_of(prior, K)
+        weights = priors.compute_weights(prior, K)
         assert weights.shape == (K - K // 2,)
         assert np.all(weights >= 0.0)
         assert 0.0 < np.sum(weights) <= 1.0 + 1e-12  # a difference of two probabilities is at most 1
@@ -119,11 +119,13 @@ class TestEveryPrior:
     def test_json(self, prior: priors.Prior) -> None:
         data = json.loads(json.dumps(priors.to_json(prior, 5)))
         again = priors.from_json(data)
-        assert again == (prior if prior in BUILT_IN else priors.StoredPrior(prior.text, priors.digest_of(prior, 5)))
+        assert again == (
+            prior if prior in BUILT_IN else priors.StoredPrior(prior.text, priors.compute_digest(prior, 5))
+        )
         assert priors.to_json(again, 5) == data
 
     def test_words(self, prior: priors.Prior) -> None:
-        words, _, flag = priors.in_words(prior).partition(" (--prior ")
+        words, _, flag = priors.describe_prior(prior).partition(" (--prior ")
         assert words == (str(prior) if prior in BUILT_IN else f"the prior {prior.text!r}")
         if prior in BUILT_IN:
             assert flag == f"{prior.text})"
@@ -174,7 +176,7 @@ def test_a_dirichlet_law_of_two_classes_is_one_common_p_of_a_beta_law_or_decides
 @pytest.mark.parametrize("K", [4, 5])
 def test_votes_that_were_recorded_are_certain_given_the_data(K: int) -> None:
     """The error of γ is then what it lies: (1 − γ(l))/2 where l of K votes agree, and 0 at a tie."""
-    seen = priors.RecordedVotes("two", Votes.of_counts([[K, 0], [K, 0], [1, K - 1], [K // 2, K - K // 2]]))
+    seen = priors.RecordedVotes("two", Votes.from_counts([[K, 0], [K, 0], [1, K - 1], [K // 2, K - K // 2]]))
     gamma = NoiseFunction(K, np.linspace(0.1, 0.9, K - K // 2))
     lies = [0.0 if 2 * ones == K else 0.5 - 0.5 * gamma.full[ones] for ones in (0, 0, K - 1, K // 2)]
     assert gamma.expected_error(seen) == pytest.approx(np.mean(lies))
@@ -196,8 +198,8 @@ def test_a_law_on_histograms_weighs_both_sides() -> None:
 
 @pytest.mark.parametrize("K", [4, 11])
 def test_digests_tell_priors_apart(K: int) -> None:
-    assert len({priors.digest_of(prior, K) for prior in PRIORS}) == len(PRIORS)
-    assert priors.digest_of(Beta(), K) == priors.digest_of(Beta(), K)
+    assert len({priors.compute_digest(prior, K) for prior in PRIORS}) == len(PRIORS)
+    assert priors.compute_digest(Beta(), K) == priors.compute_digest(Beta(), K)
 
 
 @pytest.mark.parametrize("wrong", [[0.1], [0.1, 0.2, -1e-9], [0.1, 0.2, np.nan], [0.1, 0.2, np.inf]])

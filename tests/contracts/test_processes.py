@@ -84,7 +84,7 @@ def public_objects(folder: Path) -> list[Any]:
     return [
         *(table, Release(table), ledger.entries()[0], ledger.accountant().spent_under("one", 1e-5)),
         *(plain, Workload(plain, 10, PrivacyParams(3, "1e-5")), NoisyMaximum(GNMax(12.0), plain, 3), GNMax(12.0)),
-        *(Votes.of_labels([[0, 1, 1]]), Votes.of_counts([[2, 1]]), Votes.of_answers([["flu", "cold", "flu"]])),
+        *(Votes.from_labels([[0, 1, 1]]), Votes.from_counts([[2, 1]]), Votes.from_answers([["flu", "cold", "flu"]])),
         *(RenyiCurve(np.array([2.0, 3.0]), np.array([0.1, 0.2])), Subsampling(Fraction(1, 100))),
         BernsteinFunction(np.array([1.0, 2.0])),
         OpenLaw(1, np.zeros((2, 2), dtype=np.int64)),

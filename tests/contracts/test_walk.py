@@ -32,12 +32,12 @@ def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
     # and it is no gift: the optimum uses its budget up
     assert worst >= exact_budget(problem) * (1 - Fraction(1, 10**9))
     # what a release with it is charged: no less than the divergence over every assignment of corners
-    charge = Release(Table.load(path)).privacy_cost()
-    assert charge.guarantee == target
-    assert charge.profile is not None
+    cost = Release(Table.load(path)).privacy_cost()
+    assert cost.guarantee == target
+    assert cost.profile is not None
     there = Problem(problem.voters, PrivacyParams("0.5", each.exact_delta))
     exact = (1 - exponential(Fraction(1, 2)) + exact_worst_cost(there, data["gamma"])) / 2
-    assert exact <= charge.profile.delta_at(0.5) <= exact * Fraction(1001, 1000)  # a chord between two points
+    assert exact <= cost.profile.delta_at(0.5) <= exact * Fraction(1001, 1000)  # a chord between two points
 
 
 @pytest.mark.parametrize("delta", ["1e-5", "0.01", "0.3", "1e-12"])

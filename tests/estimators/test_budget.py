@@ -94,8 +94,8 @@ def test_labels_leave_after_their_debit(monkeypatch: pytest.MonkeyPatch) -> None
     fitted = vote().fit(X, y)
     order = []
 
-    def debit(_self: PrivacyLedger, charge: Any, **_rest: Any) -> None:
-        order.append(("debit", charge.count))
+    def debit(_self: PrivacyLedger, cost: Any, **_rest: Any) -> None:
+        order.append(("debit", cost.count))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PrivacyLedger, "debit", debit)
@@ -232,7 +232,7 @@ def test_a_grid_search_and_cross_validation_run_on_public_data() -> None:
 def test_own_aggregators_pay_what_they_charge() -> None:
     fitted = vote(aggregator=GNMax(25.0)).fit(X, y)
     fitted.predict(X[:50])
-    assert fitted.ledger_.accountant().charges[0].what == "GNMax(sigma=25)"
+    assert fitted.ledger_.accountant().costs[0].what == "GNMax(sigma=25)"
     with pytest.raises(PlanError, match="do not fit"):
         vote(aggregator=GNMax(1.0)).fit(X, y)
     for word_or_class in ("bets", GNMax):

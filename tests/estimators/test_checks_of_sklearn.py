@@ -43,7 +43,7 @@ class Truth:
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Any:
         del rng
-        return votes.labeled(votes.counts.argmax(axis=1))
+        return votes.name_labels(votes.counts.argmax(axis=1))
 
 
 def tree() -> DecisionTreeClassifier:

@@ -65,7 +65,7 @@ def test_no_neighbors_are_told_apart_better_than_is_charged(voters: int, queries
 
 def test_all_checks_and_as_many_answers_as_are_given_are_charged() -> None:
     run = LimitedConfident(ConfidentGNMax(5.0, 1.0, 2.0), queries=7, answers=3)
-    agreed = Votes.of_counts([[100, 0]] * 7)  # every check passes
+    agreed = Votes.from_counts([[100, 0]] * 7)  # every check passes
     assert run.release(agreed).tolist() == [0, 0, 0, -1, -1, -1, -1]
     check, answer = run.aggregator.check.guarantee, run.aggregator.answer.guarantee
     for order in (2.0, 5.0, 20.0):

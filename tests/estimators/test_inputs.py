@@ -37,7 +37,7 @@ from darrm.estimators import (
     save,
 )
 from darrm.estimators.dpsgd import PrivateSGDClassifier
-from darrm.estimators.ensemble import reader_of
+from darrm.estimators.ensemble import find_vectorizer
 from darrm.estimators.fixmatch import FixMatchClassifier
 from darrm.pate import GNMax
 from darrm.pate.analysis import PrivateFigureWarning
@@ -568,11 +568,11 @@ class Steps(MultinomialNB):  # type: ignore[misc]  # scikit-learn ships no types
 
 def test_who_reads_texts_is_known_by_the_first_step() -> None:
     union = FeatureUnion([("words", TfidfVectorizer()), ("pairs", CountVectorizer())])
-    assert reader_of(make_pipeline(union, MultinomialNB())) is union
-    assert reader_of(GridSearchCV(make_pipeline(TEACHER, MultinomialNB()), {})) is TEACHER[0]
+    assert find_vectorizer(make_pipeline(union, MultinomialNB())) is union
+    assert find_vectorizer(GridSearchCV(make_pipeline(TEACHER, MultinomialNB()), {})) is TEACHER[0]
     for other in (make_pipeline("passthrough", MultinomialNB()), make_pipeline(OneHotEncoder(), MultinomialNB())):
-        assert reader_of(other) is None  # an encoder takes texts, in a table
-    assert reader_of(Steps()) is None
+        assert find_vectorizer(other) is None  # an encoder takes texts, in a table
+    assert find_vectorizer(Steps()) is None
     tags = get_tags(text_vote()).input_tags
     assert (tags.string, tags.two_d_array) == (True, False)
     assert get_tags(PrivateVotingClassifier(MultinomialNB())).input_tags.two_d_array

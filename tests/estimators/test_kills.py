@@ -26,7 +26,7 @@ from darrm.errors import LedgerError
 from darrm.estimators import PATEClassifier, PrivateVotingClassifier, ResumeWarning
 from darrm.ledger.chain import Entry
 from darrm.pate import GNMax
-from darrm.util.files import replacing
+from darrm.util.files import replace_file
 
 X, y = load_iris(return_X_y=True)
 ASKED = 3  # rows a call
@@ -52,7 +52,7 @@ def vote(ledger: Path) -> PrivateVotingClassifier:
 
 
 def keep(path: Path, labels: Any) -> None:
-    with replacing(path) as temporary:
+    with replace_file(path) as temporary:
         np.save(temporary, labels)
 
 

@@ -18,7 +18,7 @@ from darrm import PrivacyLedger, PrivacyParams
 from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, ResumeWarning, fixmatch, load, save
 from darrm.estimators.dpsgd import PrivateSGDClassifier
 from darrm.pate import GNMax
-from darrm.training import privacy_of
+from darrm.training import compute_privacy
 from darrm.training import student as training
 from darrm.training.student import StudentRecipe
 
@@ -115,7 +115,7 @@ def test_models_of_dpsgd_vote_without_noise_and_say_what_they_cost() -> None:
     assert vote.privacy_spent_.epsilon == 4
     assert np.mean(vote.predict(inputs) == words) > 0.8
     for teacher in vote.teachers_:
-        assert 3.9 < privacy_of(teacher.network_.recipe, 1e-5).epsilon <= 4
+        assert 3.9 < compute_privacy(teacher.network_.recipe, 1e-5).epsilon <= 4
     assert "those that the guarantee of the models covers" in vote.to_model_card()
 
 

@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
 from darrm.estimators.ensemble import assign
 from darrm.noisy_max.selection import PermuteAndFlip
-from darrm.util.people import persons_of
+from darrm.util.people import identify_persons
 
 KEY = b"0123456789abcdef"
 TEACHERS = 12
@@ -63,7 +63,7 @@ def changed(one: PrivateVotingClassifier, other: PrivateVotingClassifier) -> lis
 def test_a_replaced_row_changes_one_teacher_whatever_its_label_becomes() -> None:
     X, y = load_wine(return_X_y=True)
     before = fitted(X, y)
-    expected = assign(persons_of(len(X), None), TEACHERS, np.random.RandomState(3).bytes(16))
+    expected = assign(identify_persons(len(X), None), TEACHERS, np.random.RandomState(3).bytes(16))
     for row in (0, 77, 177):
         inputs, labels = X.copy(), y.copy()
         inputs[row], labels[row] = -1000.0, (y[row] + 1) % 3
@@ -82,18 +82,20 @@ def test_a_person_who_leaves_with_all_rows_changes_one_teacher() -> None:
 def test_shards_are_drawn_evenly_and_by_the_key() -> None:
     # a chi-square of 9 degrees of freedom is above 48 with probability 2.5e-7
     rows = 20_000
-    sizes = np.bincount(assign(persons_of(rows, None), 10, KEY), minlength=10)
+    sizes = np.bincount(assign(identify_persons(rows, None), 10, KEY), minlength=10)
     assert np.sum((sizes - rows / 10) ** 2 / (rows / 10)) < 48.0
-    assert not np.array_equal(assign(persons_of(50, None), 10, KEY), assign(persons_of(50, None), 10, KEY[::-1]))
+    assert not np.array_equal(
+        assign(identify_persons(50, None), 10, KEY), assign(identify_persons(50, None), 10, KEY[::-1])
+    )
 
 
 @pytest.mark.parametrize("newcomer", ["ann", 2.5, True, 2**70, "a name that is longer than all others"])
 def test_how_one_person_is_named_moves_nobody_else(newcomer: Any) -> None:
-    before = assign(persons_of(4, [1, 2, 3, "bob"]), 10**6, KEY)
-    assert np.array_equal(assign(persons_of(5, [1, 2, 3, "bob", newcomer]), 10**6, KEY)[:4], before)
-    numbers = assign(persons_of(3, [1, 2, 3]), 10**6, KEY)
+    before = assign(identify_persons(4, [1, 2, 3, "bob"]), 10**6, KEY)
+    assert np.array_equal(assign(identify_persons(5, [1, 2, 3, "bob", newcomer]), 10**6, KEY)[:4], before)
+    numbers = assign(identify_persons(3, [1, 2, 3]), 10**6, KEY)
     for others in ([1, 2, 3, newcomer], [1.0, np.int8(2), 3, newcomer], np.array([1.0, 2.0, 3.0, 4.5])):
-        assert np.array_equal(assign(persons_of(4, others), 10**6, KEY)[:3], numbers)
+        assert np.array_equal(assign(identify_persons(4, others), 10**6, KEY)[:3], numbers)
 
 
 def test_numbers_and_their_words_are_different_people_and_seeds_differ() -> None:
@@ -118,7 +120,7 @@ NO_NAMES = (
 @pytest.mark.parametrize("groups", [["a"], [["a"], ["b"]], ["a", None], [Unknown(), 1], *NO_NAMES])
 def test_groups_that_name_nobody_are_refused(groups: Any) -> None:
     with pytest.raises(ValueError, match="groups must be"):
-        persons_of(2, np.asarray(groups, dtype=object) if groups[-1] is None else groups)
+        identify_persons(2, np.asarray(groups, dtype=object) if groups[-1] is None else groups)
 
 
 def test_the_teachers_noise_is_their_own_and_that_of_labels_is_not_seeded() -> None:

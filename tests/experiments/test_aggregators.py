@@ -59,7 +59,7 @@ def test_one_workload() -> None:
 
 def of_ones(ones: list[int], labels: list[int], K: int) -> EnsembleVotes:
     counts = [[K - each, each] for each in ones]
-    return EnsembleVotes("hand", Votes.of_counts(counts), np.array(labels))
+    return EnsembleVotes("hand", Votes.from_counts(counts), np.array(labels))
 
 
 def test_label_accuracy_averages_the_noise() -> None:
@@ -71,7 +71,7 @@ def test_label_accuracy_averages_the_noise() -> None:
     even = of_ones([2, 4], [1, 1], 4)
     assert even.accuracy(np.array([0.7, 1.0])) == pytest.approx((0.5 + 1.0) / 2)
     assert even.plurality_accuracy == 0.75
-    three = EnsembleVotes("ties", Votes.of_counts([[2, 2, 2], [0, 3, 3], [1, 1, 4]]), np.array([0, 0, 2]))
+    three = EnsembleVotes("ties", Votes.from_counts([[2, 2, 2], [0, 3, 3], [1, 1, 4]]), np.array([0, 0, 2]))
     assert three.plurality_accuracy == pytest.approx((1 / 3 + 0 + 1) / 3)
 
 
@@ -100,7 +100,7 @@ SAVED: list[dict[str, Any]] = pages.read_json(FOLDER / "budgets.json")
 @pytest.mark.parametrize(("panel", "point"), [(0, 2), (1, 2), (2, 4)])
 def test_the_data_are_those_of_a_sweep(panel: int, point: int) -> None:
     saved = SAVED[panel]["points"][point]
-    (again,) = budgets.points_of(panel, [budgets.PANELS[panel][2].split()[point]])
+    (again,) = budgets.compute_points(panel, [budgets.PANELS[panel][2].split()[point]])
     assert again["right"] == pytest.approx(saved["right"], abs=1e-6)
 
 

@@ -64,6 +64,6 @@ def test_clipping_taken_out_of_the_code_is_refuted(monkeypatch: pytest.MonkeyPat
             name: (value * mask.view(*mask.shape, *[1] * (value.ndim - 2))).sum(1) for name, value in gradients.items()
         }
 
-    monkeypatch.setattr("darrm.training.training.clipped_sums", unclipped)
+    monkeypatch.setattr("darrm.training.training.sum_clipped", unclipped)
     run = canaries(clipped=True)
     assert run.refuted > run.claimed

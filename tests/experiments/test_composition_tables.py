@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.composition_tables import EACH, QUERIES, TABLE_OF_ALLOWANCE, row_of
+from experiments.composition_tables import EACH, QUERIES, TABLE_OF_ALLOWANCE, compute_row
 from experiments.pages import read_json
 
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "composition" / "composition.json"
@@ -14,7 +14,7 @@ DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "composition" / "co
 @pytest.mark.parametrize("data_set", ["mnist", pytest.param("fashion-mnist", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("m", [3, *(pytest.param(m, marks=pytest.mark.slow) for m in (1, 5, 7))])
 def test_a_row_of_the_four_tables(m: int, data_set: str, count: int) -> None:
-    row = row_of(m, data_set, count)
+    row = compute_row(m, data_set, count)
     assert [f"{row['general']:.3f}", f"{row['total_delta']:.3f}"] == [f"{total:.3f}" for total in row["printed"]]
     # the grids round up in the ninth digit
     assert row["profile_pld"] <= row["optimal"] * (1.0 + 1e-6)

@@ -325,7 +325,7 @@ def test_the_data_are_those_of_the_tables(K: int, *, all_of_them: bool) -> None:
     every = all_of_them and (EXHAUSTIVE or K <= 21)  # K = 101 takes minutes
     problems = list(range(count)) if every else [0, count - 8]
     stored = data["gamma"][K].reshape(count, -1), data["rivals"][K].reshape(count, -1)
-    gamma, rivals = explorer_data.numbers_of(
+    gamma, rivals = explorer_data.collect_numbers(
         [settings[2 * problem + shape] for problem in problems for shape in (0, 1)]
     )
     np.testing.assert_array_equal(stored[0][problems].ravel(), gamma)

@@ -10,7 +10,7 @@ from scipy.stats import binom, norm
 
 pytest.importorskip("torch")
 
-from darrm.plan.planner import named
+from darrm.plan.planner import find_mechanism
 from darrm.votes import Votes
 from experiments import fresh
 
@@ -19,10 +19,10 @@ def test_prompts_that_see_everybody_vote_rightly_and_empty_ones_guess() -> None:
     """Two classes whose examples lie at the two axes: a prompt with one of each votes by the question alone."""
     axes, y, answers = np.eye(2, dtype=np.float32), np.arange(400) % 2, np.arange(200) % 2
     examples, rng = fresh.Examples("corners", axes[y], y, axes[answers], answers), np.random.default_rng(1)
-    full = fresh.votes_of(examples, 3, 0.9, 200, rng=rng)
+    full = fresh.collect_votes(examples, 3, 0.9, 200, rng=rng)
     assert fresh.average_shares(full, answers)["accuracy"] == 1.0
     assert full.counts.max(axis=1).min() == 3
-    nobody = fresh.votes_of(examples, 1, 1e-9, 4_000, rng=rng).ones
+    nobody = fresh.collect_votes(examples, 1, 1e-9, 4_000, rng=rng).ones
     assert abs(nobody.mean() - 0.5) <= 4.9 * 0.5 / math.sqrt(4_000)  # false alarms: 1e-6
 
 
@@ -43,7 +43,7 @@ def test_every_person_is_drawn_and_assigned_by_their_own_coins() -> None:
     rate, classes, questions = 0.85, 50, 2_000
     x, y = np.array([[1.0, 0.0], [0.6, 0.8]], dtype=np.float32), np.arange(2)
     examples = fresh.Examples("two", x, y, x[:1], np.array([classes - 1]))
-    counts = fresh.votes_of(examples, 2, rate, questions, rng=np.random.default_rng(2)).counts
+    counts = fresh.collect_votes(examples, 2, rate, questions, rng=np.random.default_rng(2)).counts
     seen = Counter(zip(*counts[:, :2].T.tolist(), strict=True))
     # each of the six numbers leaves its bounds with a chance of 1.6e-7 at most: false alarms: 1e-6
     honest = two_people(rate, classes)
@@ -58,7 +58,7 @@ def test_every_person_is_drawn_and_assigned_by_their_own_coins() -> None:
 
 
 def test_shares_are_added_up_exactly() -> None:
-    votes, answers = Votes.of_counts([[2, 2, 0], [0, 1, 3]]), np.array([1, 1])
+    votes, answers = Votes.from_counts([[2, 2, 0], [0, 1, 3]]), np.array([1, 1])
     assert fresh.average_shares(votes, answers) == {"kept": 1.0, "accuracy": 0.25}  # half of the tie is right
     law = np.array([[0.6, 0.3, 0.1], [0.5, 0.4, 0.1]])
     assert fresh.average_shares(votes, answers, law) == pytest.approx(
@@ -70,8 +70,8 @@ def test_shares_are_added_up_exactly() -> None:
 def test_a_row_keeps_more_than_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     monkeypatch.setattr(fresh, "EPSILONS", (3,))
-    monkeypatch.setattr("darrm.plan.planner.MECHANISMS", [named(slug) for slug in fresh.FIXED_SLUGS])
-    (row,) = fresh.rows_of(fresh.load("digits"), fresh.Setting(10, 4, 20))
+    monkeypatch.setattr("darrm.plan.planner.MECHANISMS", [find_mechanism(slug) for slug in fresh.FIXED_SLUGS])
+    (row,) = fresh.compute_rows(fresh.load("digits"), fresh.Setting(10, 4, 20))
     assert row["spent"] <= row["epsilon"] == 3
     assert row["still"]["kept"] < row["gaussian"]["kept"] < row["ours"]["kept"] <= 1.0
     assert row["still"]["kept"] < row["by_label"]["kept"] < row["ours"]["kept"]

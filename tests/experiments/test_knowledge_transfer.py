@@ -12,7 +12,7 @@ from pathlib import Path
 
 from darrm import PrivacyParams, Problem, Voters, certify
 from darrm.majority.noise_function import NoiseFunction
-from darrm.training.calibration import privacy_of
+from darrm.training.calibration import compute_privacy
 from experiments.knowledge_transfer import fresh, settings
 from experiments.knowledge_transfer.__main__ import main, recompute
 from experiments.knowledge_transfer.labels import (
@@ -82,7 +82,7 @@ def test_published_numbers_that_need_no_training_are_those_of_today(
 ) -> None:
     kept, setup = published[data], replace(settings.SETUPS[data], queries=(queries,))
     recipe = make_private_recipe(setup)
-    spent = privacy_of(recipe, setup.each.delta)
+    spent = compute_privacy(recipe, setup.each.delta)
     assert spent.epsilon <= setup.each.epsilon
     facts = {way.name: way.facts for way in make_methods(setup.each, m)}
     labels = [row | {"facts": facts[row["aggregator"]]} for row in kept["labels"] if row["m"] == m]

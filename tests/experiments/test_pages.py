@@ -20,7 +20,7 @@ from experiments import example_votes
 from experiments.__main__ import MODULES
 from experiments.__main__ import main as run_experiment
 from experiments.aggregators import advice_page, plurality_page
-from experiments.drawings import corners_of
+from experiments.drawings import list_corners
 from experiments.pages import fill_template, read_claims, read_json
 from tests.doors import one_error
 
@@ -227,7 +227,7 @@ def test_the_examples_are_what_their_program_writes_and_votes_of_all_voters(tmp_
 
 @pytest.mark.parametrize(("epsilon", "delta", "count"), [("0.7", "0.1", 8), ("1", "0", 4)])
 def test_every_corner_of_the_drawing_is_allowed_and_lies_on_two_borders(epsilon: str, delta: str, count: int) -> None:
-    corners = corners_of(PrivacyParams(epsilon, delta))
+    corners = list_corners(PrivacyParams(epsilon, delta))
     growth, slack = math.exp(float(epsilon)), float(delta)
     assert len(corners) == count
     for p, q in corners:

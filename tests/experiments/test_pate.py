@@ -88,9 +88,7 @@ def test_what_needs_no_votes_is_what_the_page_says(name: str) -> None:
         assert row["costs"]["by_label"] == pytest.approx(again, rel=1e-9)
     for row in result["by_label"]:
         guarantee = eval(row["aggregator"], ALL).guarantee  # noqa: S307 (as above)
-        assert row["epsilon"] == pytest.approx(
-            guarantee.repeated(row["queries"]).best(result["delta"]).epsilon, rel=1e-9
-        )
+        assert row["epsilon"] == pytest.approx(guarantee.repeat(row["queries"]).best(result["delta"]).epsilon, rel=1e-9)
 
 
 @pytest.mark.quick_cases(1)
@@ -152,7 +150,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_columns_are_ordered_and_the_page_has_them() -> None:
-    row = paper_votes.measure(Votes.of_counts(COUNTS), ARCHIVE)
+    row = paper_votes.measure(Votes.from_counts(COUNTS), ARCHIVE)
     assert 0.0 < row["exact"] < row["theorem_6"] < row["epsilon"]  # fewer bounds, and a looser conversion
     assert row["exact"] < row["tested"]
     assert row["exact"] < row["data_independent"]

@@ -13,11 +13,11 @@ import torch
 from sklearn.ensemble import RandomForestClassifier
 
 from darrm.privacy import PrivacyParams
-from darrm.training.calibration import privacy_of
+from darrm.training.calibration import compute_privacy
 from darrm.training.recipes import PrivateSGD, recipe_from
 from darrm.training.student import StudentRecipe
 from darrm.training.teachers import Partition
-from darrm.training.training import clipped_sums, per_example_gradients
+from darrm.training.training import per_example_gradients, sum_clipped
 from darrm.votes import ABSTAIN, Votes
 from experiments import datasets
 from experiments.datasets import ALL_CLASSES, LabeledImages, load
@@ -67,7 +67,7 @@ def test_students_learn_from_labels_alone(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(students.RECIPES, "digits", StudentRecipe(steps=40, learning_rate=3e-3, weight=0.0))
     digits = load("digits", ALL_CLASSES)
     x, y = digits.test_x, digits.test_y
-    votes = Votes.of_counts(50 * np.eye(10, dtype=np.int64)[y[:200]])
+    votes = Votes.from_counts(50 * np.eye(10, dtype=np.int64)[y[:200]])
     data = Recorded("digits", votes, x[:200], y[:200], x[200:], y[200:], 1.0, 0.0)
 
     def scores(labels: np.ndarray, recorded: Recorded = data) -> np.ndarray:
@@ -119,7 +119,7 @@ def test_dpsgd_spends_its_budget_and_hardly_more_noise(machine: Machine, monkeyp
     assert 0.95 * budget.epsilon < found["epsilon"] <= budget.epsilon
     recipe = recipe_from(found["training"])
     assert isinstance(recipe, PrivateSGD)
-    assert privacy_of(recipe, budget.delta).epsilon == found["epsilon"]  # of the very training
+    assert compute_privacy(recipe, budget.delta).epsilon == found["epsilon"]  # of the very training
     assert recipe.expected_batch(1437) == pytest.approx(128, abs=0.5)
     strict = dpsgd.measure_dpsgd(STUDIES["digits"], PrivacyParams(0.01, 1e-5), machine, quick=True)
     assert strict["accuracy"] < found["accuracy"] - 0.1
@@ -163,7 +163,7 @@ def test_a_clipped_sum_is_that_of_per_example_gradients() -> None:
     parameters = {"weight": torch.as_tensor(weights.T.copy())[None]}
     gradients_of = per_example_gradients(torch.nn.Linear(6, 3, bias=False))
     gradients = gradients_of(parameters, torch.as_tensor(x)[None], torch.as_tensor(y)[None])
-    sums = clipped_sums(gradients, torch.ones(1, 20), 0.5)["weight"][0].numpy()
+    sums = sum_clipped(gradients, torch.ones(1, 20), 0.5)["weight"][0].numpy()
     assert dpsgd.sum_clipped_gradients(x, y, weights, 0.5) == pytest.approx(sums.T, abs=1e-5)
 
 
@@ -206,7 +206,7 @@ def test_published_labels_are_counted_and_only_those_used_teach(
         def predict(self, x: np.ndarray) -> np.ndarray:
             return np.full(len(x), 3)
 
-    monkeypatch.setattr(outside, "student_of", Student)
+    monkeypatch.setattr(outside, "make_student", Student)
     assert outside.main(["--recompute", "--students", "2", "--output", str(tmp_path)]) == 0
     found = read_json(tmp_path / "pate" / "outside.json")
     assert found["labels_right"] == 31 / 40

@@ -11,7 +11,7 @@ from darrm.random_dp.sample_size import sample_size
 from experiments.sensitivity.curves import bound_effort
 from experiments.sensitivity.kde import PEAK, draw_mixture, estimate_density
 from experiments.sensitivity.mean import compute_figure9
-from experiments.sensitivity.svm import C, draw_two_classes, error_of, fit_machine
+from experiments.sensitivity.svm import C, compute_error, draw_two_classes, fit_machine
 
 
 def objective(parameters: np.ndarray, features: np.ndarray, labels: np.ndarray) -> float:
@@ -29,7 +29,7 @@ def test_the_machine_minimizes_its_objective(dimension: int) -> None:
         for _ in range(100):
             assert objective(fitted + size * rng.normal(size=dimension + 1), features, labels) > best - 1e-6
     if dimension == 8:  # with C = 3 in few dimensions all records are support vectors and the bias is poor
-        assert error_of(fitted, features, labels) < 0.05
+        assert compute_error(fitted, features, labels) < 0.05
 
 
 @given(gamma=st.floats(1e-7, 0.999))

@@ -34,7 +34,7 @@ def test_table_3_to_every_printed_digit() -> None:
 
 @pytest.mark.slow
 def test_the_claims_of_the_paper(figures: dict[str, dict[str, Any]]) -> None:
-    found = read_claims(page.page_of(figures, curves.compute_table_3()))
+    found = read_claims(page.format_page(figures, curves.compute_table_3()))
     refuted = [statement for statement, holds, _ in found if not holds]
     # with p_i = 1/2 every γ has error 0; and under T_P itself the paper's surrogate for it is no gain
     # and at m = 1 the optimum for the error itself beats subsampling; under U[0, 1] a constant beats the surrogate's
@@ -55,14 +55,14 @@ def test_a_false_claim_would_be_noticed(figures: dict[str, dict[str, Any]]) -> N
         error["excess"] = -0.1
     for curve in changed["7"]["panels"][4]["curves"]:
         curve["errors"][0]["mean"] = 0.1
-    page.curve_of(changed["9"]["panels"][1], "γ_opt-P")["errors"][0]["mean"] = 0.2
-    held = {statement: holds for statement, holds, _ in read_claims(page.page_of(changed, None))}
+    page.find_curve(changed["9"]["panels"][1], "γ_opt-P")["errors"][0]["mean"] = 0.2
+    held = {statement: holds for statement, holds, _ in read_claims(page.format_page(changed, None))}
     assert sum(not holds for holds in held.values()) == 4 + 5
 
 
 def test_the_true_objective_wins_under_its_own_law() -> None:
     for panel in curves.compute_figure("2")["panels"][:3]:
-        true = page.curve_of(panel, curves.TRUE)["errors"][0]
+        true = page.find_curve(panel, curves.TRUE)["errors"][0]
         for curve in panel["curves"]:
             if curve["name"] != curves.TRUE:
                 assert true["mean"] < curve["errors"][0]["mean"]

@@ -15,7 +15,7 @@ from experiments.tested import PASS_PROBABILITY, Setting, find_least_budget
 
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "tested"
 WAYS = ("one teacher", "no noise")
-VOTES = Votes.of_counts([[58, 2, 0]] * 30 + [[40, 15, 5]] * 10)
+VOTES = Votes.from_counts([[58, 2, 0]] * 30 + [[40, 15, 5]] * 10)
 SETTING = Setting(40, 40, 12.0, 5.0)
 
 
@@ -27,7 +27,7 @@ def test_the_least_budget_passes_and_one_less_does_not() -> None:
         return tested.make_run(VOTES, SETTING, PrivacyParams(budget, 1e-3), order).pass_chance(VOTES)
 
     assert chance(epsilon) >= PASS_PROBABILITY > chance(0.998 * epsilon)
-    split = Votes.of_counts([[31, 29, 0]] * 40)
+    split = Votes.from_counts([[31, 29, 0]] * 40)
     assert find_least_budget(split, SETTING, 1e-3, 3.0)[0] > 1.2 * epsilon
 
 
@@ -37,5 +37,7 @@ def test_private_teachers_are_right_as_often_as_their_votes_say(name: str, title
     row, plurality = (next(one for one in rows if (one["data"], one["name"]) == (title, way)) for way in WAYS)
     for kind, votes in (("private", kept.private), ("plain", kept.plain)):
         assert row[kind]["mean"] == pytest.approx((votes == kept.truth[:, None]).mean(), abs=1e-9)
-        right = np.mean([EnsembleVotes(name, Votes.of_labels(one, 10), kept.truth).plurality_accuracy for one in votes])
+        right = np.mean(
+            [EnsembleVotes(name, Votes.from_labels(one, 10), kept.truth).plurality_accuracy for one in votes]
+        )
         assert plurality[kind]["mean"] == pytest.approx(right, abs=1e-9)

@@ -30,7 +30,7 @@ from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import GNMax
 from darrm.table.release import Release
 from darrm.votes import vote_batches
-from darrm.votes.parquet_file import schema_of
+from darrm.votes.parquet_file import infer_schema
 from darrm.votes.vote_arrays import VoteFormat
 from tests.fuzz.harness import Case, Target
 
@@ -156,7 +156,7 @@ def make_parquet_file(rng: Random) -> tuple[str, Case]:
     keep, kind = rng.choice([(), ("key",)]), rng.choice(["auto", "labels", "counts"])
 
     def read(path: Path) -> object:
-        schema = schema_of(path, VoteFormat(voters, classes, kind), keep=keep)
+        schema = infer_schema(path, VoteFormat(voters, classes, kind), keep=keep)
         return sum(votes.queries for votes, _ in vote_batches(path, schema))
 
     description = f"{raw[:200]!r} … {raw[-200:]!r} voters={voters} classes={classes} keep={keep} layout={kind}"

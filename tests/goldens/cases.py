@@ -65,7 +65,7 @@ from darrm.plan import CalibratedMechanism, plan
 from darrm.plurality.plurality_law import random_law, true_plurality
 from darrm.priors import parse as parse_prior
 from darrm.subsampling import Subsampling
-from darrm.table.release import charge_of
+from darrm.table.release import describe_cost
 from darrm.verify.audit import audit
 
 Value = dict[str, Any]
@@ -170,16 +170,16 @@ def describe_table(table: Table) -> Value:
 
 def costs() -> Cases:
     """What queries cost: alone, many times and mixed, by every bound; curves, profiles and compositions."""
-    charges = dict(all_charges())
-    for name, charge in charges.items():
-        yield f"one query, {name}", describe_charge(charge)
-        yield f"2 queries, {name}", account([charge.repeated(2)], 1e-3)
-    for name, charge in charges.items():
-        fit = PrivacyAccountant().queries_that_fit(charge, params("2,1e-3"), most=300)
-        yield f"100 queries, {name}", {"fit": fit, **account([charge.repeated(100)], 1e-3)}
-    adding = [charge for charge in charges.values() if charge.models is None and charge.sampling is None]
+    costs = dict(all_charges())
+    for name, cost in costs.items():
+        yield f"one query, {name}", describe_charge(cost)
+        yield f"2 queries, {name}", account([cost.repeat(2)], 1e-3)
+    for name, cost in costs.items():
+        fit = PrivacyAccountant().queries_that_fit(cost, params("2,1e-3"), most=300)
+        yield f"100 queries, {name}", {"fit": fit, **account([cost.repeat(100)], 1e-3)}
+    adding = [cost for cost in costs.values() if cost.models is None and cost.sampling is None]
     for place in range(0, len(adding) - 2, 3):
-        mixture = [charge.repeated(count) for charge, count in zip(adding[place:], (1, 5, 12), strict=False)]
+        mixture = [cost.repeat(count) for cost, count in zip(adding[place:], (1, 5, 12), strict=False)]
         yield f"mixture {place // 3}", account(mixture, 1e-3)
     for pair, k in itertools.product(("0.1,0", "0.3,1e-6", "1,1e-5"), (1, 10, 200)):
         made = {"simple": compose_simple(params(pair), k), "general": compose_general(params(pair), k, 1e-3)}
@@ -192,23 +192,23 @@ def all_charges() -> Iterator[tuple[str, PrivacyCost]]:
     for epsilon in ("0.05", "0.5"):
         yield f"pure {epsilon}", PrivacyCost("pure", guarantee=PrivacyParams(epsilon), reached=1)
         yield f"pair ({epsilon}, 1e-6)", PrivacyCost("pair", guarantee=PrivacyParams(epsilon, "1e-6"))
-        yield f"curve {epsilon}", PrivacyCost("curve", renyi=RenyiCurve.of_pure(float(epsilon)))
+        yield f"curve {epsilon}", PrivacyCost("curve", renyi=RenyiCurve.from_pure(float(epsilon)))
         yield (
             f"profile {epsilon}",
-            PrivacyCost("profile", profile=PrivacyProfile.of_pair(PrivacyParams(epsilon, "1e-4"))),
+            PrivacyCost("profile", profile=PrivacyProfile.from_pair(PrivacyParams(epsilon, "1e-4"))),
         )
     for name, table in certified_tables():
         if "K = 5" in name or "K = 12" in name or "classes" in name:
-            yield f"DaRRM, {name}", charge_of(table)
+            yield f"DaRRM, {name}", describe_cost(table)
     for K, overlap in ((8, 1), (30, 1), (30, 3), (9, None)):
         problem = Problem(Voters(K, NON_PRIVATE, overlap), params("0.5,1e-5"))
-        yield f"DaRRM, non-private K = {K}, overlap {overlap}", charge_of(certify(problem, rising(K)))
+        yield f"DaRRM, non-private K = {K}, overlap {overlap}", describe_cost(certify(problem, rising(K)))
     models = Voters(7, params("0.5,1e-6"), 1, models=True)
-    yield "DaRRM, models", charge_of(certify(Problem(models, params("0.6,1e-5")), rising(7)))
+    yield "DaRRM, models", describe_cost(certify(Problem(models, params("0.6,1e-5")), rising(7)))
     differing = Voters.of([params("0.1,0"), params("0.2,1e-6"), params("0.5,1e-6")])
-    yield "DaRRM, differing", charge_of(certify(Problem(differing, params("0.4,1e-5")), rising(3)))
+    yield "DaRRM, differing", describe_cost(certify(Problem(differing, params("0.4,1e-5")), rising(3)))
     drawn = Voters(7, NON_PRIVATE, 1, sampled=Subsampling(Fraction("0.02")))
-    yield "DaRRM, resampled", charge_of(certify(Problem(drawn, params("0.1,1e-5")), rising(7)))
+    yield "DaRRM, resampled", describe_cost(certify(Problem(drawn, params("0.1,1e-5")), rising(7)))
     for voters, classes in (
         (Voters(50, NON_PRIVATE, 1), 2),
         (Voters(50, NON_PRIVATE, 1), 10),
@@ -239,21 +239,21 @@ def noisy_mechanisms(reached: int) -> dict[str, Any]:
     }
 
 
-def describe_charge(charge: PrivacyCost) -> Value:
-    value: Value = {"guarantee": None, "total": account([charge], 1e-3), "vanishing": charge.vanishing}
-    if charge.guarantee is not None:
-        value["guarantee"] = [charge.guarantee.epsilon_text, charge.guarantee.delta_text]
-    if charge.renyi is not None:
-        value["renyi"] = [charge.renyi.bound_at(order) for order in (1.5, 2.0, 8.0, 64.0)]
-        value["converted"] = [charge.renyi.best(1e-5, conversion=how).epsilon for how in ("classic", "tight")]
-    if charge.profile is not None:
-        value["profile"] = [charge.profile.delta_at(epsilon) for epsilon in (0.0, 0.05, 0.2, 1.0)]
+def describe_charge(cost: PrivacyCost) -> Value:
+    value: Value = {"guarantee": None, "total": account([cost], 1e-3), "vanishing": cost.vanishing}
+    if cost.guarantee is not None:
+        value["guarantee"] = [cost.guarantee.epsilon_text, cost.guarantee.delta_text]
+    if cost.renyi is not None:
+        value["renyi"] = [cost.renyi.bound_at(order) for order in (1.5, 2.0, 8.0, 64.0)]
+        value["converted"] = [cost.renyi.best(1e-5, conversion=how).epsilon for how in ("classic", "tight")]
+    if cost.profile is not None:
+        value["profile"] = [cost.profile.delta_at(epsilon) for epsilon in (0.0, 0.05, 0.2, 1.0)]
     return value
 
 
-def account(charges: Sequence[PrivacyCost], delta: float) -> Value:
+def account(costs: Sequence[PrivacyCost], delta: float) -> Value:
     """The total ε by every bound, also where kinds are chosen adaptively."""
-    accountant = PrivacyAccountant(charges=charges)
+    accountant = PrivacyAccountant(costs=costs)
     spent, adaptively = accountant.spent(delta), accountant.spent(delta, adaptive=True)
     bounds = {bound.name: bound.epsilon for bound in spent.bounds}
     return {"epsilon": spent.epsilon, "bounds": bounds, "adaptive": adaptively.epsilon}
@@ -261,7 +261,7 @@ def account(charges: Sequence[PrivacyCost], delta: float) -> Value:
 
 def data_dependent_costs() -> Cases:
     rng = np.random.default_rng(7)
-    votes = Votes.of_counts(rng.multinomial(250, [0.8, 0.1, 0.1], size=30))
+    votes = Votes.from_counts(rng.multinomial(250, [0.8, 0.1, 0.1], size=30))
     scores = rng.dirichlet([0.3, 0.3, 0.3], size=30)
     aggregators: dict[str, Any] = {
         "GNMax": GNMax(40.0),
@@ -296,8 +296,8 @@ def labels() -> Cases:
         words[:, 0] = "zz"
         write_csv(Path(folder, "open.csv"), words)
         spoken = {
-            "answers": Votes.of_answers(words),
-            "numbers": Votes.of_answers([["ab", "cd"]] * 40, [[9, 3]] * 40),
+            "answers": Votes.from_answers(words),
+            "numbers": Votes.from_answers([["ab", "cd"]] * 40, [[9, 3]] * 40),
             "csv": Votes.read(Path(folder, "open.csv"), classes=OPEN),
         }
         for name, mechanism in releasing(12, OPEN).items():
@@ -333,9 +333,9 @@ def votes_in_all_forms(answers: Any, classes: int, folder: Path) -> dict[str, Vo
     counts = np.stack([(answers == place).sum(axis=1) for place in range(classes)], axis=1)
     names = tuple("0123"[:classes])
     forms = {
-        "labels": Votes.of_labels(answers, classes=classes),
-        "names": Votes.of_labels(answers.astype(str), classes=names),
-        "counts": Votes.of_counts(counts),
+        "labels": Votes.from_labels(answers, classes=classes),
+        "names": Votes.from_labels(answers.astype(str), classes=names),
+        "counts": Votes.from_counts(counts),
     }
     for layout, matrix in (("labels", answers), ("counts", counts)):
         paths = [folder / f"{layout}{classes}.{ending}" for ending in ("npy", "csv", "csv.gz", "parquet")]
@@ -349,7 +349,7 @@ def votes_in_all_forms(answers: Any, classes: int, folder: Path) -> dict[str, Vo
             forms[form] = Votes.read(path, voters=answers.shape[1], classes=classes, layout=layout)
     absent = answers.astype(float)
     absent[::3, :2] = np.nan
-    forms["labels, some missing"] = Votes.of_labels(absent, classes=classes, missing="coin")
+    forms["labels, some missing"] = Votes.from_labels(absent, classes=classes, missing="coin")
     return forms
 
 
@@ -360,9 +360,9 @@ def write_csv(path: Path, matrix: Any) -> None:
 def ledgers() -> Cases:
     """Totals of ledgers after each debit of a sequence, for each composition mode; refusals too."""
     pure, pair = (PrivacyCost(text, guarantee=params(text), reached=1) for text in ("0.1,0", "0.2,1e-7"))
-    yield from totals("pairs", [pair.repeated(count) for count in (3, 3, 3, 10, 90, 9000)])
+    yield from totals("pairs", [pair.repeat(count) for count in (3, 3, 3, 10, 90, 9000)])
     table = certify(Problem.from_allowance(Voters(5, params("0.05,1e-7")), 2), rising(5))
-    yield from totals("table", [charge_of(table, count) for count in (3, 10, 40, 200)])
+    yield from totals("table", [describe_cost(table, count) for count in (3, 10, 40, 200)])
     gnmax = NoisyMaximum(GNMax(20.0), Voters(50, NON_PRIVATE, 1), 3)
     yield from totals("GNMax", [gnmax.privacy_cost(count) for count in (1, 20, 200, 5000)])
     drawn = NoisyMaximum(LNMax(0.1), Voters(50, NON_PRIVATE, 1, sampled=Subsampling(Fraction("0.02"))), 3)
@@ -372,21 +372,21 @@ def ledgers() -> Cases:
     open_set = NoisyMaximum(GNMax(4.0), Voters(50, NON_PRIVATE, 1), OPEN, threshold=30)
     yield from totals("open set", [open_set.privacy_cost(count) for count in (1, 5, 50)])
     several = [
-        charge_of(table, 4),
+        describe_cost(table, 4),
         gnmax.privacy_cost(9),
-        pure.repeated(3),
+        pure.repeat(3),
         pair,
         gnmax.privacy_cost(90),
-        pair.repeated(99),
+        pair.repeat(99),
     ]
     yield from totals("several", several)
 
 
-def totals(name: str, charges: Sequence[PrivacyCost]) -> Cases:
+def totals(name: str, costs: Sequence[PrivacyCost]) -> Cases:
     modes, budgets = ("one", "planned", "renyi", "adaptive"), ("2,1e-4", "6,1e-3")
     for mode, budget in itertools.product(modes, budgets):
         ledger = PrivacyLedger.create(":memory:", params(budget), composition=mode)
-        value: Value = {"debits": [debit(ledger, charge) for charge in charges]}
+        value: Value = {"debits": [debit(ledger, cost) for cost in costs]}
         spent = ledger.spent
         value["spent"] = {key: getattr(spent, key) for key in ("epsilon", "delta", "bound", "queries")}
         value["bounds"] = {bound.name: bound.epsilon for bound in spent.bounds}
@@ -394,10 +394,10 @@ def totals(name: str, charges: Sequence[PrivacyCost]) -> Cases:
         yield f"{name}, {mode}, budget ({budget})", value
 
 
-def debit(ledger: PrivacyLedger, charge: PrivacyCost) -> Any:
+def debit(ledger: PrivacyLedger, cost: PrivacyCost) -> Any:
     """Debit a charge; return the total ε, or why it was refused."""
     try:
-        ledger.debit(charge)
+        ledger.debit(cost)
     except BudgetExceededError as error:
         return ["beyond the budget", error.queries_that_fit]
     except ValueError:
@@ -466,7 +466,7 @@ def pay(folder: Path, workload: Workload, budget: str, mode: str) -> None:
     ledger = PrivacyLedger.create(folder / "ledger.sqlite", params(budget), composition=mode)
     for name, count in (("labels.csv", workload.queries - 3), ("more.csv", 3)):
         shares = np.full(workload.classes, 1 / workload.classes)
-        votes = Votes.of_counts(rng.multinomial(workload.voters.K, shares, count))
+        votes = Votes.from_counts(rng.multinomial(workload.voters.K, shares, count))
         release_debited(release, votes, ledger=ledger, output=folder / name)
 
 

@@ -55,7 +55,7 @@ def path(tmp_path: Path) -> Path:
     ledger = PrivacyLedger.create(path, BUDGET, composition="planned", population="ward 7")
     labels = np.array([1, 0])
     ledger.debit(QUERY, note="first")
-    ledger.debit(QUERY.repeated(2), labels=labels, cursor=StreamCursor("-day", 0, ("a", "b")))
+    ledger.debit(QUERY.repeat(2), labels=labels, cursor=StreamCursor("-day", 0, ("a", "b")))
     ledger.debit(OTHER, note="Grüße")
     return path
 

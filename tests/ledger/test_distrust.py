@@ -42,7 +42,7 @@ def copied(path: Path) -> None:
 
 def overwritten(path: Path) -> None:
     other = PrivacyLedger.create(path.with_suffix(".other"), BUDGET)
-    other.debit(QUERY.repeated(4))
+    other.debit(QUERY.repeat(4))
     path.write_bytes(path.with_suffix(".other").read_bytes())
 
 
@@ -96,8 +96,8 @@ LIES: dict[str, tuple[Callable[[Path], object] | tuple[str, ...], str]] = {
 @pytest.mark.parametrize("lie", LIES)
 def test_an_open_ledger_notices(lie: str, path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
-    ledger.debit(QUERY.repeated(2))
-    ledger.debit(QUERY.repeated(2))
+    ledger.debit(QUERY.repeat(2))
+    ledger.debit(QUERY.repeat(2))
     tell, word = LIES[lie]
     if isinstance(tell, tuple):
         edit(path, *tell)
@@ -120,16 +120,16 @@ def test_an_older_copy_in_its_place_is_noticed(path: Path) -> None:
     path.write_bytes(older)
     with pytest.raises(LedgerError, match="an older copy took its place"):
         ledger.debit(QUERY)
-    PrivacyLedger(path).debit(QUERY.repeated(2))  # as many queries as before, and more
+    PrivacyLedger(path).debit(QUERY.repeat(2))  # as many queries as before, and more
     with pytest.raises(LedgerError, match="entry 2, which it had, is gone or was changed"):
         ledger.debit(QUERY)
 
 
 def test_counts_are_bounded(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET, composition="planned")
-    with pytest.raises(ValueError, match="the number of queries in a charge must be at most"):
-        ledger.debit(FREE.repeated(2**62))
-    ledger.debit(FREE.repeated(MOST_QUERIES - 1))
+    with pytest.raises(ValueError, match="the number of queries in a cost must be at most"):
+        ledger.debit(FREE.repeat(2**62))
+    ledger.debit(FREE.repeat(MOST_QUERIES - 1))
     ledger.debit(QUERY)
     with pytest.raises(ValueError, match="the number of queries in a ledger must be at most"):
         ledger.debit(QUERY)
@@ -141,7 +141,7 @@ def test_notes_are_text_that_can_be_shown(note: str, path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
     with pytest.raises(ValueError, match="note must be printable Unicode text on one line"):
         ledger.debit(QUERY, note=note)
-    with pytest.raises(ValueError, match="the charge's words must be printable"):
+    with pytest.raises(ValueError, match="the cost's words must be printable"):
         ledger.debit(PrivacyCost(note, guarantee=PARAMS))
     ledger.debit(QUERY, note="déjà\u00a0vu ✓")
     assert [entry.note for entry in ledger.entries()] == ["déjà\u00a0vu ✓"]
@@ -151,9 +151,9 @@ def test_counts_of_two_accounts_are_never_mixed(path: Path) -> None:
     """Another thread may put other counts in the place of those that a debit is compared with, between two kinds."""
     one, other = (PrivacyCost(name, guarantee=PrivacyParams(name)) for name in ("1", "2"))
     ledger = PrivacyLedger.create(path, PrivacyParams(4), composition="planned")
-    ledger.debit(one.repeated(2))
+    ledger.debit(one.repeat(2))
 
-    known, later = (PrivacyAccountant(charges=charges) for charges in ([one.repeated(2), other], [other.repeated(2)]))
+    known, later = (PrivacyAccountant(costs=costs) for costs in ([one.repeat(2), other], [other.repeat(2)]))
 
     class Replaced(dict[PrivacyCost, int]):
         def get(self, kind: PrivacyCost, default: int = 0) -> int:  # type: ignore[override]
@@ -163,17 +163,17 @@ def test_counts_of_two_accounts_are_never_mixed(path: Path) -> None:
     known._counts = Replaced(known._counts)
     ledger._admission._admitted_account = known
     with pytest.raises(BudgetExceededError):
-        ledger.debit(other.repeated(2))
+        ledger.debit(other.repeat(2))
     assert ledger.spent.epsilon == 2.0
 
 
 def test_what_fits_can_be_debited(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
-    ledger.debit(FREE.repeated(5))
+    ledger.debit(FREE.repeat(5))
     assert ledger.queries_that_fit(QUERY) == 0  # a second kind
     fit = ledger.queries_that_fit(FREE, most=2**60)
     assert fit == MOST_QUERIES - 5
-    ledger.debit(FREE.repeated(fit))
+    ledger.debit(FREE.repeat(fit))
     assert ledger.queries_that_fit(FREE) == 0
 
 
@@ -204,13 +204,13 @@ def test_bounds_are_computed_while_the_lock_is_free(path: Path, monkeypatch: pyt
 def test_others_who_debit_meanwhile_are_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fit = PrivacyLedger.create(path, BUDGET).queries_that_fit(QUERY)
     ledger, other = PrivacyLedger(path), PrivacyLedger(path)
-    other.debit(QUERY.repeated(fit - 3))
+    other.debit(QUERY.repeat(fit - 3))
     other.debit(QUERY)
     admits = PrivacyAccountant.admits
 
     def overtaken(self: PrivacyAccountant, budget: PrivacyParams, *, adaptive: bool = False) -> bool:
         monkeypatch.undo()
-        other.debit(QUERY.repeated(2))
+        other.debit(QUERY.repeat(2))
         return admits(self, budget, adaptive=adaptive)
 
     monkeypatch.setattr(PrivacyAccountant, "admits", overtaken)
@@ -223,11 +223,11 @@ def test_one_who_is_always_overtaken_decides_under_the_lock(path: Path, monkeypa
     ledger, other = PrivacyLedger.create(path, BUDGET), PrivacyLedger(path)
     bound = Admission.make_room
 
-    def overtaken(self: Admission, account: PrivacyAccountant, charge: PrivacyCost) -> None:
+    def overtaken(self: Admission, account: PrivacyAccountant, cost: PrivacyCost) -> None:
         if self is ledger._admission:
-            other.debit(QUERY.repeated(3))
+            other.debit(QUERY.repeat(3))
             self._reserve = 0
-        bound(self, account, charge)
+        bound(self, account, cost)
 
     monkeypatch.setattr(Admission, "make_room", overtaken)
     ledger.debit(QUERY)
@@ -263,7 +263,7 @@ def test_ctrl_c_around_the_commit_says_what_was_paid(after: bool, path: Path, mo
 
     monkeypatch.setattr(sqlite3, "connect", interrupted)
     with pytest.raises(DeliveryError if after else KeyboardInterrupt) as caught:
-        ledger.debit(QUERY.repeated(2), labels=labels)
+        ledger.debit(QUERY.repeat(2), labels=labels)
     monkeypatch.undo()
     if after:
         assert "interrupted; the budget is spent and the labels are kept" in str(caught.value)
@@ -277,8 +277,8 @@ def test_ctrl_c_around_the_commit_says_what_was_paid(after: bool, path: Path, mo
 def test_labels_that_wait_are_checked(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
     with pytest.raises(ValueError, match=r"labels must be \(3,\), one for each query"):
-        ledger.debit(QUERY.repeated(3), labels=np.array([1, 0]))
-    ledger.debit(QUERY.repeated(2), labels=np.array(["no", "yes"]))
+        ledger.debit(QUERY.repeat(3), labels=np.array([1, 0]))
+    ledger.debit(QUERY.repeat(2), labels=np.array(["no", "yes"]))
     assert ledger.kept_labels(1).tolist() == ["no", "yes"]
     with pytest.raises(ValueError, match="the entry must be one of 1, got 2"):
         ledger.kept_labels(2)

@@ -25,7 +25,7 @@ from darrm.loss.renyi import RenyiCurve
 from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams, at_least
 from darrm.problem import Problem, Voters
-from darrm.table.release import charge_of
+from darrm.table.release import describe_cost
 from darrm.table.table import certify
 from darrm.util import files
 from tests.ledger.common import BUDGET, OTHER, PARAMS, QUERY, edit
@@ -36,9 +36,9 @@ def test_the_budget_admits_what_the_composition_admits(place: str) -> None:
     fit = ledger.queries_that_fit(QUERY)
     assert compose_optimal(PARAMS, fit, 1e-3).epsilon <= 3.0
     assert compose_optimal(PARAMS, fit + 1, 1e-3).epsilon > 3.0
-    ledger.debit(QUERY.repeated(fit - 2), note="first")
+    ledger.debit(QUERY.repeat(fit - 2), note="first")
     with pytest.raises(BudgetExceededError) as caught:
-        ledger.debit(QUERY.repeated(5))
+        ledger.debit(QUERY.repeat(5))
     error = caught.value
     assert error.queries_that_fit == 2
     assert error.requested == "5 queries of majority of 11"
@@ -46,7 +46,7 @@ def test_the_budget_admits_what_the_composition_admits(place: str) -> None:
     assert error.remaining == f"epsilon {at_least(left, 6)} of 3 at delta 0.001"
     assert "2 still fit" in str(error)
     assert [entry.count for entry in ledger.entries()] == [fit - 2]  # nothing changed
-    ledger.debit(QUERY.repeated(2), note="the rest")
+    ledger.debit(QUERY.repeat(2), note="the rest")
     with pytest.raises(BudgetExceededError) as caught:
         ledger.debit(QUERY)
     assert caught.value.queries_that_fit == 0
@@ -58,12 +58,12 @@ def test_the_budget_admits_what_the_composition_admits(place: str) -> None:
 
 def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
     ledger = PrivacyLedger.create(path, PrivacyParams(10, "2.5e-6"))
-    ledger.debit(QUERY.repeated(2))
+    ledger.debit(QUERY.repeat(2))
     with pytest.raises(BudgetExceededError, match="one more would fail with more than that delta, whatever epsilon"):
         ledger.debit(QUERY)
     small = PrivacyLedger.create(":memory:", PrivacyParams("0.1", "1e-3"))
     with pytest.raises(BudgetExceededError) as caught:
-        small.debit(QUERY.repeated(50))
+        small.debit(QUERY.repeat(50))
     assert "one more would fail" not in str(caught.value)
 
 
@@ -71,24 +71,24 @@ def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
 @pytest.mark.parametrize("kinds", ["one", "planned", "adaptive"])
 def test_a_second_query_of_private_models_is_refused(kinds: str, path: Path) -> None:
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1"), models=True), 1)
-    charge = charge_of(certify(problem, NoiseFunction(3, [1.0, 1 / 3])))
+    cost = describe_cost(certify(problem, NoiseFunction(3, [1.0, 1 / 3])))
     ledger = PrivacyLedger.create(path, PrivacyParams("0.2", "1e-3"), composition=kinds)
-    for asked, fit in ((charge.repeated(2), 1), (charge, 0)):
+    for asked, fit in ((cost.repeat(2), 1), (cost, 0)):
         with pytest.raises(BudgetExceededError, match="share the randomness of their training") as caught:
             PrivacyLedger(path).debit(asked)  # opened again: the file remembers what does not add up
         assert caught.value.queries_that_fit == fit
         assert "\n" not in str(caught.value)
         if fit:
-            ledger.debit(charge)
+            ledger.debit(cost)
     assert ledger.spent.queries == 1
     assert ledger.spent.epsilon == pytest.approx(0.1, rel=0.02)
-    assert ledger.queries_that_fit(charge) == 0
+    assert ledger.queries_that_fit(cost) == 0
 
 
 def test_the_log(place: str) -> None:
     ledger = PrivacyLedger.create(place, BUDGET, composition="planned", population="ward 7")
     note = "Grüße — '; DROP TABLE entries; --"
-    ledger.debit(QUERY.repeated(3), note=note)
+    ledger.debit(QUERY.repeat(3), note=note)
     ledger.debit(OTHER)
     first, second = PrivacyLedger(place).entries()
     assert first == Entry(first.time, "majority of 11", 3, note, number=1, kind=1)
@@ -98,7 +98,7 @@ def test_the_log(place: str) -> None:
     again = PrivacyLedger(place)
     assert (again.budget, again.composition, again.population) == (BUDGET, "planned", "ward 7")
     assert (again.identity, again.digest(), again.digest(1).number) == (ledger.identity, ledger.digest(), 1)
-    assert again.accountant().charges == (QUERY.repeated(3), OTHER)
+    assert again.accountant().costs == (QUERY.repeat(3), OTHER)
     assert again.spent == ledger.spent
 
 
@@ -106,11 +106,11 @@ def test_entries_name_questions_where_they_have_some(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
     ledger.debit(QUERY)
     labels = np.zeros(2, dtype=np.int64)
-    ledger.debit(QUERY.repeated(2), labels=labels, cursor=StreamCursor("-", 0, ("a", "b")))
+    ledger.debit(QUERY.repeat(2), labels=labels, cursor=StreamCursor("-", 0, ("a", "b")))
     ledger.debit(QUERY, labels=labels[:1], cursor=StreamCursor("-", 2))
     assert [entry.questions for entry in PrivacyLedger(path).entries()] == [(), ("a", "b"), ()]
-    with pytest.raises(ValueError, match="the ids of questions must be 2, one for each query of the charge, or none"):
-        ledger.debit(QUERY.repeated(2), labels=labels, cursor=StreamCursor("-", 3, ("a",)))
+    with pytest.raises(ValueError, match="the ids of questions must be 2, one for each query of the cost, or none"):
+        ledger.debit(QUERY.repeat(2), labels=labels, cursor=StreamCursor("-", 3, ("a",)))
 
 
 def test_one_kind_only_unless_declared(path: Path) -> None:
@@ -125,27 +125,27 @@ def test_adaptive_kinds_use_the_filter(path: Path) -> None:
     planned = PrivacyLedger.create(":memory:", BUDGET, composition="planned")
     adaptive = PrivacyLedger.create(path, BUDGET, composition="adaptive")
     assert 0 < adaptive.queries_that_fit(QUERY) < planned.queries_that_fit(QUERY)
-    adaptive.debit(QUERY.repeated(10))
-    adaptive.debit(OTHER.repeated(2))
+    adaptive.debit(QUERY.repeat(10))
+    adaptive.debit(OTHER.repeat(2))
     assert adaptive.spent.bound == "filter"
     with pytest.raises(BudgetExceededError):
-        adaptive.debit(QUERY.repeated(planned.queries_that_fit(QUERY) - 12))
+        adaptive.debit(QUERY.repeat(planned.queries_that_fit(QUERY) - 12))
 
 
 @pytest.mark.parametrize(
-    "charge",
+    "cost",
     [
         QUERY,
         PrivacyCost("x", renyi=RenyiCurve(np.array([2.0, 3.5]), np.array([0.1, np.inf]))),
         PrivacyCost("x", profile=PrivacyProfile((0.0, 0.1), (0.3, 1e-300))),
-        PrivacyCost("x", guarantee=PrivacyParams("1/3", "1e-9"), renyi=RenyiCurve.of_pure(1.0 / 3.0)),
+        PrivacyCost("x", guarantee=PrivacyParams("1/3", "1e-9"), renyi=RenyiCurve.from_pure(1.0 / 3.0)),
     ],
 )
-def test_charges_survive_being_text(charge: PrivacyCost) -> None:
-    again = PrivacyCost.from_text(charge.to_text(), what=charge.what)
-    assert again == charge
-    assert hash(again) == hash(charge)
-    with pytest.raises(ValueError, match="no stored charge"):
+def test_charges_survive_being_text(cost: PrivacyCost) -> None:
+    again = PrivacyCost.from_text(cost.to_text(), what=cost.what)
+    assert again == cost
+    assert hash(again) == hash(cost)
+    with pytest.raises(ValueError, match="no stored cost"):
         PrivacyCost.from_text("{}", what="x")
 
 
@@ -229,7 +229,7 @@ def test_a_clock_that_was_set_back_does_not_order_entries_anew(path: Path, monke
 def test_no_flipped_byte_brings_budget_back(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
     for count in (3, 1, 7):
-        ledger.debit(QUERY.repeated(count))
+        ledger.debit(QUERY.repeat(count))
     whole = path.read_bytes()
     used = [index for index, byte in enumerate(whole) if byte]
     generator = random.Random(20261121)  # noqa: S311 (places to damage, no secrets)
@@ -242,7 +242,7 @@ def test_no_flipped_byte_brings_budget_back(path: Path) -> None:
             spent = PrivacyLedger(path)
             assert spent.budget == BUDGET, index
             assert spent.accountant().queries == 11, index
-            assert spent.accountant().charges[0] == QUERY.repeated(11), index
+            assert spent.accountant().costs[0] == QUERY.repeat(11), index
         except LedgerError:
             noticed += 1
     assert noticed > 100
@@ -388,7 +388,7 @@ def test_files_are_opened_and_closed_under_the_lock_that_forks_wait_for(
 
 def test_a_full_disk_loses_nothing(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
-    ledger.debit(QUERY.repeated(3))
+    ledger.debit(QUERY.repeat(3))
     script = """
         size = os.path.getsize(sys.argv[1])
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

@@ -111,11 +111,11 @@ def test_both_stores_keep_labels_until_they_are_delivered(place: str, tmp_path: 
     ledger = PrivacyLedger.create(place, BUDGET)
     labels, output = np.array([1, 0, 1]), tmp_path / "labels.csv"
 
-    number = ledger.debit(QUERY.repeated(3), labels=labels, output=output)
+    number = ledger.debit(QUERY.repeat(3), labels=labels, output=output)
     with pytest.raises(DeliveryError, match="no space; the budget is spent and the labels are kept"):
         ledger.raise_if_paid(OSError("no space"), after=number - 1)
     with pytest.raises(ValueError, match=r"were paid for already and are not delivered yet \(entry 1"):
-        ledger.debit(QUERY.repeated(3), labels=labels, output=output)
+        ledger.debit(QUERY.repeat(3), labels=labels, output=output)
     again = PrivacyLedger(place)
     assert again.kept_labels(1).tolist() == [1, 0, 1]
     again.forget_labels(1)
@@ -128,11 +128,11 @@ def test_both_stores_keep_labels_until_they_are_delivered(place: str, tmp_path: 
 
 def test_both_stores_take_costs_of_any_length(place: str) -> None:
     orders = np.linspace(2, 500, 2_000)
-    charge = PrivacyCost("a curve", renyi=RenyiCurve(orders, orders / 3e6))
+    cost = PrivacyCost("a curve", renyi=RenyiCurve(orders, orders / 3e6))
     ledger = PrivacyLedger.create(place, BUDGET, composition="renyi")
     small = PrivacyCost("small", renyi=RenyiCurve(np.array([2.0, 8.0]), np.array([1e-4, 4e-4])))
-    assert [ledger.debit(charge), ledger.debit(charge), ledger.debit(small)] == [1, 2, 3]
-    assert [cost.count for cost in PrivacyLedger(place).costs().values()] == [2, 1]
+    assert [ledger.debit(cost), ledger.debit(cost), ledger.debit(small)] == [1, 2, 3]
+    assert [total.count for total in PrivacyLedger(place).costs().values()] == [2, 1]
 
 
 def test_triggers_rules_and_hidden_rows_are_refused(server: Server) -> None:
@@ -251,7 +251,7 @@ def test_an_idle_connection_that_was_lost_is_made_again(server: Server) -> None:
 def test_a_ledger_moves_there_and_back_and_the_old_one_is_closed(server: Server, tmp_path: Path) -> None:
     old, url, back = str(tmp_path / "old.sqlite"), server.empty(), str(tmp_path / "back.sqlite")
     ledger = PrivacyLedger.create(old, BUDGET, population="ward 7")
-    ledger.debit(QUERY.repeated(2), labels=np.array([0, 1]), cursor=StreamCursor.of("wards"))
+    ledger.debit(QUERY.repeat(2), labels=np.array([0, 1]), cursor=StreamCursor.of("wards"))
     ledger.debit(QUERY, note="ü")
     moved = move(old, url)
     assert moved.path == url

@@ -31,7 +31,7 @@ def path(tmp_path: Path, key: Path) -> Path:
     """A signed ledger of two entries."""
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", BUDGET, signing_key=key)
     ledger.debit(QUERY)
-    PrivacyLedger(tmp_path / "ledger.sqlite", signing_key=key).debit(QUERY.repeated(2))
+    PrivacyLedger(tmp_path / "ledger.sqlite", signing_key=key).debit(QUERY.repeat(2))
     return tmp_path / "ledger.sqlite"
 
 
@@ -105,7 +105,7 @@ def test_a_recovery_needs_no_key_and_finds_its_receipt_again(tmp_path: Path, key
     signed = PrivacyLedger.create(tmp_path / "ledger.sqlite", BUDGET, signing_key=key)
     output = tmp_path / "labels.csv"
 
-    number = signed.debit(QUERY.repeated(2), labels=np.array([1, 0]), output=output)
+    number = signed.debit(QUERY.repeat(2), labels=np.array([1, 0]), output=output)
     output.write_text("1\n0\n")
     publish_receipt(signed, number, output)  # a process died after this
     assert recover(PrivacyLedger(tmp_path / "ledger.sqlite"), 1, output).tolist() == [1, 0]

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from darrm.commands.command_line import run
-from darrm.util.figures import saved_figure, style
+from darrm.util.figures import save_figure, style
 from experiments import pages
 from experiments.pages import Row
 from tests.load.measuring import measured
@@ -57,7 +57,7 @@ def releases(folder: Path, questions: Sequence[int]) -> list[Row]:
 
 
 def draw(folder: Path, data: Row) -> None:
-    with saved_figure(folder / "seconds.png") as figure:
+    with save_figure(folder / "seconds.png") as figure:
         for axes, rows, over, label in zip(
             figure.subplots(1, 2),
             (data["plans"], data["releases"]),

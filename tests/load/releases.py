@@ -108,15 +108,15 @@ def release(folder: Path, votes: str, output: str) -> Taken:
 def parts() -> dict[str, float]:
     """Return the nanoseconds of the processor that a label takes in each part, as medians."""
     aggregator, matrix = table(), drawn_votes(PART_QUERIES)
-    votes = Votes.of_labels(matrix, 2)
+    votes = Votes.from_labels(matrix, 2)
     truth = np.array([float(aggregator.probability_of_one(ones)) for ones in range(K + 1)])
     generator = np.random.default_rng(1)
     actions: dict[str, Callable[[], object]] = {
         "a random byte of the operating system": partial(os.urandom, PART_QUERIES),
         "an exact coin": partial(vars(aggregator)["_sampler"].error_coins.flip, votes.ones),
         "a floating-point coin, for comparison": lambda: generator.random(PART_QUERIES) < truth[votes.ones],
-        "counting the votes, of one byte each": partial(Votes.of_labels, matrix, 2),
-        "counting the votes, of eight bytes each": partial(Votes.of_labels, matrix.astype(np.int64), 2),
+        "counting the votes, of one byte each": partial(Votes.from_labels, matrix, 2),
+        "counting the votes, of eight bytes each": partial(Votes.from_labels, matrix.astype(np.int64), 2),
         "a label, from counted votes": partial(aggregator.release, votes),
     }
     taken: dict[str, list[float]] = {name: [] for name in actions}

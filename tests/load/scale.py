@@ -18,7 +18,7 @@ from darrm import PrivacyLedger, PrivacyParams
 from darrm.commands.command_line import run
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.serve.worker import MOST_TOGETHER
-from darrm.util.figures import saved_figure, style
+from darrm.util.figures import save_figure, style
 from experiments import pages
 from experiments.pages import Row
 from tests.load.simulation import Costs, Simulation
@@ -77,8 +77,8 @@ def simulated() -> Iterator[Row]:
 def regions() -> Iterator[Row]:
     """Split a budget: the unused rest of one region while another refuses, and the cost of splitting (ε, δ)."""
     dice = np.random.default_rng(SEED)
-    charge, total = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.01", 0)), ("3", "1e-5")
-    whole = PrivacyLedger.create(":memory:", PrivacyParams(*total)).queries_that_fit(charge)
+    cost, total = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.01", 0)), ("3", "1e-5")
+    whole = PrivacyLedger.create(":memory:", PrivacyParams(*total)).queries_that_fit(cost)
     for number in REGIONS:
         weights = {"equal": np.ones(number), "unequal": 1.0 / np.arange(1, number + 1)}
         lost = {}
@@ -89,7 +89,7 @@ def regions() -> Iterator[Row]:
                 own = np.floor(BUDGET * share / share.sum())
                 lost[f"{name}_{kind}"] = float(np.maximum(asked - own, 0).sum(axis=1).mean() / BUDGET)
         part = PrivacyParams(3 / number, 1e-5 / number)
-        fit = PrivacyLedger.create(":memory:", part).queries_that_fit(charge)
+        fit = PrivacyLedger.create(":memory:", part).queries_that_fit(cost)
         formula = math.sqrt(number / (2 * math.pi * BUDGET)) * math.sqrt(1 - 1 / number)
         yield {
             "regions": number,
@@ -125,7 +125,7 @@ def arithmetic() -> Row:
 
 def draw(folder: Path, data: Row) -> None:
     target = data["arithmetic"]["rate"]
-    with saved_figure(folder / "scale.png", width=7.0, height=4.2) as figure:
+    with save_figure(folder / "scale.png", width=7.0, height=4.2) as figure:
         axes = figure.subplots()
         for place, (store, together) in enumerate(product(STORES, (1, 64))):
             rows = [row for row in data["simulated"] if (row["store"], row.get("together")) == (store, together)]

@@ -152,13 +152,13 @@ def costs(folder: Path) -> Iterator[Row]:
 
 def payments(here: Place, most: int) -> dict[str, float]:
     aggregator, ledger = load_release(here.folder / "table.json"), PrivacyLedger(here.ledger)
-    votes, charge = Votes.of_labels([[1, 1, 0]] * most), aggregator.privacy_cost(most)
+    votes, cost = Votes.from_labels([[1, 1, 0]] * most), aggregator.privacy_cost(most)
     labels, stream, last = aggregator.release(votes), StreamCursor.of(f"costs{most}").stream, 0
 
     def debit(number: int) -> None:
         nonlocal last
         names = tuple(f"{most}-{number}-{place_}" for place_ in range(most))
-        last = ledger.debit(charge, labels=labels, cursor=StreamCursor(stream, last, names))
+        last = ledger.debit(cost, labels=labels, cursor=StreamCursor(stream, last, names))
 
     return {
         "draw": milliseconds(lambda _: aggregator.release(votes)),

@@ -13,9 +13,9 @@ import pytest
 from darrm import NoiseFunction, PrivacyAccountant, PrivacyParams, Problem, Release, Table, Voters, certify
 from darrm.account.bounds import _compose_on_grid, on_grid
 from darrm.loss.amplification import (
-    amplified,
-    amplified_profile,
-    amplified_pure,
+    amplify,
+    amplify_profile,
+    amplify_pure,
     subsampled_curve,
     subsampled_penalties,
 )
@@ -86,15 +86,15 @@ def noisy(mechanism: Mechanism, K: int, C: int, sampled: Subsampling, overlap: i
     return NoisyMaximum(mechanism, Voters(K, PrivacyParams("inf"), overlap, sampled=sampled), C).privacy_cost()
 
 
-def check(charge: PrivacyCost, P: Array, Q: Array) -> float:
+def check(cost: PrivacyCost, P: Array, Q: Array) -> float:
     """Check both directions of one label, and return the largest part of a bound on δ(0) that is attained."""
-    profile = charge.profile
+    profile = cost.profile
     assert profile is not None
     for epsilon in (0.0, 0.02, 0.1, 0.4, 1.0):
         assert either(P, Q, epsilon) <= profile.delta_at(epsilon) * (1.0 + 1e-9) + 1e-15
-    if charge.renyi is not None:
+    if cost.renyi is not None:
         for order in ORDERS:
-            bound = float(charge.renyi.values[charge.renyi.orders == order][0])
+            bound = float(cost.renyi.values[cost.renyi.orders == order][0])
             assert max(divergence(P, Q, order), divergence(Q, P, order)) <= bound * (1.0 + 1e-7) + 1e-13, order
     return hockey_stick(P, Q, 0.0) / profile.delta_at(0.0)
 
@@ -105,43 +105,43 @@ def check(charge: PrivacyCost, P: Array, Q: Array) -> float:
 def test_no_sample_costs_more_than_is_charged(C: int, sigma: float) -> None:
     rng = np.random.default_rng(C)
     K, sampled = 3, Subsampling(Fraction(1, 10))
-    charge = noisy(GNMax(sigma), K, C, sampled)
+    cost = noisy(GNMax(sigma), K, C, sampled)
     for people in (1, 2, 4):
         for _ in range(6):
             vote = random_voters(rng, C)
             with_him = law_of(seatings(people, K, 0.1), K, vote, gnmax(sigma), C)
             rest = lambda k, members, vote=vote: vote(k, tuple(person for person in members if person != 0))  # noqa: E731
             without = law_of(seatings(people, K, 0.1), K, rest, gnmax(sigma), C)
-            check(charge, with_him, without)
+            check(cost, with_him, without)
     # alone, and turning every prompt that he sits in: the bound of the two classes is attained
     alone = law_of(seatings(1, K, 0.1), K, lambda k, members: int(bool(members) or k == 0), gnmax(sigma), C)
     nobody = gnmax(sigma)((2, 1, *[0] * (C - 2)))
-    check(charge, alone, nobody)
+    check(cost, alone, nobody)
 
 
 def test_the_bound_of_two_classes_is_attained() -> None:
     K, q, sigma = 3, 0.1, 1.5
-    charge = noisy(GNMax(sigma), K, 2, Subsampling(Fraction(1, 10)))
+    cost = noisy(GNMax(sigma), K, 2, Subsampling(Fraction(1, 10)))
     before, after = gnmax(sigma)((2, 1)), gnmax(sigma)((1, 2))
-    assert check(charge, (1.0 - q) * before + q * after, before) == pytest.approx(1.0, abs=1e-9)
+    assert check(cost, (1.0 - q) * before + q * after, before) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_a_sample_of_fixed_size_costs_no_more_than_is_charged() -> None:
     rng = np.random.default_rng(3)
     K, people, size, sigma = 2, 4, 2, 0.8
-    charge = noisy(GNMax(sigma), K, 2, Subsampling(Fraction(1, 2), "fixed"))
-    assert charge.renyi is None
+    cost = noisy(GNMax(sigma), K, 2, Subsampling(Fraction(1, 2), "fixed"))
+    assert cost.renyi is None
     for _ in range(12):
         vote = random_voters(rng, 2)
         law = law_of(deals(people, K, size), K, vote, gnmax(sigma), 2)
         other = lambda k, members, vote=vote: vote(k, tuple(9 if p == 0 else p for p in members))  # noqa: E731
-        check(charge, law, law_of(deals(people, K, size), K, other, gnmax(sigma), 2))
+        check(cost, law, law_of(deals(people, K, size), K, other, gnmax(sigma), 2))
 
 
 def test_equal_parts_of_a_sample_break_the_promise() -> None:
     # whoever is drawn takes the next place: one person moves all those behind him to other prompts
     K, people, sigma, rate = 3, 4, 4.0, 0.9
-    charge = noisy(GNMax(sigma), K, 2, Subsampling(Fraction(9, 10)))
+    cost = noisy(GNMax(sigma), K, 2, Subsampling(Fraction(9, 10)))
 
     def cut(present: range) -> Array:
         total = np.zeros(2)
@@ -153,17 +153,17 @@ def test_equal_parts_of_a_sample_break_the_promise() -> None:
         return total
 
     with pytest.raises(AssertionError):
-        check(charge, cut(range(people)), cut(range(1, people)))
+        check(cost, cut(range(people)), cut(range(1, people)))
 
 
 @pytest.mark.parametrize("C", [2, 3])
 def test_several_questions_cost_no_more_than_their_sum(C: int) -> None:
     K, q, sigma, questions = 3, 0.2, 0.8, 3
-    charge = noisy(GNMax(sigma), K, C, Subsampling(Fraction(1, 5)))
+    cost = noisy(GNMax(sigma), K, C, Subsampling(Fraction(1, 5)))
     rest = [0] * (C - 2)
     pairs = [((2, 1, *rest), (1, 2, *rest)), ((3, 0, *rest), (2, 1, *rest)), ((1, 2, *rest), (2, 1, *rest))]
     laws = [(gnmax(sigma)(before), gnmax(sigma)(after)) for before, after in pairs]
-    account = PrivacyAccountant(charges=[charge.repeated(questions)])
+    account = PrivacyAccountant(costs=[cost.repeat(questions)])
     spent = {delta: account.spent(delta).bounds for delta in (1e-3, 1e-2, 0.1)}
     for chosen in itertools.product(laws, repeat=questions):
         without, with_him = np.ones(1), np.ones(1)
@@ -182,13 +182,13 @@ def test_several_questions_cost_no_more_than_their_sum(C: int) -> None:
 def test_people_with_several_records_cost_no_more_than_is_charged() -> None:
     # two records of his, each drawn and seated by itself: he moves up to two of three votes
     K, sigma, rate = 3, 0.9, Fraction(1, 4)
-    charge = noisy(GNMax(sigma, reached=2), K, 2, Subsampling(rate, records=2), overlap=2)
+    cost = noisy(GNMax(sigma, reached=2), K, 2, Subsampling(rate, records=2), overlap=2)
     rng = np.random.default_rng(5)
     for _ in range(8):
         vote = random_voters(rng, 2)
         rest = lambda k, members, vote=vote: vote(k, tuple(p for p in members if p > 1))  # noqa: E731
         laws = [law_of(seatings(3, K, 0.25), K, voter, gnmax(sigma), 2) for voter in (vote, rest)]
-        check(charge, *laws)
+        check(cost, *laws)
 
 
 MECHANISMS = [GNMax(0.6), GNMax(2.5), LNMax(0.4), LNMax(2.0), ExponentialMechanism(2.0), PermuteAndFlip(1.5)]
@@ -206,7 +206,7 @@ def exact_law(mechanism: Mechanism, counts: tuple[int, ...]) -> Array:
 @pytest.mark.parametrize(("K", "C"), [(5, 2), (4, 3), (3, 4)])
 def test_every_pair_of_histograms_costs_no_more(mechanism: Mechanism, K: int, C: int, scheme: str) -> None:
     q = 0.05
-    charge = noisy(mechanism, K, C, Subsampling(Fraction(1, 20), scheme))
+    cost = noisy(mechanism, K, C, Subsampling(Fraction(1, 20), scheme))
     laws = {h: exact_law(mechanism, h) for h in histograms(K, C)}
     most = 0.0
     for without, A in laws.items():
@@ -214,11 +214,11 @@ def test_every_pair_of_histograms_costs_no_more(mechanism: Mechanism, K: int, C:
         for moved in moves[:4]:
             B = (1.0 - q) * A + q * laws[moved]
             if scheme == "poisson":
-                most = max(most, check(charge, B, A))
+                most = max(most, check(cost, B, A))
                 continue
             for other in [*moves, without]:
                 if sum(map(abs, np.subtract(moved, other))) <= 2:
-                    most = max(most, check(charge, B, (1.0 - q) * A + q * laws[other]))
+                    most = max(most, check(cost, B, (1.0 - q) * A + q * laws[other]))
     assert 0.4 <= most <= 1.0 + 1e-9  # permute-and-flip is known to be (ε, 0)-private, and no more
 
 
@@ -269,7 +269,7 @@ def test_people_who_are_drawn_nearly_always_cost_what_they_cost(q: str) -> None:
     # randomized response of ε = 60 from A to the mixture: its largest loss is −log(1 − q + q·e^{−60})
     certain = profile_of_votes(np.log([1.0 / (1.0 + math.exp(60.0))]), 1, 1)
     assert certain is not None
-    drawn = amplified_profile(certain, Subsampling(Fraction(q)))
+    drawn = amplify_profile(certain, Subsampling(Fraction(q)))
     with mpmath.workdps(60):
         rate, lie = mpmath.mpf(q), 1 / (1 + mpmath.exp(60))
         for epsilon in (0.5, 5.0, 12.0, 30.0, 36.0, 45.0):
@@ -284,11 +284,11 @@ def test_people_who_are_drawn_nearly_always_cost_what_they_cost(q: str) -> None:
 
 
 def test_a_pair_of_a_label_is_that_of_who_is_drawn() -> None:
-    charge = amplified(PrivacyCost("label", PrivacyParams(1, "0.01")), Subsampling(Fraction(1, 10)), None)
-    assert charge.guarantee is not None
-    assert charge.guarantee.exact_delta == Fraction(1, 1000)
-    assert charge.guarantee.epsilon == pytest.approx(math.log1p(0.1 * math.expm1(1.0)), rel=1e-11)
-    assert charge.guarantee.epsilon >= math.log1p(0.1 * math.expm1(1.0))
+    cost = amplify(PrivacyCost("label", PrivacyParams(1, "0.01")), Subsampling(Fraction(1, 10)), None)
+    assert cost.guarantee is not None
+    assert cost.guarantee.exact_delta == Fraction(1, 1000)
+    assert cost.guarantee.epsilon == pytest.approx(math.log1p(0.1 * math.expm1(1.0)), rel=1e-11)
+    assert cost.guarantee.epsilon >= math.log1p(0.1 * math.expm1(1.0))
 
 
 def test_ratios_that_no_float_holds_are_bounded_by_their_logarithms() -> None:
@@ -307,8 +307,8 @@ def test_a_sum_covers_either_direction(certain: float, q: float, questions: int,
     without, with_him = np.ones(1), np.ones(1)
     for _ in range(questions):
         without, with_him = np.outer(without, A).ravel(), np.outer(with_him, (1.0 - q) * A + q * B).ravel()
-    charge = amplified(PrivacyCost("bit", PrivacyParams(certain)), Subsampling(Fraction(q)), None).repeated(questions)
-    bound = next(b.epsilon for b in PrivacyAccountant(charges=[charge]).spent(delta).bounds if b.name == "pld")
+    cost = amplify(PrivacyCost("bit", PrivacyParams(certain)), Subsampling(Fraction(q)), None).repeat(questions)
+    bound = next(b.epsilon for b in PrivacyAccountant(costs=[cost]).spent(delta).bounds if b.name == "pld")
     assert either(with_him, without, bound) <= delta
     assert either(with_him, without, 0.95 * bound) > delta
 
@@ -325,8 +325,8 @@ def test_few_points_of_a_grid_hold_all_that_a_profile_says() -> None:
 @pytest.mark.slow
 def test_losses_of_the_rarest_draws_are_added_on_a_coarser_grid() -> None:
     # one of a thousand answers moves with q: all of them with less than δ together
-    charge = noisy(GNMax(1.0), 25, 2, Subsampling(Fraction(1, 10**9))).repeated(1000)
-    bounds = {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(1e-5).bounds}
+    cost = noisy(GNMax(1.0), 25, 2, Subsampling(Fraction(1, 10**9))).repeat(1000)
+    bounds = {bound.name: bound.epsilon for bound in PrivacyAccountant(costs=[cost]).spent(1e-5).bounds}
     assert bounds["pld"] < 0.2
 
 
@@ -341,12 +341,12 @@ def test_points_of_a_profile_are_rounded_up(rate: str) -> None:
             near = float(mpmath.log1p(mpmath.expm1(mpmath.mpf(target) / 1000) / exact_rate))
             for epsilon in (near, float(np.nextafter(near, 9.0))):
                 exact = mpmath.log1p(exact_rate * mpmath.expm1(mpmath.mpf(epsilon)))
-                drawn = amplified_profile(PrivacyProfile((0.0, epsilon), (0.5, 0.0)), sampling)
+                drawn = amplify_profile(PrivacyProfile((0.0, epsilon), (0.5, 0.0)), sampling)
                 assert exact <= drawn.epsilons[-1] <= exact * (1.0 + 3e-11)
                 assert drawn.epsilons[-1] == pytest.approx(float(f"{drawn.epsilons[-1]:.12g}"), rel=3e-16)
-                assert amplified_pure(epsilon, float(q)) >= exact
+                assert amplify_pure(epsilon, float(q)) >= exact
     for delta in (0.1, 0.3, 1e-5, 0.7):
-        drawn = amplified_profile(PrivacyProfile((0.0, 1.0), (0.9, delta)), sampling)
+        drawn = amplify_profile(PrivacyProfile((0.0, 1.0), (0.9, delta)), sampling)
         assert drawn.reverse is not None
         assert Fraction(drawn.deltas[-1]) >= q * Fraction(delta)
         assert min(Fraction(drawn.deltas[0]), Fraction(drawn.reverse[0])) >= q * Fraction(0.9)
@@ -354,7 +354,7 @@ def test_points_of_a_profile_are_rounded_up(rate: str) -> None:
 
 def test_nobody_is_missed_by_more_than_one_who_is_not_drawn() -> None:
     # from without him to with him no answer loses more than 1 − q, however sure it makes of him
-    profile = amplified_profile(PrivacyProfile.of_pair(PrivacyParams(1, "0.1")), Subsampling(Fraction(1, 10)))
+    profile = amplify_profile(PrivacyProfile.from_pair(PrivacyParams(1, "0.1")), Subsampling(Fraction(1, 10)))
     reverse = profile.reverse
     assert reverse is not None
     assert profile.deltas[-1] == pytest.approx(0.01)
@@ -364,8 +364,8 @@ def test_nobody_is_missed_by_more_than_one_who_is_not_drawn() -> None:
 
 def test_only_a_pure_pair_has_a_curve() -> None:
     sampling = Subsampling(Fraction(1, 10))
-    assert amplified(PrivacyCost("label", PrivacyParams(1, "1e-9")), sampling, None).renyi is None
-    pure = amplified(PrivacyCost("label", PrivacyParams(1)), sampling, None).renyi
+    assert amplify(PrivacyCost("label", PrivacyParams(1, "1e-9")), sampling, None).renyi is None
+    pure = amplify(PrivacyCost("label", PrivacyParams(1)), sampling, None).renyi
     lie = 1.0 / (1.0 + math.e)
     A, B = np.array([1.0 - lie, lie]), np.array([lie, 1.0 - lie])
     assert pure is not None
@@ -406,7 +406,7 @@ def test_profiles_are_those_of_the_mixtures(scheme: str, q: str) -> None:
     lies = np.log([0.3, 0.1, 0.02])
     certain = profile_of_votes(lies, 5, 1)
     assert certain is not None
-    drawn = amplified_profile(certain, Subsampling(Fraction(q), scheme))
+    drawn = amplify_profile(certain, Subsampling(Fraction(q), scheme))
     h = [0.02, 0.1, 0.3, 0.7, 0.9, 0.98]
     for epsilon in np.linspace(0.0, drawn.epsilons[-1], 23):
         forward = back = 0.0
@@ -443,30 +443,30 @@ def test_a_table_is_proved_for_who_takes_part_and_charged_for_who_is_drawn() -> 
     assert table.certificate == certify(problem.conditional_on_inclusion, NoiseFunction(5, [1.0, 1.0, 1.0])).certificate
     assert Table.from_json(table.to_json()).digest == table.digest
     h = 0.5 + 0.5 * table.gamma.signed
-    charge = Release(table).privacy_cost(1)
-    assert charge.guarantee == problem.target
+    cost = Release(table).privacy_cost(1)
+    assert cost.guarantee == problem.target
     most = 0.0
     for x, y in [*itertools.pairwise(h), *itertools.pairwise(h[::-1])]:
         A, B = np.array([x, 1.0 - x]), np.array([y, 1.0 - y])
-        most = max(most, check(charge, 0.98 * A + 0.02 * B, A))
+        most = max(most, check(cost, 0.98 * A + 0.02 * B, A))
         assert hockey_stick(0.98 * A + 0.02 * B, A, 0.02) <= 1e-6
     assert most == pytest.approx(1.0, abs=1e-6)
 
 
 def test_a_plurality_is_charged_for_who_is_drawn() -> None:
     voters = Voters(2, PrivacyParams("inf"), overlap=1, sampled=Subsampling(Fraction(1, 50)))
-    law = PluralityLaw.of_probabilities(2, 3, [0.9, 0.05, 0.45, 0.1])
+    law = PluralityLaw.from_probabilities(2, 3, [0.9, 0.05, 0.45, 0.1])
     table = certify(Problem(voters, PrivacyParams("0.3", "1e-2"), classes=3), law)
-    charge = Release(table).privacy_cost(1)
+    cost = Release(table).privacy_cost(1)
     laws = {
         counts: table.plurality.probabilities(-np.sort(-np.array([counts])))[0] for counts in [(2, 0, 0), (1, 1, 0)]
     }
     most = 0.0
     for before, after in [((2, 0, 0), (1, 1, 0)), ((1, 1, 0), (2, 0, 0))]:
         A, B = laws[before], laws[after]
-        most = max(most, check(charge, 0.98 * A + 0.02 * B, A))
+        most = max(most, check(cost, 0.98 * A + 0.02 * B, A))
     A, B = laws[1, 1, 0], laws[1, 1, 0][[0, 2, 1]]
-    most = max(most, check(charge, 0.98 * A + 0.02 * B, A))
+    most = max(most, check(cost, 0.98 * A + 0.02 * B, A))
     assert most == pytest.approx(1.0, abs=1e-6)
 
 
@@ -481,8 +481,8 @@ def test_counts_cost_what_the_sampled_gaussian_costs(sigma: float, q: str, queri
     gaussian = dp_accounting.GaussianDpEvent(sigma / math.sqrt(2.0))
     theirs.compose(dp_accounting.PoissonSampledDpEvent(float(q), gaussian), queries)
     # of three classes or more the profile is that of two noisy counts
-    charge = noisy(GNMax(sigma), 200, 3, Subsampling(Fraction(q))).repeated(queries)
-    spent = PrivacyAccountant(charges=[charge]).spent(1e-5)
+    cost = noisy(GNMax(sigma), 200, 3, Subsampling(Fraction(q))).repeat(queries)
+    spent = PrivacyAccountant(costs=[cost]).spent(1e-5)
     pld = next(bound.epsilon for bound in spent.bounds if bound.name == "pld")
     assert pld == pytest.approx(theirs.get_epsilon(1e-5), rel=0.01)
 
@@ -520,24 +520,24 @@ def test_costs_of_other_neighbors_are_not_added() -> None:
     plain = GNMax(2.0).privacy_cost()
     for first, second in itertools.permutations([*sampled, plain], 2):
         with pytest.raises(ValueError, match="these do not add up"):
-            PrivacyAccountant(charges=[first, second])
+            PrivacyAccountant(costs=[first, second])
     with pytest.raises(ValueError, match="charged for other voters"):
         PrivacyAccountant(Voters(5, PrivacyParams("inf"), overlap=1), [sampled[0]])
     with pytest.raises(ValueError, match="these do not add up"):
         PrivacyAccountant(Voters(5, PrivacyParams("inf"), 1, sampled=Subsampling(Fraction(1, 50))), [plain])
     rarer = noisy(GNMax(2.0), 5, 2, Subsampling(Fraction(1, 100)))
-    both = PrivacyAccountant(charges=[sampled[0], rarer])
+    both = PrivacyAccountant(costs=[sampled[0], rarer])
     assert "add or remove one person" in str(both.spent(1e-5))
     with pytest.raises(ValueError, match="charged for other voters"):
         PrivacyAccountant(Voters(5, PrivacyParams("inf"), 1, sampled=Subsampling(Fraction(1, 50))), [rarer])
 
 
 def test_a_stored_charge_keeps_its_neighbors() -> None:
-    charge = noisy(GNMax(2.0, reached=2), 5, 2, Subsampling(Fraction(1, 50), records=2), overlap=2)
-    again = PrivacyCost.from_text(charge.to_text(), what="read")
-    assert again.sampling == charge.sampling
-    assert again.profile == charge.profile
-    assert again.to_text() == charge.to_text()
+    cost = noisy(GNMax(2.0, reached=2), 5, 2, Subsampling(Fraction(1, 50), records=2), overlap=2)
+    again = PrivacyCost.from_text(cost.to_text(), what="read")
+    assert again.sampling == cost.sampling
+    assert again.profile == cost.profile
+    assert again.to_text() == cost.to_text()
 
 
 @pytest.mark.parametrize(
@@ -572,10 +572,10 @@ def test_the_direction_that_costs_more_is_counted() -> None:
 
 def test_the_direction_that_costs_more_is_the_one_that_counts() -> None:
     # of wide noise the direction without a person to with him costs 1.017 times the other
-    charge = noisy(GNMax(7.0), 25, 2, Subsampling(Fraction(1, 100)))
-    assert charge.profile is not None
-    spent = PrivacyAccountant(charges=[charge.repeated(1000)]).spent(1e-5)
+    cost = noisy(GNMax(7.0), 25, 2, Subsampling(Fraction(1, 100)))
+    assert cost.profile is not None
+    spent = PrivacyAccountant(costs=[cost.repeat(1000)]).spent(1e-5)
     pld = next(bound.epsilon for bound in spent.bounds if bound.name == "pld")
-    sides = [_compose_on_grid(((charge.profile, 1000),), 1e-4, side).smallest_epsilon(1e-5) for side in (0, 1)]
+    sides = [_compose_on_grid(((cost.profile, 1000),), 1e-4, side).smallest_epsilon(1e-5) for side in (0, 1)]
     assert sides[1] != sides[0]
     assert pld >= max(sides) * (1.0 - 1e-9)

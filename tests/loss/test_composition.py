@@ -115,7 +115,7 @@ def test_a_hundred_thousand_queries() -> None:
 def test_tiny_delta_is_meaningful(delta: float) -> None:
     k, params = 4000, PrivacyParams(1.0, 0)
     epsilon = compose_optimal(params, k, delta).epsilon
-    losses = LossDistribution.of_groups([(1.0, k)])
+    losses = LossDistribution.from_groups([(1.0, k)])
     # up to the bound on rounding, which grows with the number of atoms that are summed
     assert losses.log_divergence(epsilon) <= math.log(delta) + 1e-9
     assert losses.log_divergence(epsilon - 1e-6) > math.log(delta)
@@ -175,4 +175,4 @@ def test_counts_of_one_kind_add_up() -> None:
 
 def test_too_many_kinds_are_refused() -> None:
     with pytest.raises(TooManyKindsError):
-        LossDistribution.of_groups([(0.1 * i, 10) for i in range(1, 9)])
+        LossDistribution.from_groups([(0.1 * i, 10) for i in range(1, 9)])

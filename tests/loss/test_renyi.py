@@ -20,7 +20,7 @@ def test_pure_curve_is_randomized_response(order: float, epsilon: float) -> None
         e, a = mpmath.exp(mpmath.mpf(epsilon)), mpmath.mpf(order)
         p, q = e / (1 + e), 1 / (1 + e)
         exact = mpmath.log(p**a * q ** (1 - a) + q**a * p ** (1 - a)) / (a - 1)
-        value = RenyiCurve.of_pure(epsilon, orders=[order]).values[0]
+        value = RenyiCurve.from_pure(epsilon, orders=[order]).values[0]
         assert value >= exact or value == epsilon
         assert value <= exact * (1 + mpmath.mpf("1e-13")) + mpmath.mpf("1e-14")
 
@@ -50,9 +50,9 @@ def test_classic_has_a_closed_form() -> None:
 
 def test_curves_add_and_repeat() -> None:
     curve, other = gaussian(2.0), gaussian(3.0)
-    assert curve + curve + curve == curve.repeated(3)
+    assert curve + curve + curve == curve.repeat(3)
     assert np.allclose((curve + other).values, DEFAULT_ORDERS * (1.0 / 8.0 + 1.0 / 18.0), rtol=1e-15)
-    assert curve.repeated(0).convert(1e-5).epsilon == 0.0
+    assert curve.repeat(0).convert(1e-5).epsilon == 0.0
     assert hash(curve) == hash(gaussian(2.0))
     assert curve != other
     assert curve != 3
@@ -112,7 +112,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="same grid"):
         curve + RenyiCurve(np.array([2.0]), np.array([0.1]))
     with pytest.raises(ValueError, match="count"):
-        curve.repeated(-1)
+        curve.repeat(-1)
 
 
 def test_sums_over_outcomes_count_impossible_ones(monkeypatch: pytest.MonkeyPatch) -> None:

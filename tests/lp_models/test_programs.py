@@ -18,7 +18,7 @@ from lp_models.highs import Master
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import Array, BlockProgram, LinearProgram, SparseRows, Status
 from lp_models.reference import solve_with_cvxpy
-from lp_models.row_generation import Separation, beginning_at, minimize_with_rows
+from lp_models.row_generation import Separation, minimize_with_rows, start_at
 
 
 def random_program(seed: int, rows: int = 30, n: int = 8) -> LinearProgram:
@@ -301,7 +301,7 @@ LIMITS = np.array([0.1, 0.3, 0.2])
 def sparse(rows: list[int]) -> SparseRows:
     selected = DENSE[rows]
     row, column = np.nonzero(selected)
-    return SparseRows.summed(row, column, selected[row, column], LIMITS[rows], SIZES.size)
+    return SparseRows.sum_entries(row, column, selected[row, column], LIMITS[rows], SIZES.size)
 
 
 class Dense:
@@ -335,7 +335,7 @@ def test_no_feasible_point_exceeds_the_bound_of_any_multipliers(least: float) ->
 def test_value_and_bound_meet_and_the_multipliers_make_the_bound() -> None:
     program = BlockProgram(GAINS, SIZES, BLOCKS)
     reports = list[Progress]()
-    start = beginning_at(Dense.safe)
+    start = start_at(Dense.safe)
     result = minimize_with_rows(program, Dense(), SolveOptions(), start=start, report=reports.append)
     assert result.status is Status.OPTIMAL
     assert result.value == reports[-1].value == pytest.approx(result.bound, abs=1e-9)
@@ -348,8 +348,8 @@ def test_value_and_bound_meet_and_the_multipliers_make_the_bound() -> None:
 
 def test_a_time_limit_and_an_interrupt_keep_the_best_so_far() -> None:
     program = BlockProgram(GAINS, SIZES, BLOCKS)
-    best = minimize_with_rows(program, Dense(), SolveOptions(), start=beginning_at(Dense.safe))
-    late = minimize_with_rows(program, Dense(), SolveOptions(time_limit=0.0), start=beginning_at(Dense.safe))
+    best = minimize_with_rows(program, Dense(), SolveOptions(), start=start_at(Dense.safe))
+    late = minimize_with_rows(program, Dense(), SolveOptions(time_limit=0.0), start=start_at(Dense.safe))
     assert late.status is Status.TIME_LIMIT
     assert float(GAINS @ Dense.safe) <= late.value <= best.bound <= late.bound
 
@@ -362,7 +362,7 @@ def test_a_time_limit_and_an_interrupt_keep_the_best_so_far() -> None:
                 raise KeyboardInterrupt
             return super().separate(point, **how)
 
-    stopped = minimize_with_rows(program, Interrupted(), SolveOptions(), start=beginning_at(Dense.safe))
+    stopped = minimize_with_rows(program, Interrupted(), SolveOptions(), start=start_at(Dense.safe))
     assert stopped.status is Status.INTERRUPTED
     assert float(GAINS @ Dense.safe) <= stopped.value <= stopped.bound
 

@@ -43,7 +43,7 @@ def test_rows_over_the_knots_are_the_rows_at_what_the_knots_say(kind: type[Knots
         np.testing.assert_allclose(knots.restrict(rows[0]), knots.restrict(rows)[0], rtol=0)
         if knots.is_full:
             break
-        finer = knots.refined()
+        finer = knots.refine()
         assert set(knots.starts.tolist()) < set(finer.starts.tolist())
         np.testing.assert_allclose(finer.prolong(_on_finer(knots, finer, z)), x, atol=1e-12)
         knots = finer
@@ -72,7 +72,7 @@ def test_a_restricted_master_has_a_worse_point_and_a_bound_over_all(kind: type[K
         gaps.append(solution.value - solution.bound)
         if knots.is_full:
             break
-        knots = knots.refined()
+        knots = knots.refine()
     assert gaps[0] > 1e-4  # four knots are not enough
     assert gaps[-1] < 1e-9
 
@@ -85,7 +85,7 @@ def test_no_other_multiplier_of_the_sum_of_steps_gives_a_better_bound(seed: int)
     for first in (0.0, 1.0, 50.0):  # too small, and far too large
         duals[0] = first
         given = duals.copy()
-        repaired = Ramps.spread(60, 4).repaired(duals, program.cost + duals @ program.matrix)
+        repaired = Ramps.spread(60, 4).repair(duals, program.cost + duals @ program.matrix)
         assert np.array_equal(duals, given)  # the caller's
         assert np.array_equal(repaired[1:], duals[1:])
         best = program.bound(program.matrix, program.limits, repaired)

@@ -268,7 +268,7 @@ def test_rows_and_cones_agree(
     pytest.importorskip("cvxpy")
     problem, prior = problem_of(K, epsilon, delta, overlap), priors.Dirichlet()
     rows = by_rows(problem.voters, prior, order, budget)
-    weights, whole = priors.weights_of(prior, K), gamma_program(problem)
+    weights, whole = priors.compute_weights(prior, K), gamma_program(problem)
     first, second = whole.first, whole.second
     half = solve_renyi_with_cvxpy(weights, first, second, order=order, budget=budget, smallest_lie=SMALLEST_LIE)
     assert half is not None
@@ -363,17 +363,17 @@ def test_a_table_is_kept_released_and_charged(tmp_path: Path) -> None:
     aggregator = Release(again)
     assert aggregator.release(np.ones((3, 11), dtype=int)).shape == (3,)
     assert float(aggregator.probability_of_one(11)) == pytest.approx(0.887, abs=5e-4)
-    charge = aggregator.privacy_cost(10)
+    cost = aggregator.privacy_cost(10)
     accountant = PrivacyAccountant()
-    accountant.add(charge)
+    accountant.add(cost)
     assert accountant.admits(PrivacyParams(8, "0.01"))
     with pytest.raises(ValueError, match="epsilon must be a finite number"):
         accountant.admits(PrivacyParams("inf"))
-    assert charge.profile is not None
-    assert charge.profile.deltas[32] <= 0.0003 + 1e-9
+    assert cost.profile is not None
+    assert cost.profile.deltas[32] <= 0.0003 + 1e-9
     # one person moves one vote by one: δ(ε) = max_s h(s+1) − e^ε·h(s), here at ε = 0
     h = [float(aggregator.probability_of_one(s)) for s in range(12)]
-    assert charge.profile.deltas[0] == pytest.approx(max(np.diff(h)), abs=2e-12)
+    assert cost.profile.deltas[0] == pytest.approx(max(np.diff(h)), abs=2e-12)
 
 
 def test_who_is_rarely_drawn_may_be_told_the_truth() -> None:

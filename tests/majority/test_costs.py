@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.majority.costs import RenyiRows, divergence, privacy_profile, reflected, renyi_curve, renyi_divergences
+from darrm.majority.costs import RenyiRows, divergence, privacy_profile, reflect, renyi_curve, renyi_divergences
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.privacy import PrivacyParams
@@ -160,7 +160,7 @@ def test_the_rounding_is_covered_for_many_voters(K: int, each: PrivacyParams, ov
     for j, level in enumerate(rows.levels(gamma.half)):
         if j not in (1, 3, problem.voters.reached):
             continue
-        exponent = order * np.log(level.ones) - (order - 1) * np.log(reflected(level.zeros))
+        exponent = order * np.log(level.ones) - (order - 1) * np.log(reflect(level.zeros))
         frozen, place = np.unravel_index(int(np.argmax(exponent)), exponent.shape)
         moved = problem.voters.reached - j - place if each.delta else 0
         with mpmath.workdps(60):
@@ -178,7 +178,7 @@ def test_the_rounding_is_covered_for_many_voters(K: int, each: PrivacyParams, ov
             assert abs(P / mpmath.mpf(level.ones[frozen, place]) - 1) <= rows.relative_error()
             not_P = mpmath.fsum(weights[0, s] * (1 - mpmath.mpf(h[s])) for s in range(K + 1))
             assert abs(not_P / mpmath.mpf(level.zeros[frozen, place]) - 1) <= rows.relative_error()
-        q = float(reflected(level.zeros)[frozen, place])
+        q = float(reflect(level.zeros)[frozen, place])
         assert float(definition(order, float(P), q)) <= bound
 
 
@@ -196,7 +196,7 @@ def test_convex_and_repaired_by_scaling(K: int, each: PrivacyParams, data: st.Da
             for gamma in (first, second, between)
         ]
         assert size[2] <= (share * size[0] + (1 - share) * size[1]) * (1 + 1e-9)
-        scaled = math.exp((order - 1) * renyi_divergences(problem.voters, first.scaled(share), [order])[0])
+        scaled = math.exp((order - 1) * renyi_divergences(problem.voters, first.scale_by(share), [order])[0])
         assert scaled <= (1 - share + share * size[0]) * (1 + 1e-9)
 
 

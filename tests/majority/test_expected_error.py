@@ -7,7 +7,7 @@ import pytest
 
 from darrm import NoiseFunction, PrivacyParams, Problem, optimize_table, priors
 from darrm.majority import baselines
-from darrm.majority.noise_function import differences, errors_of
+from darrm.majority.noise_function import compute_errors, differences
 from darrm.optimize import SolveOptions
 from darrm.problem import Voters
 from lp_models.gamma_lp import SampledError
@@ -39,7 +39,7 @@ def test_errors_are_those_of_the_definition(K: int) -> None:
     gamma = NoiseFunction(K, rng.random(K - K // 2))
     p = rng.random((20, K))
     expected = [error_by_enumeration(gamma, row) for row in p]
-    assert errors_of(gamma.half, differences(p)) == pytest.approx(expected, abs=1e-15)
+    assert compute_errors(gamma.half, differences(p)) == pytest.approx(expected, abs=1e-15)
 
 
 def test_differences_do_not_depend_on_the_chunks() -> None:
@@ -116,7 +116,7 @@ def test_optimum_against_cvxpy(K: int, m: str, delta: str, shape: str) -> None:
     expected, result = optimum_with_one_row_a_draw(problem, drawn, monotone=shape == "monotone"), optimality_of(table)
     assert result.value == pytest.approx(expected, abs=1e-7)
     assert result.bound <= expected + 1e-9
-    assert result.value == pytest.approx(float(np.mean(errors_of(table.gamma.half, drawn))), abs=1e-15)
+    assert result.value == pytest.approx(float(np.mean(compute_errors(table.gamma.half, drawn))), abs=1e-15)
     assert table.certificate.worst_cost <= table.certificate.budget
 
 

@@ -30,11 +30,11 @@ from darrm.numerics import Array
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.request import fit_voters, least_error
-from darrm.plan.mechanism import counted
+from darrm.plan.mechanism import reduce_workload
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
 from darrm.table.library import load_table
-from darrm.table.release import Release, charge_of
+from darrm.table.release import Release, describe_cost
 from darrm.table.table import Table, certify
 from darrm.verify.attack import attack
 from darrm.verify.audit import judge_file
@@ -106,21 +106,21 @@ def test_the_worst_renyi_divergence_is_that_of_all_eight_corners(
 
 def test_a_ledger_goes_on_that_knew_no_curve() -> None:
     voters = Voters.of([PrivacyParams(1), PrivacyParams("0.1"), PrivacyParams("0.2")])
-    charge = charge_of(certify(Problem(voters, PrivacyParams("0.5")), NoiseFunction(3, [0.2, 0.4])))
-    assert charge.renyi is not None
+    cost = describe_cost(certify(Problem(voters, PrivacyParams("0.5")), NoiseFunction(3, [0.2, 0.4])))
+    assert cost.renyi is not None
     ledger = PrivacyLedger.create(":memory:", PrivacyParams(5, "0.01"))
-    ledger.debit(replace(charge, renyi=None))
-    ledger.debit(charge.repeated(3))
-    assert ledger.accountant().charges == (replace(charge, renyi=None, count=4),)
+    ledger.debit(replace(cost, renyi=None))
+    ledger.debit(cost.repeat(3))
+    assert ledger.accountant().costs == (replace(cost, renyi=None, count=4),)
     with pytest.raises(ValueError, match="queries of one kind"):
-        ledger.debit(replace(charge, guarantee=PrivacyParams("0.6")))
+        ledger.debit(replace(cost, guarantee=PrivacyParams("0.6")))
 
 
 def test_a_certain_answer_has_no_curve() -> None:
     voters = Voters.of([PrivacyParams(1), PrivacyParams("0.1"), PrivacyParams("inf")], overlap=1)
     gamma = NoiseFunction(3, [0.5, 1.0])
     assert np.isinf(renyi_divergences(voters, gamma, [2.0])).all()
-    assert charge_of(certify(Problem(voters, PrivacyParams(5, "0.9")), gamma)).renyi is None
+    assert describe_cost(certify(Problem(voters, PrivacyParams(5, "0.9")), gamma)).renyi is None
 
 
 @given(data=st.data(), voters=voters_that_differ(most=6))
@@ -129,7 +129,7 @@ def test_rows_are_rows_and_their_coefficients_are_costs(data: st.DataObject, vot
     g, ratio = signed_function(half, voters.K), math.exp(0.5)
     assert number_of_rows(voters) == rows.expectations(half)[0].size <= full_set_size(voters)
     for result, row in rows.maxima(half, -math.inf).broken:
-        assert row.is_of(voters)
+        assert row.is_row_of(voters)
         assert sum(part.touched for part in row.parts) <= voters.reached
         assert row.coefficients(voters, ratio) @ half == pytest.approx(result, abs=1e-12)
         assert cost(g, ratio, *row.probabilities(voters)) == pytest.approx(result, abs=1e-12)
@@ -142,11 +142,11 @@ def test_a_row_is_of_voters_of_whom_as_many_are_reached(voters: Voters) -> None:
     for _, row in GroupSet(of_all, Fraction(1, 2)).maxima(np.ones(voters.num_upper_levels), -math.inf).broken:
         p, p_prime = row.probabilities(of_all)
         touched = np.count_nonzero(p != p_prime)
-        within = [row.is_of(Voters.of(own_of(voters), reached)) for reached in range(1, voters.K + 1)]
+        within = [row.is_row_of(Voters.of(own_of(voters), reached)) for reached in range(1, voters.K + 1)]
         assert within == [touched <= reached for reached in range(1, voters.K + 1)]
         for place, part in enumerate(row.parts):
             one_more = replace(part, ones=part.ones + 1)
-            assert not GroupCounts((*row.parts[:place], one_more, *row.parts[place + 1 :])).is_of(of_all)
+            assert not GroupCounts((*row.parts[:place], one_more, *row.parts[place + 1 :])).is_row_of(of_all)
 
 
 @given(voters=voters_that_differ(most=5))
@@ -166,7 +166,7 @@ def test_the_optimum_is_that_of_the_whole_program(voters: Voters, target: str, d
     signed = [signed_function(unit, voters.K) for unit in np.eye(size)]
     whole = [[cost(g, ratio, *pair) for g in signed] for pair in corner_choices(voters)]
     rising = [np.eye(size)[k] - np.eye(size)[k + 1] for k in range(size - 1)]
-    weights = priors.weights_of(prior, voters.K)
+    weights = priors.compute_weights(prior, voters.K)
     limits = [problem.budget] * len(whole) + [0.0] * len(rising)
     best = linprog(-0.5 * weights, A_ub=np.array(whole + rising), b_ub=limits, bounds=(0, 1))
     assert table.optimality is not None
@@ -228,9 +228,9 @@ def test_a_gamma_of_the_equal_is_scaled_down_for_the_weaker() -> None:
     assert certify(Problem(one_weak, alike.target), table.gamma).certificate.scale < 0.9
     assert certify(alike, table.gamma).certificate.scale == 1.0
     with pytest.raises(ValueError, match="as private as those of the table"):
-        charge_of(table, voters=one_weak)
+        describe_cost(table, voters=one_weak)
     stronger = Voters.of([PrivacyParams("0.1")] * 4 + [PrivacyParams("0.05")])
-    assert charge_of(table, voters=stronger).guarantee == alike.target
+    assert describe_cost(table, voters=stronger).guarantee == alike.target
 
 
 @given(data=st.data(), voters=voters_that_differ(most=3))
@@ -251,7 +251,7 @@ def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, voters: V
     table = optimize_table(problem, prior=prior)
     rows = GroupSet(voters, Fraction(3, 10)).maxima(table.gamma.half, -math.inf).broken
     chosen = data.draw(st.lists(st.tuples(st.floats(0.0, 0.1), st.sampled_from([row for _, row in rows])), max_size=3))
-    weights = priors.weights_of(prior, voters.K)
+    weights = priors.compute_weights(prior, voters.K)
     assert table.optimality is not None
     assert lower_bound(problem, weights, "monotone", chosen) <= table.optimality.value
     total, reduced = sum(y for y, _ in chosen), -0.5 * weights
@@ -268,7 +268,7 @@ def test_a_solve_that_starts_from_equal_voters_takes_none_of_their_rows() -> Non
     start = optimize_table(alike, prior=prior, shape="monotone")
     assert start.optimality is not None
     assert start.optimality.multipliers
-    assert not any(row.is_of(problem.voters) for _, row in start.optimality.multipliers)
+    assert not any(row.is_row_of(problem.voters) for _, row in start.optimality.multipliers)
     tables = [optimize_table(problem, prior=prior, start=other) for other in (None, start)]
     assert tables[0].gamma.expected_error(prior) == pytest.approx(tables[1].gamma.expected_error(prior), abs=1e-9)
 
@@ -285,7 +285,7 @@ def test_states_of_large_kinds_are_those_within_reach() -> None:
 def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
     own = [PrivacyParams(f"0.{n}", delta) for n, delta in ((10, "0"), (11, "1e-5"), (12, "0"), (40, "0"), (45, "1e-6"))]
     voters = Voters.of(own, 2, models=True)
-    rounded = voters.rounded(2)
+    rounded = voters.round_up_to(2)
     assert [(n, each.epsilon_text, each.delta_text) for n, each in rounded.groups] == [
         (2, "0.45", "0.000001"),
         (3, "0.12", "0.00001"),
@@ -293,8 +293,8 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
     assert rounded.cover(voters)
     assert not voters.cover(rounded)
     assert (rounded.overlap, rounded.models) == (2, True)
-    assert voters.rounded(5) == voters == voters.rounded(9)
-    assert voters.rounded(1) == Voters(5, PrivacyParams("0.45", "1e-5"), 2, models=True)
+    assert voters.round_up_to(5) == voters == voters.round_up_to(9)
+    assert voters.round_up_to(1) == Voters(5, PrivacyParams("0.45", "1e-5"), 2, models=True)
     sizes = [
         len(fit_voters(Voters.of([PrivacyParams(f"0.{100 + n}") for n in range(K)])).groups) for K in (11, 40, 300)
     ]
@@ -305,8 +305,8 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
 @example(Voters.of([PrivacyParams("0.02", "0.2"), PrivacyParams("0.02")], overlap=1), 2)
 def test_what_rounding_costs_is_bounded(voters: Voters, kinds: int) -> None:
     target, prior = PrivacyParams("0.4", "0.01"), priors.Dirichlet()
-    assume(voters.rounded(kinds).per_voter is not None)  # equal voters have no target below their own ε
-    rounded = optimize_table(Problem(voters.rounded(kinds), target), prior=prior)
+    assume(voters.round_up_to(kinds).per_voter is not None)  # equal voters have no target below their own ε
+    rounded = optimize_table(Problem(voters.round_up_to(kinds), target), prior=prior)
     true = optimize_table(Problem(voters, target), prior=prior)
     bound = least_error(voters, rounded, prior)
     assert bound <= true.gamma.expected_error(prior) + 1e-12
@@ -341,10 +341,10 @@ def test_some_voters_may_promise_nothing(tmp_path: Path) -> None:
     assert "5 of 7 voters are (0.1, 1e-05)-DP" in {verdict.claim for verdict in verdicts}
     assert (voters.are_non_private, voters.are_private_models, plain.are_non_private) == (False, False, True)
     assert [n for n, _ in voters.private_groups] == [5]
-    assert charge_of(table).as_for_plain_voters(4) is None
-    assert charge_of(plain_table).as_for_plain_voters(4) is not None
+    assert describe_cost(table).with_non_private_voters(4) is None
+    assert describe_cost(plain_table).with_non_private_voters(4) is not None
     with pytest.raises(ValueError, match="as private as those of the table"):
-        charge_of(table, voters=plain)
+        describe_cost(table, voters=plain)
     assert voters.cover(Voters.of([PrivacyParams("0.1")] * 6 + [PrivacyParams("inf")], 4))
     assert plain.cover(voters)
     assert not Voters.of([PrivacyParams(9)] * 6 + [PrivacyParams("inf")], 4).cover(voters)
@@ -357,13 +357,13 @@ def test_models_of_which_some_promise_nothing_have_no_cap() -> None:
     models, total = some_plain(models=True), PrivacyParams(1, "1e-4")
     assert models.are_private_models
     assert models_bound(models, 1e-4) is None
-    release = counted(Workload(models, 10, total))
+    release = reduce_workload(Workload(models, 10, total))
     assert release.voters == Voters(7, PrivacyParams("inf"), 4)
     assert release.total.exact_epsilon <= total.exact_epsilon
-    one_by_one = counted(Workload(models, 10, total), one_by_one=True)
+    one_by_one = reduce_workload(Workload(models, 10, total), one_by_one=True)
     assert one_by_one.total.epsilon == pytest.approx(0.25, rel=1e-5)
-    charge = charge_of(optimize_table(Problem(models, PrivacyParams("0.5", "1e-4"))), 10)
-    account = PrivacyAccountant(charges=[charge])
+    cost = describe_cost(optimize_table(Problem(models, PrivacyParams("0.5", "1e-4"))), 10)
+    account = PrivacyAccountant(costs=[cost])
     assert account.spent(0.5).bound in {"non-private voters", "joint bound"}
     assert math.isinf(account.spent(1e-9).epsilon) or account.spent(1e-9).epsilon > 10 * 0.5
 
@@ -400,17 +400,17 @@ def test_labels_of_few_models_have_no_cap_where_one_promises_nothing() -> None:
     private = Voters(11, PrivacyParams("0.1"), 4)
     proposal = baselines.double_subsampling(Problem.from_allowance(private, 1))
     models = Voters.of([private.each] * 10 + [PrivacyParams("inf")], 4, models=True)
-    charge = charge_of(certify(Problem(models, PrivacyParams(1, "1e-4")), proposal), 3)
-    assert charge.sample is not None
-    assert charge.sample.voters * charge.count < models.reached
-    assert PrivacyAccountant(charges=[charge]).spent(1e-3).bound in {"non-private voters", "joint bound"}
+    cost = describe_cost(certify(Problem(models, PrivacyParams(1, "1e-4")), proposal), 3)
+    assert cost.sample is not None
+    assert cost.sample.voters * cost.count < models.reached
+    assert PrivacyAccountant(costs=[cost]).spent(1e-3).bound in {"non-private voters", "joint bound"}
 
 
 def test_rounding_keeps_who_promises_nothing_apart() -> None:
     """Among many kinds not every place between them is tried as a cut, but this one is."""
     plain, few = PrivacyParams("inf"), [PrivacyParams(f"0.{n}") for n in (10, 11, 40, 45)]
     many = [PrivacyParams(f"0.{1000 + n}") for n in range(300)]
-    rounded = (Voters.of([*many, plain]).rounded(2), Voters.of([plain, *few]).rounded(3))
+    rounded = (Voters.of([*many, plain]).round_up_to(2), Voters.of([plain, *few]).round_up_to(3))
     kinds = [[(n, each.epsilon_text) for n, each in voters.groups] for voters in rounded]
     assert kinds == [[(1, "inf"), (300, "0.1299")], [(1, "inf"), (2, "0.45"), (2, "0.11")]]
 

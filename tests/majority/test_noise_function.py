@@ -81,10 +81,10 @@ class TestNoiseFunction:
 
     def test_scaling_rounds_down(self) -> None:
         gamma = NoiseFunction(5, [0.1, 0.7, 1.0])
-        scaled = gamma.scaled(1 / 3)
+        scaled = gamma.scale_by(1 / 3)
         for value, original in zip(scaled.half, gamma.half, strict=True):
             assert Fraction(float(value)) <= Fraction(float(original)) * Fraction(1 / 3)
-        assert NoiseFunction(5, [0.3, 0.3, 0.3]).scaled(0.9).is_monotone
+        assert NoiseFunction(5, [0.3, 0.3, 0.3]).scale_by(0.9).is_monotone
 
 
 class TestPriors:

@@ -89,11 +89,11 @@ def test_what_is_no_release_is_refused(tmp_path: Path) -> None:
 
 def test_votes_of_others_are_refused() -> None:
     aggregator = NoisyMaximum(GNMax(4.0), Voters(5, PrivacyParams("inf"), overlap=1), 3)
-    assert aggregator.release(Votes.of_counts([[5, 0, 0]], classes=("a", "b", "c")))[0] in {"a", "b", "c"}
+    assert aggregator.release(Votes.from_counts([[5, 0, 0]], classes=("a", "b", "c")))[0] in {"a", "b", "c"}
     with pytest.raises(ValueError, match="of K = 5 voters"):
-        aggregator.release(Votes.of_counts([[6, 0, 0]]))
+        aggregator.release(Votes.from_counts([[6, 0, 0]]))
     with pytest.raises(ValueError, match="about C = 3 classes"):
-        aggregator.release(Votes.of_counts([[5, 0]]))
+        aggregator.release(Votes.from_counts([[5, 0]]))
     with pytest.raises(ValueError, match="Votes"):
         aggregator.release(np.array([[5, 0, 0]]))
 
@@ -119,7 +119,7 @@ def test_answers_of_models_are_counted_by_both_ends(mechanism: Any) -> None:
     both = PrivacyAccountant(MODELS, [models]).spent(1e-5)
     assert {bound.name for bound in both.bounds} <= set(MODELS_BOUNDS)
     assert both.epsilon < alone.epsilon
-    assert PrivacyAccountant(charges=[models]).spent(1e-5).epsilon == both.epsilon  # the charge says whose it is
+    assert PrivacyAccountant(costs=[models]).spent(1e-5).epsilon == both.epsilon  # the charge says whose it is
     assert PrivacyAccountant(MODELS, [plain]).spent(1e-5).epsilon == both.epsilon
     ledger = PrivacyLedger.create(":memory:", PrivacyParams(5, "1e-5"))
     ledger.debit(models)

@@ -30,7 +30,7 @@ def test_the_law_is_exact(aggregator: Mechanism, counts: list[int], monkeypatch:
     def draw(script: Script) -> int:
         monkeypatch.setattr(selection, "uniform_below", lambda _: script.below)
         monkeypatch.setattr(selection, "bernoulli_exp", script.coins)
-        return int(aggregator.release(Votes.of_counts([counts]))[0])
+        return int(aggregator.release(Votes.from_counts([counts]))[0])
 
     law, error = exact_law(draw, 1e-6)
     assert error < 1e-3
@@ -52,7 +52,7 @@ def test_the_privacy_of_an_answer_is_epsilon_and_not_less(kind: type[Mechanism],
     if kind is PermuteAndFlip:
         assert worst > 0.8
     assert aggregator.privacy_cost().reached == reached
-    assert PrivacyAccountant(charges=[aggregator.privacy_cost()]).spent(0.0).epsilon == pytest.approx(0.9)
+    assert PrivacyAccountant(costs=[aggregator.privacy_cost()]).spent(0.0).epsilon == pytest.approx(0.9)
 
 
 @pytest.mark.quick_cases(1)
@@ -64,7 +64,7 @@ def test_many_queries_at_once_follow_the_law(aggregator: Mechanism, monkeypatch:
     draws = DRAWS if aggregator in AGGREGATORS else 3000
     monkeypatch.setattr(selection, "DRAWS_AT_ONCE", 2 * draws)
     rows = [[6, 4, 2], [1, 5, 6]]
-    labels = aggregator.release(Votes.of_counts(np.tile(rows, (draws, 1))), rng=np.random.default_rng(6))
+    labels = aggregator.release(Votes.from_counts(np.tile(rows, (draws, 1))), rng=np.random.default_rng(6))
     for row, counts in enumerate(rows):
         found = np.bincount(labels[row::2], minlength=3) / draws
         true = selection_law(aggregator, counts)

@@ -10,7 +10,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max.label_cost import label_profile
-from darrm.noisy_max.noisy_maximum import find_threshold, vanishing
+from darrm.noisy_max.noisy_maximum import bound_vanishing, find_threshold
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.privacy import PrivacyParams
 from tests.noisy_max.oracles import Counts, hockey_stick, law_of
@@ -56,7 +56,7 @@ def neighbors(counts: Counts) -> set[Counts]:
 def test_no_neighbors_are_further_apart(noise: IntegerNoise, reach: int, threshold: int) -> None:
     votes = [counts for counts in product(range(K + 1), repeat=STRINGS) if sum(counts) <= K]
     laws = {counts: open_law(counts, noise, threshold, reach) for counts in votes}
-    lost, profile = vanishing(noise, threshold), label_profile(noise)
+    lost, profile = bound_vanishing(noise, threshold), label_profile(noise)
     assert profile is not None
     attained = 0.0
     for counts in votes:
@@ -84,7 +84,7 @@ def test_several_strings_of_one_person(moved: int) -> None:
         for split in product(range(1, moved + 1), repeat=size)
         if sum(split) <= moved
     )
-    lost = vanishing(noise, threshold, moved=moved)
+    lost = bound_vanishing(noise, threshold, moved=moved)
     assert worst <= lost
     assert lost <= worst * (1.001 + 0.01 * moved)
 
@@ -92,7 +92,7 @@ def test_several_strings_of_one_person(moved: int) -> None:
 def test_the_least_threshold_is_one() -> None:
     noise = AsymmetricNoise(20.0, 40.0, 3.0, 3.0)
     least = find_threshold(noise, 1e-7, moved=2)
-    assert vanishing(noise, least, moved=2) <= 1e-7 < vanishing(noise, least - 1, moved=2)
+    assert bound_vanishing(noise, least, moved=2) <= 1e-7 < bound_vanishing(noise, least - 1, moved=2)
     with pytest.raises(ValueError, match="a threshold needs a delta"):
         find_threshold(noise, 0.0)
 
@@ -104,7 +104,7 @@ PROFILE = PrivacyProfile((0.0, 0.5), (0.1, 0.0))
 @pytest.mark.parametrize("described", [{"renyi": CURVE}, {"profile": PROFILE}, {"guarantee": PrivacyParams("0.5")}])
 def test_what_vanishes_is_paid_from_delta(described: dict[str, object]) -> None:
     bare, open_ = (PrivacyCost("a", count=8, vanishing=v, **described) for v in (0.0, 0.001))  # type: ignore[arg-type]
-    plain, account = PrivacyAccountant(charges=[bare]), PrivacyAccountant(charges=[open_])
+    plain, account = PrivacyAccountant(costs=[bare]), PrivacyAccountant(costs=[open_])
     rest = plain.spent(0.02 - 8 * 0.001)
     assert account.spent(0.02).epsilon == pytest.approx(rest.epsilon, rel=1e-9)
     assert account.spent(0.02).delta == 0.02
@@ -121,8 +121,8 @@ def test_what_vanishes_is_paid_from_delta(described: dict[str, object]) -> None:
 
 def test_a_filter_counts_it_among_the_deltas_of_queries() -> None:
     bare, open_ = (PrivacyCost("a", renyi=CURVE, count=8, vanishing=v) for v in (0.0, 0.001))
-    plain, account = PrivacyAccountant(charges=[bare]), PrivacyAccountant(charges=[open_])
+    plain, account = PrivacyAccountant(costs=[bare]), PrivacyAccountant(costs=[open_])
     assert account.spent(0.02, adaptive=True).epsilon == plain.spent(0.02, adaptive=True).epsilon
     assert np.isinf(account.spent(0.0159, adaptive=True).epsilon)  # half of delta is set aside
     pure = PrivacyCost("a", guarantee=PrivacyParams(1), vanishing=0.001)
-    assert np.isinf(PrivacyAccountant(charges=[pure]).spent(0.0, adaptive=True).epsilon)
+    assert np.isinf(PrivacyAccountant(costs=[pure]).spent(0.0, adaptive=True).epsilon)

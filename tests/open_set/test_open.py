@@ -8,7 +8,7 @@ import pytest
 
 from darrm import PrivacyParams, Problem, Voters, certify, optimize_table
 from darrm.open_set.optimum import best_open_law
-from darrm.plurality.partitions import partitions_of
+from darrm.plurality.partitions import list_partitions
 from darrm.plurality.plurality_law import PluralityLaw, random_law
 from darrm.plurality.proof import curve_of_law, largest_excess, profile_of_law
 from darrm.priors import Dirichlet, Ewens
@@ -24,16 +24,16 @@ PLAIN = PrivacyParams("inf")
 
 def any_law(K: int, seed: int) -> PluralityLaw:
     """A law that is private by no means, and never says one of its strings here and there."""
-    partitions, rng = partitions_of(K, OPEN), np.random.default_rng(seed)
+    partitions, rng = list_partitions(K, OPEN), np.random.default_rng(seed)
     shares = rng.exponential(size=partitions.sizes.size) * (rng.random(partitions.sizes.size) < 0.7)
     shares[partitions.votes == 0] += 0.1
     totals = np.add.reduceat(shares, partitions.starts)[partitions.blocks]
-    return PluralityLaw.of_probabilities(K, OPEN, shares / totals / partitions.sizes)
+    return PluralityLaw.from_probabilities(K, OPEN, shares / totals / partitions.sizes)
 
 
 @pytest.mark.parametrize("theta", [Fraction(1), Fraction(1, 2), Fraction(7, 3)])
 def test_ewens_law_is_that_of_voters_who_repeat_others(theta: Fraction) -> None:
-    parts = [part[:-1] for part in partitions_of(5, OPEN).parts]
+    parts = [part[:-1] for part in list_partitions(5, OPEN).parts]
     expected = [float(open_answers.compute_ewens(part, theta)) for part in parts]
     assert sum(expected) == pytest.approx(1.0)
     assert np.exp(Ewens(float(theta)).log_of_partitions(parts)) == pytest.approx(expected)
@@ -42,8 +42,8 @@ def test_ewens_law_is_that_of_voters_who_repeat_others(theta: Fraction) -> None:
 @pytest.mark.statistical
 def test_ewens_law_is_drawn() -> None:
     drawn = Ewens(0.5).sample(5, OPEN, 100_000, rng=np.random.default_rng(1))
-    listed = partitions_of(5, OPEN)
-    shares = np.bincount(listed.places_of(drawn), minlength=len(listed.parts)) / len(drawn)
+    listed = list_partitions(5, OPEN)
+    shares = np.bincount(listed.find_places(drawn), minlength=len(listed.parts)) / len(drawn)
     expected = listed.probabilities(Ewens(0.5))
     # seven partitions, each within 5.3 standard deviations but for 1e-6 altogether
     assert np.all(np.abs(shares - expected) <= 5.3 * np.sqrt(expected * (1.0 - expected) / len(drawn)))
@@ -106,7 +106,7 @@ def test_known_values(
 
 @pytest.mark.parametrize(("K", "reached"), [(3, 1), (4, 1), (3, 2), (2, 3)])
 def test_costs_are_those_of_all_data_sets(K: int, reached: int) -> None:
-    law, pairs = any_law(K, seed=K), partitions_of(K, OPEN).pairs(reached)
+    law, pairs = any_law(K, seed=K), list_partitions(K, OPEN).pairs(reached)
     profile = profile_of_law(law, reached)
     for epsilon in (Fraction(0), Fraction(1, 3), Fraction(2)):
         ratio = Fraction(math.exp(epsilon))
@@ -137,7 +137,7 @@ def test_a_table_is_proved_again_and_by_the_auditor() -> None:
     expected = open_answers.find_largest_difference(table.plurality, Fraction(math.exp(1)), 1)
     assert float(enclosure.lower) <= float(expected) + 1e-15
     assert float(enclosure.upper) == pytest.approx(float(expected), abs=1e-15)
-    listed = partitions_of(5, OPEN)
+    listed = list_partitions(5, OPEN)
     rights = [table.law.probabilities([part[:-1]])[0, 0] * part.count(part[0]) for part in listed.parts]
     assert rights @ listed.probabilities(Ewens(0.5)) == pytest.approx(table.accuracy, abs=1e-12)
 

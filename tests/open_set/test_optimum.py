@@ -13,10 +13,10 @@ import pytest
 from darrm import PrivacyParams, Problem, Table, Voters, Votes, certify, optimize_table
 from darrm.errors import CertificationError, TableError
 from darrm.open_set.open_law import OpenLaw, largest_others, largest_total, places
-from darrm.open_set.open_rows import OpenRows, number_of_rows, prove, rounding_of
+from darrm.open_set.open_rows import OpenRows, bound_rounding, number_of_rows, prove
 from darrm.open_set.optimum import best_open_law
 from darrm.plurality.accuracy_bound import most_of_one_string, upper_bound
-from darrm.plurality.partitions import partitions_of
+from darrm.plurality.partitions import list_partitions
 from darrm.plurality.plurality_law import ONE
 from darrm.priors import Ewens
 from darrm.problem import OPEN
@@ -44,7 +44,7 @@ def told(x: np.ndarray, counts: tuple[int, ...]) -> list[float]:
 def worst_by_hand(x: np.ndarray, ratio: float) -> float:
     """The left side of (1) for all pairs of histograms on K + 1 strings."""
     K, worst = len(x) - 1, 0.0
-    for part in partitions_of(K, OPEN).parts:
+    for part in list_partitions(K, OPEN).parts:
         counts = part[:-1] + (0,) * (K + 2 - len(part))
         for other in open_answers.neighbors_of(counts, 1):
             pairs = zip(told(x, counts), told(x, other), strict=True)
@@ -66,7 +66,7 @@ def test_four_counts_and_the_dearest_rest_are_all_histograms(K: int, seed: int) 
 
 @pytest.mark.parametrize(("K", "seed"), [(2, 1), (4, 2), (6, 4), (7, 5)])
 def test_a_certificate_holds_the_worst_of_all_histograms(K: int, seed: int) -> None:
-    law = OpenLaw.of_probabilities(K, proposal(K, seed))
+    law = OpenLaw.from_probabilities(K, proposal(K, seed))
     for epsilon in ("0.01", "0.3", "2"):
         worst = prove(problem_of(K, epsilon, "0.999999"), law).worst_cost
         assert worst == pytest.approx(worst_by_hand(law.each, math.exp(float(epsilon))), abs=1e-12)
@@ -75,7 +75,7 @@ def test_a_certificate_holds_the_worst_of_all_histograms(K: int, seed: int) -> N
 def test_what_no_answer_tells_counts() -> None:
     # of two votes for two strings both come out with 0.45, of two for one it does: from the one to the other a string
     # with 0.45 vanishes, and with 0.1 no answer
-    law = OpenLaw.of_probabilities(2, [[0.0, 0.0, 0.0], [0.0, 0.45, 0.0], [1.0, 0.0, 0.0]])
+    law = OpenLaw.from_probabilities(2, [[0.0, 0.0, 0.0], [0.0, 0.45, 0.0], [1.0, 0.0, 0.0]])
     assert prove(problem_of(2, "1", "0.56"), law).worst_cost == pytest.approx(0.55, abs=1e-12)
     with pytest.raises(CertificationError, match=r"differ by 0\.55"):
         prove(problem_of(2, "1", "0.54"), law)
@@ -84,7 +84,7 @@ def test_what_no_answer_tells_counts() -> None:
 def test_rounding_is_bounded_by_what_one_of_every_term_and_sum_may_be() -> None:
     for K, ratio in [(1, 1.0), (30, 3.0), (200, 60_000.0)]:
         # a product, a difference and a sum for each of K + 3 strings, relative to sums of at most 1 + c
-        assert rounding_of(K, ratio) >= (K + 3 + 2) * 2.0**-53 * (1.0 + ratio)
+        assert bound_rounding(K, ratio) >= (K + 3 + 2) * 2.0**-53 * (1.0 + ratio)
 
 
 def test_the_bound_of_many_strings_counts_ties() -> None:
@@ -96,14 +96,14 @@ def test_the_bound_of_many_strings_counts_ties() -> None:
 
 def test_the_largest_total_is_that_of_all_histograms() -> None:
     x = proposal(8, 3)
-    totals = [1.0 - told(x, part[:-1])[-1] for part in partitions_of(8, OPEN).parts]
+    totals = [1.0 - told(x, part[:-1])[-1] for part in list_partitions(8, OPEN).parts]
     assert largest_total(x, -math.inf) == pytest.approx(max(totals), abs=1e-12)
     assert largest_others(np.array([[2, 5, 5], [4, 1, 0]])).tolist() == [[5, 5, 5], [1, 4, 4]]
 
 
 @pytest.mark.parametrize("theta", [0.4, 1.0, 3.0])
 def test_ewens_law_of_strings_and_their_rivals(theta: float) -> None:
-    listed = partitions_of(7, OPEN)
+    listed = list_partitions(7, OPEN)
     expected = np.zeros((8, 8))
     for part, probability in zip(listed.parts, listed.probabilities(Ewens(theta)), strict=True):
         for place, votes in enumerate(part[:-1]):
@@ -138,7 +138,7 @@ def test_a_prior_that_expects_other_strings_is_refused() -> None:
         def strings(self, K: int) -> np.ndarray:
             return np.full((K + 1, K + 1), np.nan)
 
-    law = certify(problem_of(4, "1", "0.1"), OpenLaw.of_probabilities(4, proposal(4, 2))).law
+    law = certify(problem_of(4, "1", "0.1"), OpenLaw.from_probabilities(4, proposal(4, 2))).law
     with pytest.raises(ValueError, match="of 4 votes together"):
         law.accuracy(Nothing())
 
@@ -153,7 +153,7 @@ def test_voters_that_draw_their_examples_have_the_optimum_of_those_who_take_part
 
 
 def test_what_no_rounding_can_tell_from_nothing_is_told_never() -> None:
-    table = certify(problem_of(6, "1", "1e-300"), OpenLaw.of_probabilities(6, proposal(6, 1)))
+    table = certify(problem_of(6, "1", "1e-300"), OpenLaw.from_probabilities(6, proposal(6, 1)))
     assert table.certificate.worst_cost == table.certificate.scale == 0.0
     assert table.law.probabilities([[6]]).tolist() == [[0.0, 1.0]]
 
@@ -207,7 +207,7 @@ def test_a_table_is_saved_proved_again_drawn_and_audited(tmp_path: Path) -> None
 
 def test_a_law_that_tells_too_much_is_not_proved() -> None:
     problem = problem_of(6, "1", "1e-3")
-    honest = certify(problem, OpenLaw.of_probabilities(6, proposal(6, 1)))
+    honest = certify(problem, OpenLaw.from_probabilities(6, proposal(6, 1)))
     weights = np.array(honest.law.weights if isinstance(honest.law, OpenLaw) else [])
     weights[1, 5] = ONE // 100  # one person's own string, which is not there without him
     with pytest.raises(CertificationError, match="neighbors differ"):
@@ -220,7 +220,7 @@ def test_strings_are_drawn_for_as_many_numbers_as_their_weight() -> None:
     problem = problem_of(5, "3", "0.05")
     law, _ = best_open_law(problem, Ewens(), SolveOptions())
     table = certify(problem, law)
-    votes = Votes.of_answers([list("aaabb")] * 20_000 + [list("abcde")])
+    votes = Votes.from_answers([list("aaabb")] * 20_000 + [list("abcde")])
     labels = Release(table).release(votes, rng=np.random.default_rng(7))[:-1]
     expected = table.law.probabilities([[3, 2]])[0]
     shares = np.array([np.mean(labels == "a"), np.mean(labels == "b"), np.mean([label is None for label in labels])])
@@ -229,7 +229,7 @@ def test_strings_are_drawn_for_as_many_numbers_as_their_weight() -> None:
 
 
 def test_every_string_has_the_numbers_of_its_weight() -> None:
-    law = OpenLaw.of_probabilities(5, proposal(5, 2) + 0.01 * places(5))
+    law = OpenLaw.from_probabilities(5, proposal(5, 2) + 0.01 * places(5))
     table = certify(problem_of(5, "9", "0.9"), law)
     stored_law = table.law
     assert isinstance(stored_law, OpenLaw)
@@ -250,4 +250,4 @@ def test_what_is_not_planned_is_refused_in_a_line() -> None:
         optimize_table(problem_of(30, "1", "0"))
     listed = Problem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "0.1"), 3)
     with pytest.raises(ValueError, match="about 4 votes, 3 classes"):
-        certify(listed, OpenLaw.of_probabilities(4, proposal(4, 2)))
+        certify(listed, OpenLaw.from_probabilities(4, proposal(4, 2)))

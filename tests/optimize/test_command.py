@@ -266,7 +266,7 @@ def test_text_and_json_say_what_the_table_says(tmp_path: Path, capsys: pytest.Ca
     text = capsys.readouterr().out
     table = Table.load(path)
     validated(path, "plurality_table")
-    assert f"Right labels      {table.accuracy:.10g}" in text
+    assert f"Accuracy          {table.accuracy:.10g}" in text
     row = "".join(f"{each:8.4f}" for each in table.plurality.probabilities([[6, 3, 0]])[0])
     assert row in text
     assert main([*OF_THREE, "--format", "json", "--output", str(path), "--force"]) == 0

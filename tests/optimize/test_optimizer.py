@@ -117,9 +117,9 @@ def test_stretched_rows_are_rows(data: st.DataObject, problem: Problem, K: int) 
     family = DominatingFamily(problem.voters)
     found = family.maxima(data.draw(gammas(problem.voters.K)).half, FullSet(problem.voters, Fraction(1)).exp_epsilon)
     row = family.row(found, data.draw(st.integers(0, problem.voters.reached)))
-    stretched = row.stretched(K)
-    assert stretched.is_of(replace(problem.voters, K=K, overlap=None))
-    assert row.stretched(problem.voters.K) == row
+    stretched = row.stretch(K)
+    assert stretched.is_row_of(replace(problem.voters, K=K, overlap=None))
+    assert row.stretch(problem.voters.K) == row
     for many, few in zip(astuple(stretched)[:4], astuple(row)[:4], strict=True):
         assert abs(many - few * K / problem.voters.K) <= 1.0
 
@@ -130,7 +130,7 @@ def test_rows_of_fewer_voters_save_rounds(overlap: int | None, monkeypatch: pyte
     problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), overlap), 5)
     solve = partial(optimize_table, problem, prior=priors.Dirichlet(), shape="monotone", options=SolveOptions(gap=1e-6))
     with_them = solve()
-    assert all(row.is_of(problem.voters) for _, row in optimality_of(with_them).multipliers or ())
+    assert all(row.is_row_of(problem.voters) for _, row in optimality_of(with_them).multipliers or ())
     monkeypatch.setattr(noise_functions, "_MIN_START_VOTERS", 10**6)
     without = solve()
     ours, others = optimality_of(with_them), optimality_of(without)
@@ -149,7 +149,7 @@ def test_rows_of_other_voters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     found = Result(np.zeros(163), 0.0, 0.0, Status.OPTIMAL, 1, 1, tuple(known))
     monkeypatch.setattr(noise_functions.GammaProgram, "solve_linear", lambda *_: found)
     kept = program._solve_for_fewer(fewer, SolveOptions()).multipliers
-    assert [(y, row.is_of(problem.voters)) for y, row in kept] == [(0.25, True)]
+    assert [(y, row.is_row_of(problem.voters)) for y, row in kept] == [(0.25, True)]
 
 
 class TestAnytime:
@@ -202,7 +202,7 @@ class TestAnytime:
         assert optimality_of(table).status == "interrupted"
         assert table.certificate.worst_cost <= table.certificate.budget
         assert optimality_of(table).bound <= best.value <= optimality_of(table).value + best.gap
-        coin = table.gamma.scaled(0.0).expected_error(priors.Dirichlet())
+        coin = table.gamma.scale_by(0.0).expected_error(priors.Dirichlet())
         assert optimality_of(table).value < 0.5 * coin
         assert optimality_of(table).bound > 0.3 * best.value
 

@@ -12,7 +12,7 @@ from darrm.errors import CertificationError
 from darrm.majority.closed_form import best_for_non_private_voters
 from darrm.optimize.plurality import SMALLEST_PROBABILITY, optimize_plurality, optimize_plurality_under_renyi
 from darrm.plurality.accuracy_bound import PairMultipliers, upper_bound
-from darrm.plurality.partitions import partitions_of
+from darrm.plurality.partitions import list_partitions
 from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.plurality.proof import curve_of_law, profile_of_law, prove
 from darrm.priors import Dirichlet, Prior, RecordedVotes
@@ -136,9 +136,9 @@ def test_known_values_under_a_renyi_budget(K: int, classes: int, order: float, b
 @pytest.mark.parametrize("reached", [1, 2])
 def test_curve_and_profile_by_the_definition(reached: int) -> None:
     rng = np.random.default_rng(7)
-    shares = rng.uniform(0.0, 1.0, partitions_of(4, 3).sizes.size)
-    sizes, blocks = partitions_of(4, 3).sizes, partitions_of(4, 3).blocks
-    law = PluralityLaw.of_probabilities(4, 3, shares / np.bincount(blocks, shares * sizes)[blocks])
+    shares = rng.uniform(0.0, 1.0, list_partitions(4, 3).sizes.size)
+    sizes, blocks = list_partitions(4, 3).sizes, list_partitions(4, 3).blocks
+    law = PluralityLaw.from_probabilities(4, 3, shares / np.bincount(blocks, shares * sizes)[blocks])
     profile = profile_of_law(law, reached)
     assert profile is not None
     for epsilon in (0.0, 0.3, 1.0, 2.5):
@@ -173,7 +173,7 @@ def test_a_law_that_is_not_private_is_refused_and_repaired() -> None:
     assert repaired.certificate.scale < 1.0
     assert exact_divergence(repaired.plurality, Fraction(math.exp(0.5)), 1) <= Fraction("1e-3") + Fraction(1, 10**15)
     # no more than needed: half of it would not do
-    half = planted.mixed(0.5 * (1.0 - repaired.certificate.scale))
+    half = planted.mix(0.5 * (1.0 - repaired.certificate.scale))
     with pytest.raises(CertificationError):
         prove(problem, half)
 
@@ -181,10 +181,10 @@ def test_a_law_that_is_not_private_is_refused_and_repaired() -> None:
 @pytest.mark.parametrize("target", [("1e-6", "0"), ("1e-12", "1e-4"), ("1e-17", "1e-4"), ("1e-300", "1e-4")])
 def test_a_law_is_repaired_for_targets_that_allow_next_to_nothing(target: tuple[str, str]) -> None:
     problem = Problem(Voters(5, NOT_PRIVATE, overlap=1), PrivacyParams(*target), 3)
-    sizes = partitions_of(5, 3).sizes
+    sizes = list_partitions(5, 3).sizes
     leader = np.zeros(sizes.size)
-    leader[partitions_of(5, 3).starts] = 1.0 / sizes[partitions_of(5, 3).starts]
-    repaired = certify(problem, PluralityLaw.of_probabilities(5, 3, leader))
+    leader[list_partitions(5, 3).starts] = 1.0 / sizes[list_partitions(5, 3).starts]
+    repaired = certify(problem, PluralityLaw.from_probabilities(5, 3, leader))
     assert exact_divergence(repaired.plurality, 1 + problem.target.exact_epsilon, 1) <= problem.target.exact_delta
     # of what the budget allows little is given away
     assert repaired.certificate.worst_cost >= 0.9 * problem.target.delta
@@ -212,7 +212,7 @@ def test_any_multipliers_bound_and_none_lies_below_the_optimum() -> None:
 
 
 def test_a_prior_of_few_histograms_leaves_the_others_well_answered() -> None:
-    seen = RecordedVotes("seen", Votes.of_counts([[6, 0, 0], [4, 2, 0]]))
+    seen = RecordedVotes("seen", Votes.from_counts([[6, 0, 0], [4, 2, 0]]))
     table = optimize_plurality(problem_of(6, 3, "0.8", "1e-3"), prior=seen)
     assert table.optimality is not None
     assert table.optimality.gap < 1e-7

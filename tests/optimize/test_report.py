@@ -81,7 +81,7 @@ class Report:
         return sum(law[ones] * (1.0 if 2 * ones == K else (1 + full[ones]) / 2) for ones in range(K + 1))
 
     def shares(self) -> list[float]:
-        """The share of right labels of each of the tables."""
+        """The accuracy of each of the tables."""
         return [self.share_of(table.gamma.full) for table in self.tables().values()]
 
 
@@ -154,13 +154,15 @@ def test_the_short_report_says_who_votes_how_well_and_that_it_is_proved(report: 
 def test_every_gamma_and_every_expected_error(report: Report) -> None:
     tables = report.tables()
     lines = [line.partition("(")[0].split() for line in report.text.splitlines()]
-    rows = {line[0]: line[1:] for line in lines if line and (line[0].isdigit() or line[0] in {"l", "right", "error"})}
+    rows = {
+        line[0]: line[1:] for line in lines if line and (line[0].isdigit() or line[0] in {"l", "accuracy", "error"})
+    }
     assert [name.rstrip("*") for name in rows["l"]] == list(tables)
     for index, level in enumerate(report.table.gamma.levels):
         half = [table.gamma.half[index] for table in tables.values()]
         assert [float(word) for word in rows[str(level)]] == pytest.approx(half, abs=5.001e-5)
     assert [float(word) for word in rows["error"]] == pytest.approx(report.errors(), abs=5.001e-5)
-    assert [float(word) for word in rows["right"]] == pytest.approx(report.shares(), abs=5.001e-5)
+    assert [float(word) for word in rows["accuracy"]] == pytest.approx(report.shares(), abs=5.001e-5)
     assert report.numbers("a coin: #)") == pytest.approx(
         [report.share_of(np.zeros(report.table.gamma.K + 1))], abs=5.001e-5
     )
@@ -237,8 +239,8 @@ def test_what_missing_votes_do(tmp_path: Path) -> None:
     arguments = ["--K", "6", "--m", "2", "--prior", "point:0.7", "--missing", "5", "--output", str(path), "--force"]
     text, rows = printed(arguments), json.loads(printed([*arguments, "--format", "json"]))["missing"]
     gamma, prior = Table.load(path).gamma, priors.Point(0.7)
-    lines = [line.split() for line in text[text.index(" missing    right") :].splitlines()]
-    assert lines[:8] == [["missing", "right", "error"], *lines[1:7], []]
+    lines = [line.split() for line in text[text.index(" missing accuracy") :].splitlines()]
+    assert lines[:8] == [["missing", "accuracy", "error"], *lines[1:7], []]
     for missing, (row, line) in enumerate(zip(rows, lines[1:7], strict=True)):
         found = gamma.with_missing(missing)
         truth = [found.accuracy(prior), found.expected_error(prior)]
@@ -261,7 +263,7 @@ def test_many_missing_votes_are_shown_in_few_lines() -> None:
     rows = evaluate_missing(table, priors.Dirichlet(), range(101))
     assert [row.missing for row in rows] == list(range(101))
     text = GammaReport(table, (), rows).text(None)
-    shown = text[text.index(" missing    right") :].partition("\n\n")[0].splitlines()
+    shown = text[text.index(" missing accuracy") :].partition("\n\n")[0].splitlines()
     assert shown[-1] == "  (60 of 101 lines shown; --format json has all)"
     assert (len(shown), shown[1].split()[0], shown[60].split()[0]) == (62, "0", "100")
 

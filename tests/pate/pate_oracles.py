@@ -24,7 +24,7 @@ def quiet(votes: ArrayLike, *arguments: object, **named: object) -> Analysis:
     """An analysis of (Q, C) counts without its warning that the figure is private."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return analyze(Votes.of_counts(votes), *arguments, **named)  # type: ignore[arg-type]
+        return analyze(Votes.from_counts(votes), *arguments, **named)  # type: ignore[arg-type]
 
 
 @functools.cache

@@ -136,7 +136,7 @@ def test_discrete_noise_costs_a_little_more_than_the_papers() -> None:
     continuous, discrete = (
         quiet(VOTES, ConfidentGNMax(200, 150.0, 40.0, noise=noise), 1e-5) for noise in ("continuous", "discrete")
     )
-    by_theorem_6 = discrete.epsilon_of(discrete.theorem_6.curve)
+    by_theorem_6 = discrete.to_epsilon(discrete.theorem_6.curve)
     assert continuous.epsilon < by_theorem_6 < 1.02 * continuous.epsilon
     assert (continuous.charged, continuous.exact, continuous.label) == ("Theorem 6", None, None)
 
@@ -168,7 +168,7 @@ def test_the_exact_cost_is_the_loop_over_labels_and_checks(aggregator: PateAggre
         assert forward * (1.0 - 1e-12) <= found.forward.curve.values[index] <= forward * 1.1
     assert found.exact is not None
     assert found.charged == "exact"
-    assert found.epsilon == found.epsilon_of(found.exact.curve) < found.epsilon_of(found.theorem_6.curve)
+    assert found.epsilon == found.to_epsilon(found.exact.curve) < found.to_epsilon(found.theorem_6.curve)
 
 
 def test_a_bit_costs_the_worst_of_its_two_neighbors() -> None:
@@ -190,26 +190,26 @@ def test_a_bit_costs_the_worst_of_its_two_neighbors() -> None:
 def test_it_warns_that_the_figure_is_private_and_of_a_best_order_at_the_edge() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = analyze(Votes.of_counts(VOTES), CONFIDENT, 1e-5, orders=[2.0, 3.0])
+        found = analyze(Votes.from_counts(VOTES), CONFIDENT, 1e-5, orders=[2.0, 3.0])
     assert [one.category for one in caught] == [PrivateFigureWarning, RenyiGridWarning]
     assert "itself private data" in str(caught[0].message)
     assert "edge of the grid [2, 3]" in str(caught[1].message)
     assert found.best.at_edge
     assert found.order == 3.0
     with pytest.warns(PrivateFigureWarning):  # and of nothing else where the grid is wide enough
-        analyze(Votes.of_counts(VOTES), CONFIDENT, 1e-5)
+        analyze(Votes.from_counts(VOTES), CONFIDENT, 1e-5)
 
 
 def test_the_accountant_refuses_it_unless_told_in_words() -> None:
-    charge = quiet(VOTES, CONFIDENT, 1e-5).privacy_cost()
+    cost = quiet(VOTES, CONFIDENT, 1e-5).privacy_cost()
     accountant = PrivacyAccountant()
     for consent in (None, "yes", ""):
         with pytest.raises(PrivateFigureError, match="is private itself"):
-            accountant.add(charge, consent=consent)
+            accountant.add(cost, consent=consent)
     with pytest.raises(PrivateFigureError):
-        PrivacyAccountant(charges=[charge])
+        PrivacyAccountant(costs=[cost])
     assert accountant.queries == 0
-    accountant.add(charge, consent=PRIVATE_TOTAL)
+    accountant.add(cost, consent=PRIVATE_TOTAL)
     assert accountant.spent(1e-5).epsilon == pytest.approx(quiet(VOTES, CONFIDENT, 1e-5).epsilon, rel=1e-9)
     accountant.add(GNMax(40.0).privacy_cost(3))  # what the votes do not enter needs no consent
 
@@ -218,7 +218,9 @@ def test_arrays_that_may_be_labels_or_counts_are_refused() -> None:
     votes: Any = VOTES
     analyzed, checked = partial(analyze, votes, CONFIDENT, 1e-5), partial(CONFIDENT.statistic, votes)
     for call in (analyzed, checked, partial(InteractiveGNMax(1, 1.0, 1.0, 0.5).statistic, votes, SCORES)):
-        with pytest.raises(ValueError, match=r"use Votes.of_labels\(labels, classes\) or Votes.of_counts\(counts\)"):
+        with pytest.raises(
+            ValueError, match=r"use Votes.from_labels\(labels, classes\) or Votes.from_counts\(counts\)"
+        ):
             call()
 
 

@@ -120,7 +120,7 @@ def test_pictures_and_json_files(votes: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 BAD = [
-    (COUNTS, EXAMPLE, "counts go to Votes.of_counts (--layout counts)"),
+    (COUNTS, EXAMPLE, "counts go to Votes.from_counts (--layout counts)"),
     (np.where(np.eye(60, 4) > 0, np.nan, COUNTS), [*EXAMPLE, *SAID], "must be finite, got nan"),
     (
         COUNTS + np.eye(60, 4, dtype=int),

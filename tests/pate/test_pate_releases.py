@@ -19,7 +19,7 @@ SPREAD = 5.5 * math.sqrt(0.25 / DRAWS)  # five and a half standard errors: false
 
 
 def repeated(row: Any) -> Votes:
-    return Votes.of_counts(np.repeat(row, DRAWS, axis=0))
+    return Votes.from_counts(np.repeat(row, DRAWS, axis=0))
 
 
 def frequencies(labels: np.ndarray, classes: int) -> np.ndarray:
@@ -75,14 +75,14 @@ def test_a_check_passes_at_the_threshold_itself() -> None:
 
 def test_interactive_answers_reinforces_and_declines() -> None:
     aggregator = InteractiveGNMax(50, sigma_threshold=1.0, sigma_answer=1.0, confidence=0.8)
-    votes = Votes.of_counts([[100, 0], [0, 100], [50, 50], [95, 5]], classes=("cat", "dog"))
+    votes = Votes.from_counts([[100, 0], [0, 100], [50, 50], [95, 5]], classes=("cat", "dog"))
     scores = [[0.1, 0.9], [0.1, 0.9], [0.5, 0.5], [0.2, 0.8]]
     release = aggregator.with_scores(scores).answer(votes, rng=np.random.default_rng(0))
     assert release.labels.tolist() == ["cat", "dog", "-1", "cat"]
     assert release.outcome.tolist() == ["answered", "reinforced", "declined", "answered"]
     assert release.answered.tolist() == [True, False, False, True]
     # the confidence must be exceeded, not met
-    at = aggregator.with_scores([[0.2, 0.8]]).answer(Votes.of_counts([[20, 80]]), rng=np.random.default_rng(0))
+    at = aggregator.with_scores([[0.2, 0.8]]).answer(Votes.from_counts([[20, 80]]), rng=np.random.default_rng(0))
     assert at.outcome.tolist() == ["declined"]
 
 
@@ -91,13 +91,13 @@ def test_the_interactive_statistic_is_the_largest_surplus_and_moves_by_at_most_o
     rng = np.random.default_rng(1)
     votes = rng.multinomial(30, [0.4, 0.3, 0.3], size=200)
     scores = rng.dirichlet([1.0, 1.0, 1.0], size=200)
-    found = aggregator.statistic(Votes.of_counts(votes), scores)
+    found = aggregator.statistic(Votes.from_counts(votes), scores)
     assert np.abs(found - (votes - 30 * scores).max(axis=1)).max() <= 0.5
     moved = votes.copy()
     movable = np.flatnonzero(votes[:, 0] > 0)
     moved[movable, 0] -= 1
     moved[movable, 2] += 1
-    assert np.abs(aggregator.statistic(Votes.of_counts(moved), scores) - found).max() == 1
+    assert np.abs(aggregator.statistic(Votes.from_counts(moved), scores) - found).max() == 1
 
 
 def test_continuous_noise_costs_what_the_paper_says() -> None:
@@ -124,7 +124,7 @@ def test_a_person_who_moves_more_votes_costs_more() -> None:
 @pytest.mark.parametrize("make", [lambda: GNMax(3.0, "continuous"), lambda: LNMax(0.3, "continuous")])
 def test_continuous_noise_is_for_experiments_only(make: object) -> None:
     with pytest.raises(ValueError, match="needs rng="):
-        make().release(Votes.of_counts([[3, 1]]))  # type: ignore[operator]
+        make().release(Votes.from_counts([[3, 1]]))  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_bad_parameters(call: object, message: str) -> None:
 )
 def test_bad_scores(scores: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        InteractiveGNMax(1, 1.0, 1.0, 0.5).with_scores(scores).release(Votes.of_counts([[3, 1]]))
+        InteractiveGNMax(1, 1.0, 1.0, 0.5).with_scores(scores).release(Votes.from_counts([[3, 1]]))

@@ -77,7 +77,7 @@ def test_a_sanitized_run_enters_a_total_that_is_called_an_estimate(released: Ana
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-2"))
     for refused in (run.privacy_cost(), run.privacy_cost(consent=PRIVATE_TOTAL)):
         with pytest.raises(PrivateFigureError, match="about the data at hand and no guarantee, too small with prob"):
-            PrivacyAccountant(charges=[refused])
+            PrivacyAccountant(costs=[refused])
         with pytest.raises(PrivateFigureError, match=f"say consent='{ESTIMATED_TOTAL}'"):
             ledger.debit(refused)
     with pytest.raises(PrivateFigureError, match="keeps no cost that is private data"):
@@ -92,9 +92,9 @@ def test_a_sanitized_run_enters_a_total_that_is_called_an_estimate(released: Ana
         assert again.spent.failure_probability == again.spent.to_json()["failure_probability"] == failure_probability
         assert f"{words} {failure_probability:g}" in " ".join(ledger_text(again).split())
         assert again.spent.queries == times
-    mixed = PrivacyAccountant(charges=[run.privacy_cost(consent=ESTIMATED_TOTAL), PrivacyCost("x", PrivacyParams(1))])
+    mixed = PrivacyAccountant(costs=[run.privacy_cost(consent=ESTIMATED_TOTAL), PrivacyCost("x", PrivacyParams(1))])
     assert mixed.spent(1e-4).failure_probability == 1.0
-    assert PrivacyAccountant(charges=[PrivacyCost("x", PrivacyParams(1))]).spent(1e-4).failure_probability is None
+    assert PrivacyAccountant(costs=[PrivacyCost("x", PrivacyParams(1))]).spent(1e-4).failure_probability is None
 
 
 def test_an_audit_promises_nothing_by_an_estimate(released: Analysis, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_figure_by_theorem_6_says_nothing_of_how_often_it_is_below_the_cost_of
     assert np.mean([figure.noisy_cost < both for figure in figures]) > 0.3
     assert figures[0].failure_probability == pytest.approx(0.00135, rel=1e-2)
     assert "probability 0.00135 for the one direction of Theorem 6, with an unknown one for both" in str(figures[0])
-    account = PrivacyAccountant(charges=[figures[0].privacy_cost(consent=ESTIMATED_TOTAL)])
+    account = PrivacyAccountant(costs=[figures[0].privacy_cost(consent=ESTIMATED_TOTAL)])
     assert "too small with probability up to 1" in str(account.spent(1e-5))
 
 

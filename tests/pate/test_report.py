@@ -58,7 +58,7 @@ def test_the_row_of_table_1_is_read_off_the_curves(name: str) -> None:
     assert row["check_share"] == pytest.approx(share, rel=1e-12)
     independent = convert(analysis, analysis.independent_curve.bound_at(public), public)
     assert row["data_independent_epsilon"] == pytest.approx(independent, rel=1e-12)
-    assert row["worst_case_epsilon"] == analysis.epsilon_of(analysis.worst_curve)
+    assert row["worst_case_epsilon"] == analysis.to_epsilon(analysis.worst_curve)
     assert row["order_at_edge_of_grid"] == (name == "at the edge") == ("at the edge of the grid" in str(analysis))
     assert f"PRIVATE: {WARNING}." in str(analysis)
 
@@ -111,7 +111,7 @@ def test_parameters_chosen_on_the_votes_are_private_and_theorem_23_may_not_apply
     analysis = ANALYSES["expected"]
     searched: dict[str, Any] = table_2(analysis).to_json()
     assert searched["parameters_chosen"] == "on these votes: private"
-    least = analysis.epsilon_of(analysis.theorem_6.curve)
+    least = analysis.to_epsilon(analysis.theorem_6.curve)
     assert least <= searched["epsilon"] < 1.2 * least  # C6 fails at the best order
     again = table_2(analysis, GnssParameters(searched["order"], searched["beta"], searched["sigma_ss"])).to_json()
     assert again == searched | {"parameters_chosen": "beforehand"}

@@ -56,7 +56,7 @@ def law(run: TestedRun, counts: np.ndarray) -> np.ndarray:
 def outcomes(run: TestedRun, voters: tuple[tuple[int, ...], ...]) -> tuple[np.ndarray, float]:
     """All labels of all questions, not passing last, by the votes of each voter on each question."""
     counts = np.array([np.bincount(answers, minlength=run.classes) for answers in zip(*voters, strict=True)])
-    chance = run.pass_chance(Votes.of_counts(counts))
+    chance = run.pass_chance(Votes.from_counts(counts))
     laws = [law(run, row) for row in counts]
     passing = laws[0]
     for other in laws[1:]:
@@ -161,7 +161,7 @@ def test_noise_that_one_vote_takes_anywhere_is_charged_for_it_or_refused() -> No
     wild = NoisyMaximum(AsymmetricMax(AsymmetricNoise(2.355, 0.608, 1.5, 3.0)), plain(7), 3)
     run = TestedRun(wild, 100, PrivacyParams(2.7, 1e-3), 1.5)
     assert run.costs[-1] >= 100 * tightest_mislabel_bound(run.mechanism.law, 1.5).cost(np.ones(1))[0] > 0.0
-    assert run.pass_chance(Votes.of_counts([[4, 3, 0]] * 2)) < 0.01
+    assert run.pass_chance(Votes.from_counts([[4, 3, 0]] * 2)) < 0.01
     with pytest.raises(ValueError, match="order must be smaller"):
         _ = TestedRun(wild, 100, PrivacyParams(2.7, 1e-3), 10.25).costs
 
@@ -170,7 +170,7 @@ def test_noise_that_one_vote_takes_anywhere_is_charged_for_it_or_refused() -> No
 def test_the_chances_hold_and_are_nearly_the_largest(other: float | None) -> None:
     order, budget = 6.0, PrivacyParams(1.2, 1e-3)
     costs = np.asarray(0.002 * 1.6 ** np.arange(20), dtype=np.float64)
-    curve = None if other is None else RenyiCurve.of_pure(other)
+    curve = None if other is None else RenyiCurve.from_pure(other)
     test = BudgetTest(order, budget, curve)
     chances = test.chances(costs)
     assert test.all_hold(chances, costs)
@@ -207,9 +207,9 @@ def test_what_a_run_cannot_be_is_said() -> None:
             TestedRun(**{**whole, **fields})
     run = TestedRun(answer, 5, budget, 9.0)
     for votes, words in (
-        (Votes.of_counts([[20, 0, 0]] * 6), "at most 5"),
-        (Votes.of_counts([[20, 0]]), "C = 3"),
-        (Votes.of_counts([[21, 0, 0]]), "K = 20"),
+        (Votes.from_counts([[20, 0, 0]] * 6), "at most 5"),
+        (Votes.from_counts([[20, 0]]), "C = 3"),
+        (Votes.from_counts([[21, 0, 0]]), "K = 20"),
     ):
         with pytest.raises(ValueError, match=words):
             run.release(votes)
@@ -220,7 +220,7 @@ def test_what_a_run_cannot_be_is_said() -> None:
 @pytest.mark.slow
 def test_a_run_passes_as_often_as_it_says_and_is_written_and_read() -> None:
     run = TestedRun(NoisyMaximum(GNMax(0.6), plain(6), 2), 2, PrivacyParams(4, 0.05), 1.5, NoisyCheck(4.0, 0.6))
-    votes = Votes.of_counts([[6, 0], [6, 0]])
+    votes = Votes.from_counts([[6, 0], [6, 0]])
     chance = run.pass_chance(votes)
     assert 0.05 < chance < 0.95
     rng = np.random.default_rng(5)
@@ -238,7 +238,7 @@ def test_a_run_is_paid_for_once_and_its_labels_are_those_of_all_queries(tmp_path
     save_release(tmp_path / "run.json", run)
     validated(tmp_path / "run.json", "tested_run")
     assert load_release(tmp_path / "run.json") == run
-    votes = Votes.of_counts([[249, 1, 0]] * 30)
+    votes = Votes.from_counts([[249, 1, 0]] * 30)
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", budget)
     labels = release_debited(run, votes, ledger=ledger, output=tmp_path / "labels.csv")
     assert labels.shape == (30,)
@@ -266,7 +266,7 @@ def test_the_condition_is_that_of_the_theorem() -> None:
         run = [(1.0 + (order - 1.0) * 0.02 ** (k / 400), cost) for k in range(401)]
         total = p * bounded(epsilon + math.log(q / p), run)
         left = epsilon + math.log((1 - q) / (1 - p))
-        curve = None if pure is None else RenyiCurve.of_pure(pure)
+        curve = None if pure is None else RenyiCurve.from_pure(pure)
         if curve is None:
             total += (1 - p) * max(0.0, 1 - math.exp(left))
         else:

@@ -13,7 +13,7 @@ from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.plan import Plan, plan
 from darrm.plan.accuracy import Law, Measure, accuracy_of_majorities, guess_at_random
-from darrm.plan.planner import named
+from darrm.plan.planner import find_mechanism
 from darrm.plan.tables import Exponential, PermuteAndFlip
 from darrm.priors import Dirichlet, Independent, Led, Point, Prior, RecordedVotes, Spread, TwoSided, reference_priors
 from darrm.privacy import PrivacyParams
@@ -59,7 +59,7 @@ def test_the_sum_over_partitions_is_the_sum_over_histograms(name: str, K: int, c
 
 
 def test_recorded_votes_are_all_looked_at() -> None:
-    votes = Votes.of_counts([[3, 0, 1], [2, 2, 0], [2, 1, 1], [1, 2, 1]])
+    votes = Votes.from_counts([[3, 0, 1], [2, 2, 0], [2, 1, 1], [1, 2, 1]])
     found = accuracy_of(LAWS["exponential"], 4, 3, RecordedVotes("seen", votes))
     right = []
     for row in votes.counts.astype(float):
@@ -120,7 +120,7 @@ def test_permute_and_flip_of_many_classes_is_a_law() -> None:
 
 PLAIN = PrivacyParams("inf")
 WORK = Workload(Voters(6, PLAIN, overlap=1), 5, PrivacyParams(2, "1e-5"), 3)
-FEW = [named(name) for name in ("gnmax", "exponential", "permute-and-flip")]
+FEW = [find_mechanism(name) for name in ("gnmax", "exponential", "permute-and-flip")]
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_columns_are_polyas_urns_and_their_mean_is_what_decides(found: Plan) -> 
 
 def test_drawn_columns_are_samples_of_their_own() -> None:
     work = Workload(Voters(60, PLAIN, overlap=1), 50, PrivacyParams(2, "1e-5"), 8)
-    best = plan(work, mechanisms=[named("exponential")]).best
+    best = plan(work, mechanisms=[find_mechanism("exponential")]).best
     assert best.law is not None
     for name, prior in reference_priors(8).items():
         column, alone = best.consensus[name], accuracy_of(best.law, 60, 8, prior)
@@ -191,7 +191,7 @@ def public_votes(name: str, kind: str) -> Votes:
     if name == "digits":
         return load_counts(KEPT / "pate" / "digits-counts.npz")[0].votes
     with np.load(KEPT / "tested" / f"{name}-votes.npz") as kept:
-        return Votes.of_labels(kept[kind][0], classes=10)
+        return Votes.from_labels(kept[kind][0], classes=10)
 
 
 @pytest.mark.quick_cases(1)
@@ -203,7 +203,7 @@ def test_the_share_is_predicted_within_three_points(name: str, kind: str) -> Non
     votes = public_votes(name, kind)
     drawn = np.random.default_rng(0).permutation(votes.queries)
     fitted, other = (votes[np.sort(drawn[half::2])] for half in (0, 1))
-    prior = Led.fitted(fitted)
+    prior = Led.fit(fitted)
     counts, times = np.unique(-np.sort(-other.counts, axis=1), axis=0, return_counts=True)
     for share in (0.1, 0.2, 0.3, 0.5, 1.0):  # of the voters: the standard deviation of the noise
         noise = DiscreteGaussian(share * votes.voters)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from darrm import priors
 from darrm.account.accountant import PrivacyAccountant
 from darrm.commands.command_line import run
-from darrm.plan import Plan, named
+from darrm.plan import Plan, find_mechanism
 from darrm.plan.__main__ import main
 from darrm.plan.report import plan_text, workload_words
 from darrm.privacy import PrivacyParams
@@ -87,7 +87,9 @@ def test_what_a_plan_ranks_it_writes(overlap: str, tmp_path: Path, capsys: pytes
 def test_a_mechanism_of_the_ranking_is_planned_alone(capsys: pytest.CaptureFixture[str]) -> None:
     """Except those that are only compared, with the reason."""
     work = Workload(Voters(3, PrivacyParams("0.1", "1e-5"), overlap=2), 4, PrivacyParams(1, "1e-3"))
-    rows = completed(work, mechanisms=[named(slug) for slug in ("permute-and-flip", "subsampling", "gnmax-paper")]).rows
+    rows = completed(
+        work, mechanisms=[find_mechanism(slug) for slug in ("permute-and-flip", "subsampling", "gnmax-paper")]
+    ).rows
     assert {row.is_released for row in rows} == {True, False}
     for row in rows:
         words = [*workload_words(work).split(), "--prior", "dirichlet", "--mechanism", row.slug]
@@ -107,8 +109,8 @@ def test_the_written_table_releases_all_queries_within_the_budget(
     assert "40 majority votes" in text
     assert "LEDGER.sqlite --create-budget 2,0.00001" in said(text)
     assert max(map(len, text.replace(str(table), "").splitlines())) <= 80
-    charge = Release(Table.load(table)).privacy_cost(40)
-    assert PrivacyAccountant(charges=[charge]).admits(PrivacyParams(2, "1e-5"))
+    cost = Release(Table.load(table)).privacy_cost(40)
+    assert PrivacyAccountant(costs=[cost]).admits(PrivacyParams(2, "1e-5"))
     np.save(votes, np.ones((40, 21), dtype=np.int8))
     arguments = [str(votes), "--table", str(table), "--ledger", str(ledger), "--output", str(tmp_path / "l.npy")]
     assert run(lambda: release([*arguments, "--create-budget", "2,1e-5"])) == 0
@@ -119,7 +121,7 @@ def test_the_written_table_releases_all_queries_within_the_budget(
 @pytest.mark.parametrize("work", [MANY, pytest.param(FRESH, marks=pytest.mark.slow), FEW_MODELS, ONE], ids=str)
 def test_every_number_of_the_text_is_the_plans(work: Workload) -> None:
     """Compared with what a draw of the prior gives by the definition of the error, and with the accountant."""
-    few = [named("permute-and-flip"), named("gnmax"), named("randomized-response")]
+    few = [find_mechanism("permute-and-flip"), find_mechanism("gnmax"), find_mechanism("randomized-response")]
     found = completed(work, mechanisms=few if work is FEW_MODELS else None)
     K, p = work.voters.K, (np.arange(20_000) + 0.5) / 20_000
     votes = np.arange(K + 1)
@@ -162,7 +164,7 @@ def test_every_number_of_the_json_is_the_plans(work: Workload) -> None:
         if row.table is None:
             continue
         curve = np.array(curve_of(row.table))
-        account = PrivacyAccountant(charges=[Release(row.table).privacy_cost(work.queries)])
+        account = PrivacyAccountant(costs=[Release(row.table).privacy_cost(work.queries)])
         spent = account.spent(work.total.delta)
         assert shown["curve"] == pytest.approx(curve, abs=1e-15)
         assert shown["expected_error"] == pytest.approx(float(plan.prior.weights(K) @ (1.0 - curve)), rel=1e-9)
@@ -218,7 +220,7 @@ def test_the_picture_shows_the_curve_of_every_mechanism(tmp_path: Path, monkeypa
 
 
 def test_what_was_left_out_has_a_reason(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    few = [named(slug) for slug in ("optimal", "asymmetric", "permute-and-flip")]
+    few = [find_mechanism(slug) for slug in ("optimal", "asymmetric", "permute-and-flip")]
     monkeypatch.setattr("darrm.plan.planner.MECHANISMS", few)
     asked = ["--K", "3", *PRIVATE.split(), "--queries", "100", "--total", "1,1e-5"]
     assert run(lambda: main(asked)) == 0
@@ -262,7 +264,7 @@ def test_the_commands_release_what_the_plan_promises(work: Workload, tmp_path: P
     for row in completed(work).rows:
         assert row.is_released is (row.aggregator is not None)
         if row.aggregator is not None:
-            account = PrivacyAccountant(charges=[row.aggregator.privacy_cost(work.queries)])
+            account = PrivacyAccountant(costs=[row.aggregator.privacy_cost(work.queries)])
             assert account.admits(work.total), row.slug
             assert account.spent(work.total.delta).epsilon == pytest.approx(row.spent.epsilon, rel=1e-9), row.slug
 

@@ -110,13 +110,11 @@ def test_a_little_less_noise_would_break_the_budget() -> None:
         (setting,) = calibrated(work, name).settings.values()
         rate = 1.0 / setting if name == "gnmax" else setting
         for factor, admitted in ((1.0, True), (1.006, False)):
-            charge = make(rate * factor).privacy_cost(100)
-            assert PrivacyAccountant(charges=[charge]).admits(work.total) is admitted
+            cost = make(rate * factor).privacy_cost(100)
+            assert PrivacyAccountant(costs=[cost]).admits(work.total) is admitted
     assert rate > 1.2 * counts
     paper = calibrated(work, PAPER)
-    conversion = (
-        GNMax(paper.settings["sigma"], "continuous").guarantee.repeated(100).convert(1e-5, conversion="classic")
-    )
+    conversion = GNMax(paper.settings["sigma"], "continuous").guarantee.repeat(100).convert(1e-5, conversion="classic")
     assert conversion.epsilon == pytest.approx(3.0, rel=2e-3)
 
 

@@ -14,13 +14,13 @@ from darrm.errors import TableError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.noisy_law import answering_probabilities
-from darrm.noisy_max.noisy_maximum import NoisyMaximum, vanishing
+from darrm.noisy_max.noisy_maximum import NoisyMaximum, bound_vanishing
 from darrm.noisy_max.selection import PermuteAndFlip
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace
 from darrm.pate.tested import TestedRun
 from darrm.plan import plan
 from darrm.plan.__main__ import main
-from darrm.plan.planner import named
+from darrm.plan.planner import find_mechanism
 from darrm.priors import Dirichlet, Ewens
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Voters, Workload
@@ -57,17 +57,17 @@ def test_the_law_of_an_answer_is_the_sum_over_all_noises(
 def test_answers_are_drawn_with_their_probabilities() -> None:
     """Of 20,000 draws each share lies within five standard errors: a false alarm in two million runs."""
     release = NoisyMaximum(GNMax(2.0), Voters(9, PLAIN, overlap=1), OPEN, threshold=7)
-    votes = Votes.of_answers([["tea"] * 5 + ["ale"] * 4] * 20_000)
+    votes = Votes.from_answers([["tea"] * 5 + ["ale"] * 4] * 20_000)
     drawn = release.release(votes, rng=np.random.default_rng(3))
     told = answering_probabilities(DiscreteGaussian(2.0), np.array([[5, 4]]), 7)[0]
     for answer, chance in (("tea", told[0]), ("ale", told[1]), (None, 1.0 - told.sum())):
         share = np.mean([one == answer for one in drawn.tolist()])
         assert abs(share - chance) < 5.0 * np.sqrt(chance * (1.0 - chance) / 20_000)
     low = NoisyMaximum(GNMax(3.0), Voters(1, PLAIN, overlap=1), OPEN, threshold=1)  # nobody's place has no noise
-    answered = np.mean(low.release(Votes.of_answers([["tea"]] * 20_000), rng=np.random.default_rng(4)) == "tea")
+    answered = np.mean(low.release(Votes.from_answers([["tea"]] * 20_000), rng=np.random.default_rng(4)) == "tea")
     chance = answering_probabilities(DiscreteGaussian(3.0), np.array([[1]]), 1)[0, 0]
     assert abs(answered - chance) < 5.0 * np.sqrt(chance * (1.0 - chance) / 20_000)
-    nobody = Votes.of_answers([[""] * 9] * 3, missing="blank")
+    nobody = Votes.from_answers([[""] * 9] * 3, missing="blank")
     assert release.release(nobody).tolist() == [None] * 3
 
 
@@ -92,7 +92,7 @@ def test_plan_release_ledger_and_audit(tmp_path: Path, capsys: pytest.CaptureFix
     assert report["mechanisms"][0]["answered"] > 0.1
     validated(file.read_text(), "release")
     release = load_release(file)
-    votes = Votes.of_answers([["tea"] * 60, [""] * 60] * 4, missing="blank")
+    votes = Votes.from_answers([["tea"] * 60, [""] * 60] * 4, missing="blank")
     budget = PrivacyLedger.create(ledger, PrivacyParams("3", "1e-4"))
     drawn = release_debited(release, votes, ledger=budget, output=out)
     assert drawn[1::2].tolist() == [None] * 4
@@ -114,7 +114,7 @@ def test_a_filter_over_open_questions_is_believed_to_the_accountant_only(
     """The audit's own sums of a filter know of no strings that vanish."""
     release = NoisyMaximum(GNMax(4.0), Voters(60, PLAIN, overlap=1), OPEN, threshold=24)
     budget = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams("3", "1e-4"), composition="adaptive")
-    release_debited(release, Votes.of_answers([["tea"] * 60]), ledger=budget)
+    release_debited(release, Votes.from_answers([["tea"] * 60]), ledger=budget)
     save_release(tmp_path / "r.json", release)
     assert verify([str(tmp_path / "r.json"), str(tmp_path / "l.sqlite")]) == 0
     assert capsys.readouterr().out.startswith("OPEN  1 label keeps to the budget (3, 0.0001) is unknown: no filter")
@@ -123,8 +123,8 @@ def test_a_filter_over_open_questions_is_believed_to_the_accountant_only(
 def verdict_of(mechanism: GNMax | LNMax, share: float) -> str:
     """Judge a statement of what one person alone says that is so many times the honest one."""
     release = NoisyMaximum(mechanism, Voters(9, PLAIN, overlap=mechanism.reached), OPEN, threshold=25)
-    charge = release.privacy_cost()
-    stated = replace(charge, vanishing=charge.vanishing * share)
+    cost = release.privacy_cost()
+    stated = replace(cost, vanishing=cost.vanishing * share)
     (told,) = [one for one in judge_charge(cost_of(release), charge_of(stated)) if "one person alone" in one.claim]
     return told.verdict
 
@@ -141,24 +141,24 @@ def test_an_audit_adds_up_what_vanishes(mechanism: GNMax | LNMax) -> None:
 
 
 def test_an_audit_pays_for_what_vanishes_before_its_sums() -> None:
-    charge = NoisyMaximum(GNMax(8.0), Voters(9, PLAIN, overlap=1), OPEN, threshold=30).privacy_cost(10)
-    lost, delta = Fraction(charge.vanishing) * 10, Fraction(1, 100)
-    own = smallest_total([(charge_of(charge), None)], delta, goal=0.0)
-    rest = smallest_total([(charge_of(replace(charge, vanishing=0.0)), None)], delta - lost, goal=0.0)
+    cost = NoisyMaximum(GNMax(8.0), Voters(9, PLAIN, overlap=1), OPEN, threshold=30).privacy_cost(10)
+    lost, delta = Fraction(cost.vanishing) * 10, Fraction(1, 100)
+    own = smallest_total([(charge_of(cost), None)], delta, goal=0.0)
+    rest = smallest_total([(charge_of(replace(cost, vanishing=0.0)), None)], delta - lost, goal=0.0)
     assert own is not None
     assert rest is not None
     assert own.epsilon == rest.epsilon
-    assert smallest_total([(charge_of(charge), None)], lost * Fraction(9, 10), goal=0.0) is None
+    assert smallest_total([(charge_of(cost), None)], lost * Fraction(9, 10), goal=0.0) is None
 
 
 @pytest.mark.parametrize("mechanism", [LNMax(0.4), LNMax(0.4, reached=2), GNMax(3.0, reached=2)])
 def test_a_charge_has_no_pair_and_the_guarantee_holds(mechanism: GNMax | LNMax) -> None:
     release = NoisyMaximum(mechanism, Voters(9, PLAIN, overlap=mechanism.reached), OPEN, threshold=20)
-    charge, guarantee = release.privacy_cost(), release.guarantee
-    assert charge.guarantee is None
-    assert charge.vanishing == vanishing(mechanism.law, 20, moved=mechanism.reached)
+    cost, guarantee = release.privacy_cost(), release.guarantee
+    assert cost.guarantee is None
+    assert cost.vanishing == bound_vanishing(mechanism.law, 20, moved=mechanism.reached)
     assert isinstance(guarantee, PrivacyParams)
-    assert PrivacyAccountant(charges=[charge]).spent(guarantee.delta).epsilon <= guarantee.epsilon * (1.0 + 1e-9)
+    assert PrivacyAccountant(costs=[cost]).spent(guarantee.delta).epsilon <= guarantee.epsilon * (1.0 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +209,8 @@ def test_no_open_release_without_its_threshold(made: dict[str, object], message:
 @pytest.mark.slow
 def test_a_long_list_is_planned_like_open_answers() -> None:
     work = Workload(Voters(30, PLAIN, overlap=1), 2, PrivacyParams(4, "1e-3"), classes=20_000)
-    long = plan(work, prior=Dirichlet(1.5 / 20_000), mechanisms=[named("gnmax")])
-    same = plan(replace(work, classes=OPEN), prior=Ewens(1.5), mechanisms=[named("gnmax")])
+    long = plan(work, prior=Dirichlet(1.5 / 20_000), mechanisms=[find_mechanism("gnmax")])
+    same = plan(replace(work, classes=OPEN), prior=Ewens(1.5), mechanisms=[find_mechanism("gnmax")])
     assert long.best.settings == same.best.settings
     assert long.best.accuracy == same.best.accuracy
     assert (long.listed, same.listed) == (20_000, 0)

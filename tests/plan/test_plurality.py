@@ -18,13 +18,13 @@ from darrm.plan import MECHANISMS, Plan, plan
 from darrm.plan.__main__ import main
 from darrm.plan.accuracy import Measure
 from darrm.plan.calibration import largest_rate
-from darrm.plan.planner import named
+from darrm.plan.planner import find_mechanism
 from darrm.plan.tables import PermuteAndFlip
 from darrm.priors import Dirichlet, Point, RecordedVotes
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.release import release_debited
-from darrm.table.release import charge_of
+from darrm.table.release import describe_cost
 from darrm.votes import Votes
 from tests.doors import refused
 from tests.planned import calibrated, share
@@ -40,7 +40,7 @@ WORKS = [SMALL, *(pytest.param(work, marks=pytest.mark.slow) for work in (WORK, 
 NOISY = {"gnmax", "lnmax", "asymmetric"}  # whose charges take time
 SELECTION = tuple(one for one in MECHANISMS if one.slug not in NOISY)
 
-SELECTED = [named("exponential"), named("permute-and-flip")]
+SELECTED = [find_mechanism("exponential"), find_mechanism("permute-and-flip")]
 
 _plans: dict[Workload, Plan] = {}
 
@@ -53,7 +53,7 @@ def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def planned(work: Workload) -> Plan:
     if work not in _plans:
-        _plans[work] = plan(work, mechanisms=[named("exponential")] if work is SMALL else None)
+        _plans[work] = plan(work, mechanisms=[find_mechanism("exponential")] if work is SMALL else None)
     return _plans[work]
 
 
@@ -63,7 +63,7 @@ def test_a_ledger_of_the_budget_admits_all_queries_and_not_one_more(work: Worklo
     planned(work).save(tmp_path / "plan.json")
     aggregator = load_release(tmp_path / "plan.json")
     assert aggregator.privacy_cost().to_text() == planned(work).aggregator.privacy_cost().to_text()
-    votes = Votes.of_labels(np.random.default_rng(5).integers(0, C, (Q + 1, K)), classes=C)
+    votes = Votes.from_labels(np.random.default_rng(5).integers(0, C, (Q + 1, K)), classes=C)
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", work.total)
     assert release_debited(aggregator, votes[:Q], ledger=ledger).shape == (Q,)
     with pytest.raises(BudgetExceededError):
@@ -92,7 +92,7 @@ def test_the_truth_is_that_of_a_leader_before_even_others() -> None:
     assert rows[:3].tolist() == [[9, 7, 7, 7], [10, 7, 7, 6], [11, 7, 6, 6]]
     assert rows[-1].tolist() == [30, 0, 0, 0]
     assert np.all(rows.sum(axis=1) == 30)
-    for candidate in plan(WORK, mechanisms=[*SELECTED, named("randomized-response")]).rows:
+    for candidate in plan(WORK, mechanisms=[*SELECTED, find_mechanism("randomized-response")]).rows:
         assert candidate.levels.tolist() == list(range(9, 31))
         assert np.all(np.diff(candidate.curve) > -1e-9)
         if candidate.slug != "randomized-response":  # of ties several answers are right
@@ -102,14 +102,14 @@ def test_the_truth_is_that_of_a_leader_before_even_others() -> None:
 def test_the_rate_is_found_whatever_the_cost_looks_like() -> None:
     calls = []
 
-    def charge(rate: float) -> PrivacyCost:
+    def cost(rate: float) -> PrivacyCost:
         calls.append(rate)
         return PrivacyCost("steps", guarantee=PrivacyParams(min(600.0, 1e-4 * min(1e3, rate) ** 3)))
 
     for start in (1e-6, 5.0, 1e6):
         calls.clear()
-        rate = largest_rate(WORK, charge, start)
-        spent = PrivacyAccountant(charges=[charge(rate).repeated(12)]).spent(1e-5).epsilon
+        rate = largest_rate(WORK, cost, start)
+        spent = PrivacyAccountant(costs=[cost(rate).repeat(12)]).spent(1e-5).epsilon
         assert 3.0 * (1 - 1e-4) <= spent <= 3.0
         assert len(calls) < 45
     with pytest.raises(PlanError, match="no parameter composes"):
@@ -127,7 +127,7 @@ def test_what_private_voters_promise_is_worth_most_of_the_labels() -> None:
     assert best.best.slug == "optimal"
     assert best.spent.epsilon <= 1
     assert best.table.problem.voters == work.voters
-    ledger_charge = charge_of(best.table, 10)
+    ledger_charge = describe_cost(best.table, 10)
     assert PrivacyAccountant(work.voters, [ledger_charge]).spent(1e-5).epsilon <= 1
 
 
@@ -135,12 +135,12 @@ def test_one_answer_of_private_voters_is_the_optimum_of_one() -> None:
     work = Workload(Voters(7, PrivacyParams("0.1")), 1, PrivacyParams("0.3"), 3)
     assert abs(plan(work, prior=Dirichlet()).best.accuracy - 0.97385) < 1e-5
     with pytest.raises(PlanError, match="do not compose"):
-        plan(Workload(Voters(7, PrivacyParams(1)), 1, PrivacyParams("0.01"), 3), mechanisms=[named("optimal")])
+        plan(Workload(Voters(7, PrivacyParams(1)), 1, PrivacyParams("0.01"), 3), mechanisms=[find_mechanism("optimal")])
 
 
 def test_models_of_three_classes_are_planned_through_both_ends() -> None:
     work = Workload(Voters(5, PrivacyParams("0.5"), overlap=1, models=True), 30, PrivacyParams("0.3", "1e-5"), 3)
-    found = plan(work, mechanisms=[named("optimal")])
+    found = plan(work, mechanisms=[find_mechanism("optimal")])
     assert found.spent.bound == "joint bound"
     assert found.table.problem.voters == work.voters
 
@@ -149,7 +149,7 @@ def test_other_beliefs_are_refused() -> None:
     with pytest.raises(ValueError, match="a belief about 4 classes"):
         plan(WORK, prior=Point(0.8))
     with pytest.raises(ValueError, match="the 3 of the recorded votes"):
-        plan(WORK, prior=RecordedVotes("three", Votes.of_counts([[1, 2, 3]])))
+        plan(WORK, prior=RecordedVotes("three", Votes.from_counts([[1, 2, 3]])))
 
 
 class TestCommands:
@@ -165,7 +165,7 @@ class TestCommands:
         np.save("seen.npy", counts)
         assert run(partial(main, [*FLAGS, "--prior", "votes:seen.npy", "--format", "json"])) == 0
         said = json.loads(capsys.readouterr().out)
-        found = plan(WORK, prior=RecordedVotes("seen.npy", Votes.of_counts(counts)))
+        found = plan(WORK, prior=RecordedVotes("seen.npy", Votes.from_counts(counts)))
         assert said["mechanisms"] == found.document()["mechanisms"]
         assert found.best.law is not None
         expected = np.mean(found.best.law(counts)[:, 0])

@@ -9,10 +9,10 @@ import pytest
 from darrm import priors
 from darrm.account.bounds import Bound, models_bound
 from darrm.errors import PlanError
-from darrm.plan import MECHANISMS, TESTED, Mechanism, Plan, Proposal, Search, calibrate, named, plan
+from darrm.plan import MECHANISMS, TESTED, Mechanism, Plan, Proposal, Search, calibrate, find_mechanism, plan
 from darrm.plan.accuracy import Accuracy, Measure
-from darrm.plan.mechanism import FixedMechanism, counted
-from darrm.plan.report import plan_text, rank_of
+from darrm.plan.mechanism import FixedMechanism, reduce_workload
+from darrm.plan.report import compute_rank, plan_text
 from darrm.plurality.accuracy_bound import right_at_most
 from darrm.privacy import PrivacyParams, at_least, at_most
 from darrm.problem import OPEN, Voters, Workload
@@ -29,7 +29,7 @@ WORKS = (
 
 
 def of_slugs(*slugs: str) -> list[type[Mechanism]]:
-    return [named(slug) for slug in slugs]
+    return [find_mechanism(slug) for slug in slugs]
 
 
 FEW = of_slugs("permute-and-flip", "gnmax", "randomized-response")
@@ -63,8 +63,8 @@ def test_models_that_share_people_cost_what_a_person_influences(overlap: int | N
 
 def test_models_are_counted_as_so_many_plain_voters_as_a_person_reaches() -> None:
     work = Workload(Voters(5, PrivacyParams(1), overlap=2, models=True), 10, PrivacyParams("0.5", "1e-5"))
-    assert counted(work).voters == Voters(5, PrivacyParams("inf"), overlap=2)
-    assert counted(work, one_by_one=True).voters == Voters(5, PrivacyParams("inf"), overlap=1)
+    assert reduce_workload(work).voters == Voters(5, PrivacyParams("inf"), overlap=2)
+    assert reduce_workload(work, one_by_one=True).voters == Voters(5, PrivacyParams("inf"), overlap=1)
 
 
 def test_the_objective_is_one_for_any_number_of_classes() -> None:
@@ -96,7 +96,7 @@ def test_a_row_with_a_higher_accuracy_than_the_first_is_explained() -> None:
 def test_darrm_of_the_paper_is_the_optimum_where_one_person_influences_all() -> None:
     work = Workload(Voters(3, PrivacyParams("0.1", "1e-5")), 2, PrivacyParams("0.25", "1e-3"))
     optimal, paper = plan(work, mechanisms=of_slugs("optimal", "darrm-paper")).rows
-    alone = calibrate(work, named("darrm-paper"))
+    alone = calibrate(work, find_mechanism("darrm-paper"))
     assert (optimal.slug, paper.slug, paper.name) == ("optimal", alone.slug, alone.name)
     assert dict(paper.settings) == dict(alone.settings)
     assert (paper.spent.epsilon, paper.accuracy) == (alone.spent.epsilon, alone.accuracy)
@@ -130,7 +130,7 @@ def test_rows_that_are_equal_in_a_report_are_ranked_by_what_they_spend(
     row = replace(best, estimate=Accuracy(0.75), spent=replace(best.spent, epsilon=1.0))
     other = replace(best, estimate=Accuracy(0.75 + accuracy), spent=replace(best.spent, epsilon=epsilon))
     measure = Measure(MANY, priors.Dirichlet())
-    rows = sorted([row, other], key=partial(rank_of, measure))
+    rows = sorted([row, other], key=partial(compute_rank, measure))
     assert rows[0] is [row, other][first]
     assert ("spends less than" in Plan(MANY, measure, tuple(rows)).reason) is bool(reason)
 
@@ -157,7 +157,7 @@ def test_what_was_not_calibrated_to_the_end_is_not_called_worse() -> None:
 def test_the_first_of_a_plan_is_calibrated_to_the_last_digit(work: Workload) -> None:
     """A mechanism has the same parameter, cost and accuracy alone as first in a plan."""
     found = plan(work)
-    alone = calibrate(work, named(found.rows[0].slug))
+    alone = calibrate(work, find_mechanism(found.rows[0].slug))
     assert dict(alone.settings) == dict(found.rows[0].settings)
     assert (alone.spent.epsilon, alone.accuracy) == (found.rows[0].spent.epsilon, found.rows[0].accuracy)
     for row in completed(work).rows:
@@ -169,7 +169,7 @@ def test_every_mechanism_has_one_slug() -> None:
     slugs = [mechanism.slug for mechanism in (*MECHANISMS, *TESTED)]
     assert len(slugs) == len(set(slugs)) == 18
     with pytest.raises(ValueError, match="the mechanism must be one of"):
-        named("ours")
+        find_mechanism("ours")
 
 
 def test_a_mechanism_of_ones_own_is_one_class() -> None:
@@ -249,7 +249,7 @@ def test_what_is_out_of_range_is_a_reason(work: Workload, slug: str, reason: str
 
 
 def test_a_prior_that_only_samples_leaves_the_optimum_out() -> None:
-    seen = priors.RecordedVotes("seen", Votes.of_counts([[3, 1, 1], [2, 2, 1]]))
+    seen = priors.RecordedVotes("seen", Votes.from_counts([[3, 1, 1], [2, 2, 1]]))
     found = plan(
         replace(WORKS[2], voters=Voters(9, PrivacyParams("inf"), 1)),
         prior=seen,

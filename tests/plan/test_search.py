@@ -22,7 +22,7 @@ from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.optimize.optimizer import optimize_table
-from darrm.plan import Mechanism, Proposal, Workload, calibrate, named, plan
+from darrm.plan import Mechanism, Proposal, Workload, calibrate, find_mechanism, plan
 from darrm.plan.mechanism import FixedMechanism, rounded
 from darrm.plan.tables import find_smallest_target, largest_epsilon
 from darrm.privacy import PrivacyParams
@@ -72,8 +72,8 @@ def test_the_total_stays_within_the_budget(
     found = planned(Workload(Voters(K, each, overlap=overlap), queries, budget))
     found.table.save(tmp_path / "t.json")
     aggregator = DaRRM(Table.load(tmp_path / "t.json"))
-    charge = aggregator.privacy_cost(queries)
-    account = PrivacyAccountant(charges=[charge])
+    cost = aggregator.privacy_cost(queries)
+    account = PrivacyAccountant(costs=[cost])
     assert account.admits(budget)
     assert account.spent(budget.delta).epsilon == pytest.approx(found.spent.epsilon, rel=1e-9)
     assert found.spent.epsilon <= budget.epsilon * (1 + 1e-12)
@@ -97,12 +97,12 @@ def test_one_query_is_the_optimum_of_one_query() -> None:
         Workload(Voters(11, WITH_DELTA), 1, target),
         prior=priors.Independent(0.5, 1.0),
         objective="error",
-        mechanisms=[named("optimal")],
+        mechanisms=[find_mechanism("optimal")],
     )
     alone = optimize_table(Problem(Voters(11, WITH_DELTA), target))
     assert found.table.gamma.half == pytest.approx(alone.gamma.half)
     assert found.table.problem.target == target
-    plain = plan(Workload(Voters(11, PLAIN, overlap=1), 1, target), mechanisms=[named("optimal")])
+    plain = plan(Workload(Voters(11, PLAIN, overlap=1), 1, target), mechanisms=[find_mechanism("optimal")])
     assert plain.table.gamma.half == pytest.approx(
         best_for_non_private_voters(Problem(Voters(11, PLAIN, overlap=1), target)).half, abs=1e-12
     )
@@ -110,7 +110,7 @@ def test_one_query_is_the_optimum_of_one_query() -> None:
 
 def test_many_queries_beat_the_gaussian_of_the_same_divergence_at_every_margin() -> None:
     K, queries, total = 101, 100, PrivacyParams(3, "1e-5")
-    few = [named("rdp-optimal"), named("permute-and-flip")]
+    few = [find_mechanism("rdp-optimal"), find_mechanism("permute-and-flip")]
     found = plan(Workload(Voters(K, PLAIN, overlap=1), queries, total), mechanisms=few)
     assert found.best.slug == "rdp-optimal"
     sigma = analytic_sigma(total, sensitivity=math.sqrt(2.0 * queries)).value
@@ -142,13 +142,15 @@ def test_the_total_bounds_every_pair_of_neighbors_below_one_allowance() -> None:
 @pytest.mark.slow
 def test_the_per_query_search_goes_to_what_it_has_to_beat() -> None:
     work = Workload(Voters(6, PRIVATE), 50, PrivacyParams("3", "1e-4"))
-    best = calibrate(work, named("optimal"))
+    best = calibrate(work, find_mechanism("optimal"))
     assert 0.999 < best.spent.epsilon / 3.0 <= 1.0
     wrong = 1.0 - best.accuracy
-    beaten = calibrate(work, named("optimal"), to_beat=1.01 * wrong)
+    beaten = calibrate(work, find_mechanism("optimal"), to_beat=1.01 * wrong)
     assert beaten.spent.epsilon <= 3.0
     assert 1.0 - beaten.accuracy < 1.01 * wrong
-    unbeaten = calibrate(work, named("optimal"), to_beat=0.97 * wrong)  # a coarse trial does not show its accuracy
+    unbeaten = calibrate(
+        work, find_mechanism("optimal"), to_beat=0.97 * wrong
+    )  # a coarse trial does not show its accuracy
     assert unbeaten.accuracy == pytest.approx(best.accuracy, abs=1e-6)
 
 
@@ -210,7 +212,7 @@ def test_a_gamma_that_only_delta_one_admits_has_no_target() -> None:
 def test_private_models_are_planned_for_both_ends(tmp_path: Path, overlap: int) -> None:
     """The whole stays within the budget by what is proved for models, and a ledger admits it; one is one query."""
     asked = Workload(Voters(3, WITH_DELTA_OF_ONE, overlap=overlap, models=True), 4, PrivacyParams("0.5", "1e-5"))
-    law = [named("permute-and-flip")]
+    law = [find_mechanism("permute-and-flip")]
     found = plan(asked, mechanisms=law)
     alone = plan(replace(asked, voters=Voters(3, PLAIN, overlap=overlap)), mechanisms=law)
     assert found.workload == asked
@@ -238,7 +240,7 @@ def test_a_plan_that_takes_minutes_says_so(voters: Voters, warned: bool) -> None
 
 
 def test_a_search_that_is_stopped_returns_whole_options_and_says_so() -> None:
-    stop, never, first = Stopped, named("exponential"), named("permute-and-flip")
+    stop, never, first = Stopped, find_mechanism("exponential"), find_mechanism("permute-and-flip")
     with pytest.warns(UserWarning, match="stopped early"):
         found = plan(ONE, mechanisms=[first, stop, never], stoppable=True)
     assert [option.slug for option in found.rows] == ["permute-and-flip"]

@@ -15,11 +15,11 @@ from darrm.plan import noisy
 from darrm.plan.__main__ import main
 from darrm.plan.accuracy import Measure
 from darrm.plan.calibration import calibrate
-from darrm.plan.planner import named
+from darrm.plan.planner import find_mechanism
 from darrm.priors import Dirichlet, RecordedVotes
 
-GNMAX, CONFIDENT = named("gnmax-tested"), named("confident-tested")
-ELSE = named("gnmax-tested-else")
+GNMAX, CONFIDENT = find_mechanism("gnmax-tested"), find_mechanism("confident-tested")
+ELSE = find_mechanism("gnmax-tested-else")
 TEACHERS = Voters(100, PrivacyParams("inf"), overlap=1)
 WORK = Workload(TEACHERS, 100, PrivacyParams(2, "1e-5"), classes=3)
 
@@ -27,7 +27,7 @@ WORK = Workload(TEACHERS, 100, PrivacyParams(2, "1e-5"), classes=3)
 def agreeing(K: int = 100, queries: int = 1000, seed: int = 1) -> Votes:
     rng = np.random.default_rng(seed)
     top = rng.binomial(K, rng.beta(20.0, 1.2, queries))
-    return Votes.of_counts(np.column_stack([top, K - top, np.zeros(queries, dtype=np.int64)]))
+    return Votes.from_counts(np.column_stack([top, K - top, np.zeros(queries, dtype=np.int64)]))
 
 
 @pytest.mark.slow
@@ -35,7 +35,7 @@ def test_where_votes_agree_a_run_has_far_less_noise_and_passes_as_it_says(monkey
     monkeypatch.setattr(noisy, "_MAX_HISTOGRAMS", 128)
     measure = Measure(WORK, RecordedVotes("public", agreeing()))
     option = calibrate(WORK, GNMAX, measure=measure)
-    usual = calibrate(WORK, named("gnmax"), measure=measure)
+    usual = calibrate(WORK, find_mechanism("gnmax"), measure=measure)
     assert option.settings["sigma"] < 0.6 * usual.settings["sigma"]
     assert option.settings["chance"] >= 0.99
     assert option.accuracy > usual.accuracy
@@ -44,7 +44,7 @@ def test_where_votes_agree_a_run_has_far_less_noise_and_passes_as_it_says(monkey
     assert isinstance(run, TestedRun)
     others = agreeing(queries=100, seed=2)
     assert run.pass_chance(others) > 0.8
-    assert run.pass_chance(Votes.of_counts([[40, 35, 25]] * 100)) < 0.01
+    assert run.pass_chance(Votes.from_counts([[40, 35, 25]] * 100)) < 0.01
 
 
 @pytest.mark.slow
@@ -55,12 +55,12 @@ def test_otherwise_all_are_answered_within_the_same_budget(monkeypatch: pytest.M
     run = option.aggregator
     assert isinstance(run, TestedRun)
     assert run.otherwise is not None
-    usual = calibrate(WORK, named("gnmax"), measure=measure)
+    usual = calibrate(WORK, find_mechanism("gnmax"), measure=measure)
     assert run.otherwise.mechanism.sigma < 1.4 * usual.settings["sigma"]  # type: ignore[union-attr]
     assert option.settings["sigma"] < 0.6 * usual.settings["sigma"]
     assert option.accuracy > max(usual.accuracy, calibrate(WORK, GNMAX, measure=measure).accuracy)
     assert "answers all queries" in option.remark
-    divided = Votes.of_counts([[40, 35, 25]] * 100)
+    divided = Votes.from_counts([[40, 35, 25]] * 100)
     assert run.pass_chance(divided) < 0.01
     assert np.all(run.release(divided) >= 0)
 
@@ -102,7 +102,7 @@ def test_the_command_asks_for_runs_where_it_is_said_what_votes_look_like(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one_test(monkeypatch)
-    monkeypatch.setattr("darrm.plan.__main__.MECHANISMS", [named("gnmax"), named("exponential")])
+    monkeypatch.setattr("darrm.plan.__main__.MECHANISMS", [find_mechanism("gnmax"), find_mechanism("exponential")])
     public = tmp_path / "public.csv"
     np.savetxt(public, agreeing().counts, fmt="%d", delimiter=",")
     output = tmp_path / "run.json"

@@ -12,7 +12,7 @@ import pytest
 
 from darrm.commands.command_line import run
 from darrm.errors import PlanError
-from darrm.plan import Sweep, affordable, named, plan, sweep
+from darrm.plan import Sweep, affordable, find_mechanism, plan, sweep
 from darrm.plan.__main__ import main
 from darrm.privacy import PrivacyParams
 from darrm.problem import MOST_QUERIES, Voters, Workload
@@ -116,7 +116,7 @@ def test_a_search_that_is_stopped_returns_the_hardest_that_was_enough(
 
 
 SWEPT = Workload(Voters(21, PLAIN, overlap=1), 5, PrivacyParams(9, "1e-5"), 3)
-FEW = [named("exponential"), named("gnmax-analytic")]
+FEW = [find_mechanism("exponential"), find_mechanism("gnmax-analytic")]
 FLAGS = ["--K", "9", "--non-private", "--overlap", "1", "--total", "1,1e-5", "--sweep", "1, 0.25,0.5"]
 
 
@@ -144,7 +144,7 @@ def test_budgets_without_a_plan_are_left_out_and_named() -> None:
         sweep(pure, [0.5, 1], mechanisms=FEW[1:])
     private = Workload(Voters(11, PrivacyParams("0.1")), 1, PrivacyParams(1))
     with pytest.warns(UserWarning, match=r"the total epsilon 0\.05 has no plan"):
-        assert len(sweep(private, [0.05, 0.5], mechanisms=[named("optimal")]).plans) == 1
+        assert len(sweep(private, [0.05, 0.5], mechanisms=[find_mechanism("optimal")]).plans) == 1
 
 
 @pytest.mark.slow

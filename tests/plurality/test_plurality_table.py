@@ -15,7 +15,7 @@ from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.table import Table, certify
-from darrm.util.files import checksum_of
+from darrm.util.files import compute_checksum
 from tests.doors import validated
 from tests.table.test_mutated_tables import change_bytes, change_digit
 
@@ -29,7 +29,7 @@ def table() -> Table:
 
 def signed(data: dict[str, Any]) -> dict[str, Any]:
     """The same with a checksum that fits, as a forger would write it."""
-    return {**data, "checksum": checksum_of({"problem": data["problem"], "weights": data["weights"]})}
+    return {**data, "checksum": compute_checksum({"problem": data["problem"], "weights": data["weights"]})}
 
 
 def test_a_law_that_was_not_optimized(tmp_path: Path) -> None:

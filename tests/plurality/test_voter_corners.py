@@ -15,23 +15,23 @@ from scipy.optimize import linprog
 
 from darrm import PrivacyParams, Problem, Table, Voters, Votes, available_tables, certify, load_table, optimize_table
 from darrm.errors import TableError
-from darrm.loss.vote_counts import undominated
+from darrm.loss.vote_counts import find_undominated
 from darrm.numerics import Array
 from darrm.optimize.plurality import _VoterOracle
 from darrm.plurality import voter_corners
-from darrm.plurality.accuracy_bound import VoterRow, rows_of
+from darrm.plurality.accuracy_bound import VoterRow, find_worst_rows
 from darrm.plurality.adaptive_voters import VotersInTurn
 from darrm.plurality.baselines import excess_of_drawn, share_for_drawn
-from darrm.plurality.partitions import histograms_of, partitions_of
+from darrm.plurality.partitions import histograms_of, list_partitions
 from darrm.plurality.plurality_law import PluralityLaw, random_law, true_plurality
 from darrm.plurality.proof import DRAWN, curve_of_answers, profile_of_answers
-from darrm.priors import Dirichlet, weights_of
+from darrm.priors import Dirichlet, compute_weights
 from darrm.table.library import Setting
-from darrm.table.release import Release, charge_of
+from darrm.table.release import Release, describe_cost
 from darrm.verify.verdicts import exponential
 from lp_models.options import SolveOptions
 from lp_models.program import BlockProgram
-from lp_models.row_generation import beginning_at, minimize_with_rows
+from lp_models.row_generation import minimize_with_rows, start_at
 
 Corner = tuple[Array, Array]
 
@@ -102,10 +102,10 @@ def worst_by_hand(voters: Voters, law: PluralityLaw, ratio: float) -> float:
 
 
 def optimum_by_hand(problem: Problem, weights: Array) -> float:
-    """The largest share of right labels, every row written down for every set of answers."""
+    """The largest accuracy, every row written down for every set of answers."""
     K, C = problem.voters.K, problem.classes
-    partitions, counts = partitions_of(K, C), histograms_of(K, C).counts
-    groups, size = partitions.groups_of(counts), partitions.sizes.size
+    partitions, counts = list_partitions(K, C), histograms_of(K, C).counts
+    groups, size = partitions.find_groups(counts), partitions.sizes.size
     ratio, rows = exp(problem.target.epsilon), []
     for p, q in zip(*pairs_of_laws(problem.voters, C), strict=True):
         for number in range(1, C) if problem.target.delta else [1]:
@@ -161,12 +161,12 @@ MORE = [
 
 def any_law(voters: Voters, classes: int, seed: int, *, falls: bool) -> PluralityLaw:
     """A random law, in which more votes never harm a class unless it falls."""
-    rng, partitions = np.random.default_rng(seed), partitions_of(voters.K, classes)
+    rng, partitions = np.random.default_rng(seed), list_partitions(voters.K, classes)
     each = np.exp(rng.normal() * partitions.votes) if falls else np.exp(abs(rng.normal()) * partitions.votes)
     if falls:
         each = each * rng.random(partitions.sizes.size)
     each /= np.add.reduceat(each * partitions.sizes, partitions.starts)[partitions.blocks]
-    return PluralityLaw.of_probabilities(voters.K, classes, each)
+    return PluralityLaw.from_probabilities(voters.K, classes, each)
 
 
 def problem_of(voters: Voters, classes: int, delta: str = "0.01") -> Problem:
@@ -198,7 +198,7 @@ def test_with_a_delta_the_bound_is_above_and_near(case: tuple[Voters, int], seed
     broken = [
         row
         for block in voter_corners.row_blocks(problem, law.each, range(1, classes))
-        for _, row in rows_of(block, block.costs(problem), -1.0, 3)
+        for _, row in find_worst_rows(block, block.costs(problem), -1.0, 3)
     ]
     for row in broken:  # and rows are attained, and those of the problem
         assert VoterRow.from_list(row.to_list(), problem) == row
@@ -246,7 +246,7 @@ def test_no_row_lets_more_voters_change_than_are_reached() -> None:
         for place in range(block.upper.shape[1]):
             costs = np.zeros_like(block.upper)
             costs[:, place] = 1.0
-            for _, row in rows_of(block, costs, 0.5, len(costs)):
+            for _, row in find_worst_rows(block, costs, 0.5, len(costs)):
                 assert VoterRow.from_list(row.to_list(), problem) == row
 
 
@@ -323,7 +323,7 @@ def test_the_optimum_is_that_of_the_full_program(K: int, classes: int, epsilon: 
 def test_the_optimum_is_that_of_every_row_written_down(voters: Voters, classes: int, target: PrivacyParams) -> None:
     problem = Problem(voters, target, classes)
     table = optimize_table(problem)
-    by_hand = optimum_by_hand(problem, partitions_of(voters.K, classes).probabilities(Dirichlet()))
+    by_hand = optimum_by_hand(problem, list_partitions(voters.K, classes).probabilities(Dirichlet()))
     assert table.optimality is not None
     assert abs(table.optimality.value - by_hand) < 1e-8
     assert table.optimality.bound >= by_hand - 1e-9
@@ -331,20 +331,20 @@ def test_the_optimum_is_that_of_every_row_written_down(voters: Voters, classes: 
 
 def error_by_the_program_for_any_classes(problem: Problem, weights: Array) -> float:
     """Minimize ½ Σ w (1 − γ) = Σ w (1 − h), for the probability h = (1 + γ)/2 of the majority."""
-    partitions = partitions_of(problem.voters.K, 2)
+    partitions = list_partitions(problem.voters.K, 2)
     gains = np.zeros(partitions.sizes.size)
     for weight, votes in zip(weights, range(problem.voters.first_majority, problem.voters.K + 1), strict=True):
         gains[partitions.groups[partitions.places[votes, problem.voters.K - votes], votes]] = weight
     program = BlockProgram(gains, partitions.sizes.astype(float), partitions.blocks)
     start = random_law(problem.voters.K, 2).each
-    result = minimize_with_rows(program, _VoterOracle(problem), SolveOptions(), start=beginning_at(start))
+    result = minimize_with_rows(program, _VoterOracle(problem), SolveOptions(), start=start_at(start))
     return float(weights.sum() - result.value)
 
 
 def differs_from_the_stored_table(setting: Setting) -> bool:
     table = load_table(setting.problem, shape=setting.shape)
     assert table.optimality is not None
-    weights = weights_of(table.optimality.prior, setting.K)
+    weights = compute_weights(table.optimality.prior, setting.K)
     error = error_by_the_program_for_any_classes(setting.problem, weights)
     ratio = exp(setting.problem.target.epsilon)  # a random answer has (e^ε − 1)/2 to spare
     second_order = comb(setting.K, 2) * setting.each.delta**2 * 2.0 * (1.0 + ratio) / (ratio - 1.0)
@@ -385,9 +385,9 @@ def test_the_profile_is_the_worst_divergence_at_every_epsilon(case: tuple[Voters
 
 def test_lines_that_are_left_out_are_never_the_highest() -> None:
     slopes = np.linspace(0.0, 1.0, 200)
-    assert len(undominated(np.sqrt(slopes), slopes)) == 200  # each is the highest somewhere
+    assert len(find_undominated(np.sqrt(slopes), slopes)) == 200  # each is the highest somewhere
     p, q = np.random.default_rng(4).random((2, 400))
-    kept = undominated(p, q)
+    kept = find_undominated(p, q)
     assert len(kept) < 40
     for ratio in np.exp(np.linspace(0.0, 6.0, 50)):
         assert np.max(p[kept] - ratio * q[kept]) == np.max(p - ratio * q)
@@ -424,14 +424,14 @@ def test_a_table_is_saved_proved_again_and_drawn_from(tmp_path: Path) -> None:
     changed["optimality"]["multipliers"][0][2][0][1] = 1  # a kind of voters that there is none of
     with pytest.raises(TableError, match="optimality"):
         Table.from_json(changed)
-    labels = Release(table).release(Votes.of_labels([[0, 0, 0, 0]] * 2000, 3), rng=np.random.default_rng(1))
+    labels = Release(table).release(Votes.from_labels([[0, 0, 0, 0]] * 2000, 3), rng=np.random.default_rng(1))
     expected = table.plurality.probabilities([[4, 0, 0]])[0, 0]
     assert abs(np.mean(labels == 0) - expected) < 6.0 * np.sqrt(expected * (1 - expected) / 2000)
-    charge = charge_of(table)
-    assert charge.profile is not None
-    assert charge.profile.epsilons[-1] <= 0.7 + 1e-9
-    models = charge_of(table, voters=Voters(4, PrivacyParams("0.5"), models=True))
-    assert models.for_plain_voters
+    cost = describe_cost(table)
+    assert cost.profile is not None
+    assert cost.profile.epsilons[-1] <= 0.7 + 1e-9
+    models = describe_cost(table, voters=Voters(4, PrivacyParams("0.5"), models=True))
+    assert models.for_non_private_voters
 
 
 @pytest.mark.slow
@@ -441,9 +441,9 @@ def test_a_law_that_needs_much_noise_is_not_thrown_away() -> None:
     table = certify(problem, true_plurality(7, 5))
     assert 0.5 < table.certificate.scale < 1.0
     assert table.certificate.worst_cost == 0.0
-    slightly_less = table.plurality.mixed(1e-3)
+    slightly_less = table.plurality.mix(1e-3)
     assert certify(problem, slightly_less).certificate.scale == 1.0
-    assert certify(problem, true_plurality(7, 5).mixed(0.9 * (1.0 - table.certificate.scale))).certificate.scale < 1.0
+    assert certify(problem, true_plurality(7, 5).mix(0.9 * (1.0 - table.certificate.scale))).certificate.scale < 1.0
 
 
 @pytest.mark.quick_cases(1)
@@ -454,7 +454,7 @@ def test_a_law_that_needs_much_noise_is_not_thrown_away() -> None:
 def test_voters_drawn_at_random_are_as_private_as_they_are_together(each: PrivacyParams, m: int, random: float) -> None:
     voters = Voters(3 if each.delta else 4, each)
     problem = Problem.from_allowance(voters, m, classes=3)
-    law = true_plurality(voters.K, 3, m).mixed(random)
+    law = true_plurality(voters.K, 3, m).mix(random)
     bound = excess_of_drawn(problem, law)
     assert bound is not None
     assert worst_by_hand(voters, law, exp(problem.target.epsilon)) - 1e-12 <= float(bound)
@@ -545,7 +545,7 @@ def test_voters_too_many_to_look_at_get_a_proven_law_and_a_bound(
 ) -> None:
     problem = Problem(Voters(5, each), PrivacyParams("0.4", "1e-3"), 3)
     best = optimize_table(problem).optimality
-    monkeypatch.setattr(voter_corners, "can_be_looked_at", lambda *_: False)
+    monkeypatch.setattr(voter_corners, "is_searchable", lambda *_: False)
     table = optimize_table(problem)
     assert best is not None
     assert table.optimality is not None

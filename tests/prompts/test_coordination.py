@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from darrm.prompts import coordinated
+from darrm.prompts import coordinate_votes
 from darrm.prompts.coordination import draw_exponentials, philox
 
 STEPS = 4_000
@@ -64,7 +64,7 @@ def test_the_public_numbers_are_exponential_and_differ_between_steps_and_seeds()
 def test_each_vote_has_the_law_of_its_voter() -> None:
     laws = np.random.default_rng(0).dirichlet(np.full(6, 0.7), 4)
     laws[3] = [0.0, 0.0, 0.5, 0.5, 0.0, 0.0]
-    votes = np.array([coordinated(laws, "law", step=step) for step in range(STEPS)])
+    votes = np.array([coordinate_votes(laws, "law", step=step) for step in range(STEPS)])
     for law, column in zip(laws, votes.T, strict=True):
         counts = np.bincount(column, minlength=6)
         possible = law > 0.0
@@ -79,7 +79,7 @@ def test_two_voters_agree_as_often_as_their_laws_say() -> None:
     ratios = np.divide.outer(laws[:, :3], np.ones(3)).transpose(0, 2, 1) / laws[:, :3, None]  # p(w)/p(v), v then w
     beyond = laws[1, 3] / laws[1, :3]
     expected = float(np.sum(1.0 / (ratios.max(axis=0).sum(axis=1) + beyond)))
-    same = np.mean([len(set(coordinated(laws, 3, step=step).tolist())) == 1 for step in range(STEPS)])
+    same = np.mean([len(set(coordinate_votes(laws, 3, step=step).tolist())) == 1 for step in range(STEPS)])
     assert abs(same - expected) <= 4.9 * math.sqrt(expected * (1.0 - expected) / STEPS)  # false alarms: 1e-6
     overlap = float(laws.min(axis=0).sum())
     assert expected >= overlap / (2.0 - overlap)
@@ -98,7 +98,7 @@ def test_the_largest_count_reaches_the_bound_and_independent_draws_do_not() -> N
         return int(np.bincount(votes).max())
 
     steps = 1_000
-    together = [largest(coordinated(laws, 1, step=step)) for step in range(steps)]
+    together = [largest(coordinate_votes(laws, 1, step=step)) for step in range(steps)]
     alone = [largest(np.array([rng.choice(30, p=law) for law in laws])) for _ in range(200)]
     margin = 4.9 * np.std(together) / math.sqrt(steps)  # false alarms: 1e-6
     assert np.mean(together) + margin >= bound > 1.3 * np.mean(alone)
@@ -112,21 +112,21 @@ def test_sparse_laws_vote_as_dense_ones_and_cost_what_is_listed() -> None:
     sparse = numbers, np.take_along_axis(laws, numbers, axis=1)
     far = numbers + 2**40, sparse[1]  # no array of so many words
     for step in range(50):
-        dense = coordinated(laws, 5, step=step)
-        np.testing.assert_array_equal(coordinated(sparse, 5, step=step), dense)
-        assert coordinated(far, 5, step=step).min() >= 2**40
+        dense = coordinate_votes(laws, 5, step=step)
+        np.testing.assert_array_equal(coordinate_votes(sparse, 5, step=step), dense)
+        assert coordinate_votes(far, 5, step=step).min() >= 2**40
     half = numbers, 0.5 * sparse[1]  # a truncated law stands for what it is relative to its sum
-    np.testing.assert_array_equal(coordinated(half, 5, step=1), coordinated(laws, 5, step=1))
+    np.testing.assert_array_equal(coordinate_votes(half, 5, step=1), coordinate_votes(laws, 5, step=1))
 
 
 def test_equal_laws_say_the_same_and_impossible_words_are_never_said() -> None:
     law = [[0.2, 0.0, 0.5, 0.3]] * 9
-    votes = np.array([coordinated(law, 1, step=step) for step in range(300)])
+    votes = np.array([coordinate_votes(law, 1, step=step) for step in range(300)])
     assert np.all(votes == votes[:, :1])
     assert set(np.unique(votes)) == {0, 2, 3}
     tiny = [[5e-324, 1.0 - 1e-16]]
-    assert coordinated(tiny, 1).tolist() == [1]
-    assert coordinated([[1.0]], 1).tolist() == [0]
+    assert coordinate_votes(tiny, 1).tolist() == [1]
+    assert coordinate_votes([[1.0]], 1).tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -150,14 +150,14 @@ def test_equal_laws_say_the_same_and_impossible_words_are_never_said() -> None:
 )
 def test_what_is_no_law_is_refused(laws: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        coordinated(laws, 1)
+        coordinate_votes(laws, 1)
 
 
 def test_padding_may_repeat_words_of_probability_zero() -> None:
-    assert coordinated(([[4, 0, 0, 0]], [[1.0, 0.0, 0.0, 0.0]]), 1).tolist() == [4]
+    assert coordinate_votes(([[4, 0, 0, 0]], [[1.0, 0.0, 0.0, 0.0]]), 1).tolist() == [4]
 
 
 @pytest.mark.parametrize(("seed", "step"), [(1.5, 0), (True, 0), (None, 0), (1, -1), (1, 2**63), (1, 0.5)])
 def test_seeds_and_steps_are_whole(seed: Any, step: Any) -> None:
     with pytest.raises(ValueError, match="must be"):
-        coordinated([[1.0, 0.0]], seed, step=step)
+        coordinate_votes([[1.0, 0.0]], seed, step=step)

@@ -18,7 +18,7 @@ from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, analyze
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Voters
-from darrm.prompts import coordinated
+from darrm.prompts import coordinate_votes
 from darrm.prompts.generate import BUDGET, LENGTH, STOPPED, Text, Word, Writer, noise_for
 from darrm.release.one_by_one import AnswerStream
 from darrm.votes import Votes
@@ -50,7 +50,7 @@ def opened(path: Path | str = ":memory:", epsilon: float = 1e6, kinds: str = "re
 
 def paid(ledger: PrivacyLedger) -> tuple[int, int]:
     """How many checks, and how many answers."""
-    counts = {charge.what: charge.count for charge in ledger.accountant().charges}
+    counts = {cost.what: cost.count for cost in ledger.accountant().costs}
     checks = sum(count for what, count in counts.items() if "NoisyCheck" in what)
     return checks, sum(counts.values()) - checks
 
@@ -70,13 +70,15 @@ def test_teachers_that_agree_say_their_word_and_others_leave_it_to_the_public_mo
     text = Writer(CONFIDENT, ledger, seed=3).write(agreeing, public, most=20)
     context: list[int] = []
     for word in text.words:
-        assert word == Word(coordinated(agreeing(context), 3, step=word.step)[0], len(context) + 1, by_teachers=True)
+        assert word == Word(
+            coordinate_votes(agreeing(context), 3, step=word.step)[0], len(context) + 1, by_teachers=True
+        )
         context.append(word.word)
     assert (text.numbers, text.ended, paid(ledger)) == (tuple(context), LENGTH, (20, 20))
     assert str(text) == "20 words, 20 of them by the teachers; ended by length"
     ledger = opened()
     text = Writer(CONFIDENT, ledger, seed=3).write(split, public, most=20)
-    ours = [coordinated([public(())], 3, step=step)[0] for step in range(1, 21)]
+    ours = [coordinate_votes([public(())], 3, step=step)[0] for step in range(1, 21)]
     assert text.words == tuple(Word(word, step, by_teachers=False) for step, word in enumerate(ours, 1))
     assert paid(ledger) == (20, 0)
 
@@ -98,7 +100,7 @@ def test_open_answers_are_words_or_none() -> None:
     words = np.tile([7, 12, 99_999], (K, 1)), np.tile([0.2, 0.5, 0.3], (K, 1))
     far = np.full(100_000, 1e-5)
     text = Writer(aggregator, ledger, seed=3).write(lambda _: words, lambda _: far, most=5)
-    assert text.numbers == tuple(coordinated(words, 3, step=step)[0] for step in range(1, 6))
+    assert text.numbers == tuple(coordinate_votes(words, 3, step=step)[0] for step in range(1, 6))
     assert ledger.accountant().queries == 5
     apart = np.arange(K)[:, None], np.ones((K, 1))
     text = Writer(aggregator, ledger, seed=3).write(lambda _: apart, lambda _: far, most=5)
@@ -237,11 +239,11 @@ def test_the_private_figure_is_that_of_its_votes() -> None:
     context: list[int] = []
     counts, scores = np.zeros((2, 12, V))
     for row, word in enumerate(text.words):
-        counts[row] = np.bincount(coordinated(agreeing(context), 3, step=word.step), minlength=V)
-        scores[row, coordinated([public(())], 3, step=word.step)[0]] = 1.0
+        counts[row] = np.bincount(coordinate_votes(agreeing(context), 3, step=word.step), minlength=V)
+        scores[row, coordinate_votes([public(())], 3, step=word.step)[0]] = 1.0
         context.append(word.word)
     answered = [word.by_teachers for word in text.words]
-    votes = Votes.of_counts(counts.astype(int))
+    votes = Votes.from_counts(counts.astype(int))
     with pytest.warns(PrivateFigureWarning):
         known = analyze(votes, mechanism, 1e-5, answered=answered, scores=scores, check="data-dependent")
     assert found.epsilon == pytest.approx(known.epsilon, rel=1e-12)
@@ -258,7 +260,7 @@ def test_the_noise_of_a_budget_is_the_least_that_it_pays_for(share: float) -> No
         mechanism = ConfidentGNMax(0, scale * by_check, scale * by_answer)
         check = PrivacyCost("a check", renyi=mechanism.check.guarantee, count=words)
         account = PrivacyAccountant(
-            charges=[check, mechanism.answer.privacy_cost(answers)], set_aside=DELTA_RESERVE["renyi"]
+            costs=[check, mechanism.answer.privacy_cost(answers)], set_aside=DELTA_RESERVE["renyi"]
         )
         return account.spent(1e-6, adaptive=True).epsilon <= 3
 

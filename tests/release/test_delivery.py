@@ -147,7 +147,7 @@ def test_three_releases_into_one_file_pay_once(folder: Path, aggregator: Release
         ledger = PrivacyLedger(folder / "l.sqlite")
         ready.wait()
         try:
-            release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "labels.csv")
+            release_debited(aggregator, Votes.from_labels(VOTES), ledger=ledger, output=folder / "labels.csv")
             outcomes.append("paid")
         except ValueError as error:
             outcomes.append("refused" if "paid for" in str(error) else str(error))
@@ -225,7 +225,7 @@ def test_labels_whose_debit_nobody_heard_of_are_kept(
     with monkeypatch.context() as patch:
         patch.setattr(PrivacyLedger, "forget_labels", failing(KeyboardInterrupt()))
         with pytest.raises(DeliveryError, match="interrupted; the budget is spent and the labels are kept"):
-            release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
+            release_debited(aggregator, Votes.from_labels(VOTES), ledger=ledger)
 
     def interrupted(self: PrivacyLedger, *arguments: Any, **options: Any) -> int:
         debit(self, *arguments, **options)
@@ -233,7 +233,7 @@ def test_labels_whose_debit_nobody_heard_of_are_kept(
 
     monkeypatch.setattr(PrivacyLedger, "debit", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
+        release_debited(aggregator, Votes.from_labels(VOTES), ledger=ledger)
     assert [ledger.kept_labels(number).size for number in (1, 2)] == [len(VOTES)] * 2
 
 
@@ -242,14 +242,14 @@ def test_an_output_has_one_name(folder: Path, aggregator: Release, monkeypatch: 
     (folder / "real").mkdir()
     (folder / "alias").symlink_to(folder / "real")
     (folder / "dangling.csv").symlink_to(folder / "real" / "behind.csv")
-    release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "dangling.csv")
+    release_debited(aggregator, Votes.from_labels(VOTES), ledger=ledger, output=folder / "dangling.csv")
     assert (folder / "dangling.csv").read_text().count("\n") == 4
     monkeypatch.setattr(delivery, "save_labels", failing(OSError(28, "No space left on device")))
     with pytest.raises(DeliveryError):
-        release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "real" / "labels.csv")
+        release_debited(aggregator, Votes.from_labels(VOTES), ledger=ledger, output=folder / "real" / "labels.csv")
     for other in (folder / "alias" / "labels.csv", folder / "alias" / ".." / "real" / "labels.csv"):
         with pytest.raises(ValueError, match="paid for already and are not delivered yet"):
-            release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=other)
+            release_debited(aggregator, Votes.from_labels(VOTES), ledger=ledger, output=other)
     assert ledger.accountant().queries == 8
 
 
@@ -259,7 +259,7 @@ def test_a_recovery_syncs_labels_that_were_published_and_not_synced(
     ledger, output, synced = PrivacyLedger(folder / "l.sqlite"), folder / "labels.csv", list[Path]()
     monkeypatch.setattr(delivery, "sync", failing(OSError(5, "Input/output error")))
     with pytest.raises(DeliveryError) as caught:
-        release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=output)
+        release_debited(aggregator, Votes.from_labels(VOTES), ledger=ledger, output=output)
     assert caught.value.entry == 1
     monkeypatch.setattr(delivery, "sync", synced.append)
     recover(ledger, 1, output)
@@ -299,7 +299,7 @@ def test_a_long_release_says_how_far_it_is(
 def test_a_ledger_is_opened_by_the_caller(ledger: Any, folder: Path, aggregator: Release) -> None:
     word = r"ledger must be a PrivacyLedger, got .* open a file with PrivacyLedger"
     with pytest.raises(ValueError, match=word):
-        release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
+        release_debited(aggregator, Votes.from_labels(VOTES), ledger=ledger)
     with pytest.raises(ValueError, match=word):
         recover(ledger, 1, folder / "x.csv")
 
@@ -307,7 +307,7 @@ def test_a_ledger_is_opened_by_the_caller(ledger: Any, folder: Path, aggregator:
 def test_a_file_without_labels_is_not_written(folder: Path, aggregator: Release) -> None:
     with pytest.raises(ValueError, match="at least one query"):
         release_debited(
-            aggregator, Votes.of_labels(VOTES[:0]), ledger=PrivacyLedger(folder / "l.sqlite"), output=folder / "x.csv"
+            aggregator, Votes.from_labels(VOTES[:0]), ledger=PrivacyLedger(folder / "l.sqlite"), output=folder / "x.csv"
         )
     assert not (folder / "x.csv").exists()
 

@@ -112,7 +112,7 @@ def test_a_destination_keeps_the_order_of_the_theorem(
     monkeypatch.setattr(pipe, "MOST_TOGETHER", QUERIES // 2)
     watch, ledger = Watch(tmp_path, output, monkeypatch), PrivacyLedger(tmp_path / "l.sqlite")
     if output == "memory":
-        release_debited(Release(Table.load(tmp_path / "table.json")), Votes.of_labels([[1, 1, 0]]), ledger=ledger)
+        release_debited(Release(Table.load(tmp_path / "table.json")), Votes.from_labels([[1, 1, 0]]), ledger=ledger)
     else:
         with (tmp_path / "questions").open("rb") as asked, (tmp_path / "stream").open("ab") as answers:
             monkeypatch.setattr(sys, "stdin", asked)

@@ -101,7 +101,7 @@ def test_the_budget_is_the_end_and_what_fits_is_answered(table: Table, ledger: P
     fit = release.left()
     assert 5 <= fit < 99
     assert release.left(most=2) == 2
-    votes = Votes.of_labels([[1, 1, 0]] * 99)
+    votes = Votes.from_labels([[1, 1, 0]] * 99)
     assert release.answer_together(votes) == [1] * fit
     assert (release.left(), release.answered) == (0, fit)
     with pytest.raises(BudgetExceededError, match="does not admit 1 query of DaRRM over 3 voters: 0 still fit"):
@@ -114,10 +114,10 @@ def test_every_release_answers() -> None:
     noisy = NoisyMaximum(GNMax(2.0), Voters(99, PrivacyParams("inf"), overlap=1), 3)
     big = PrivacyLedger.create(":memory:", PrivacyParams("1e9", "1e-3"))
     release = open_release(noisy, big, classes=("a", "b", "c"))
-    assert release.answer(Votes.of_counts([[0, 99, 0]], 99, ("a", "b", "c"))) == "b"
+    assert release.answer(Votes.from_counts([[0, 99, 0]], 99, ("a", "b", "c"))) == "b"
     assert release.answer(["c"] * 99) == "c"
     with pytest.raises(ValueError, match="votes must be on one question, got 2 queries"):
-        release.answer(Votes.of_counts([[0, 99, 0], [99, 0, 0]], 99, 3))
+        release.answer(Votes.from_counts([[0, 99, 0], [99, 0, 0]], 99, 3))
     assert [entry.count for entry in big.entries()] == [1, 1]
 
 

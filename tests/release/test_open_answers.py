@@ -44,20 +44,20 @@ class MostSaid:
     guarantee = PrivacyParams(1)
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        return PrivacyCost("open answers of 3", guarantee=self.guarantee).repeated(queries)
+        return PrivacyCost("open answers of 3", guarantee=self.guarantee).repeat(queries)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Any:  # noqa: ARG002
-        places = np.full(votes.of_voters(3).queries, ABSTAIN)
+        places = np.full(votes.require_voters(3).queries, ABSTAIN)
         queries, columns = votes.sparse.nonzero()
         many = votes.sparse.data >= 2
         places[queries[many]] = columns[many]
-        return votes.labeled(places)
+        return votes.name_labels(places)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(command, "load_release", lambda _: MostSaid())
-    monkeypatch.setattr(partitions, "document_of", lambda _: {"format": "most said"})
+    monkeypatch.setattr(partitions, "make_document", lambda _: {"format": "most said"})
     PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(1000, "0.1"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -126,12 +126,12 @@ def test_what_was_paid_for_and_not_delivered_is_recovered(folder: Path, monkeypa
     with monkeypatch.context() as broken:
         broken.setattr(delivery, "save_labels", lambda *_: os.fsync(-1))
         with pytest.raises(DeliveryError):
-            release_debited(MostSaid(), Votes.of_answers(ROWS), ledger=ledger, output=folder / "l.csv")
+            release_debited(MostSaid(), Votes.from_answers(ROWS), ledger=ledger, output=folder / "l.csv")
     (entry,) = ledger.undelivered()
     assert recover(ledger, entry.number, folder / "l.csv").tolist() == [label or "" for label in LABELS]
     assert read(folder / "l.csv") == LABELS
     assert ledger.undelivered() == ()
-    handed = release_debited(MostSaid(), Votes.of_answers(ROWS), ledger=ledger)
+    handed = release_debited(MostSaid(), Votes.from_answers(ROWS), ledger=ledger)
     assert handed.tolist() == LABELS
 
 
@@ -176,7 +176,7 @@ def test_what_was_done_to_the_answers_is_in_the_log(door: str, folder: Path, mon
     if door == "stream":
         assert ask(folder, "Flu ,flu,cold\n", monkeypatch, *flags, "--note", "mine") == 0
     elif door == "python":
-        votes = Votes.of_answers(rows, normalize="casefold,strip")
+        votes = Votes.from_answers(rows, normalize="casefold,strip")
         release_debited(MostSaid(), votes, ledger=PrivacyLedger(folder / "l.sqlite"), note="mine")
     else:
         name = "votes.csv" if door == "file" else "votes.parquet"
@@ -332,7 +332,7 @@ def test_a_file_with_lines_of_commas_is_refused_with_their_numbers_and_leaves_no
 @pytest.mark.parametrize("kind", ["labels", "answers"])
 def test_queries_without_a_vote_are_named(rows: Any, named: str, kind: str) -> None:
     words: Any = [[None if vote is None else f"w{vote}" for vote in row] for row in rows]
-    votes = Votes.of_labels(rows, missing="coin") if kind == "labels" else Votes.of_answers(words, missing="blank")
+    votes = Votes.from_labels(rows, missing="coin") if kind == "labels" else Votes.from_answers(words, missing="blank")
     with pytest.raises(ValueError, match=named):
         check_answered(votes)
     check_answered(votes[:0])
@@ -340,7 +340,7 @@ def test_queries_without_a_vote_are_named(rows: Any, named: str, kind: str) -> N
 
 def test_votes_in_memory_are_answered_so_that_a_failure_of_all_prompts_is_not_seen(tmp_path: Path) -> None:
     rows: Any = [[None] * 3]
-    ledger, votes = ledger_of(tmp_path), Votes.of_labels(rows, missing="coin")
+    ledger, votes = ledger_of(tmp_path), Votes.from_labels(rows, missing="coin")
     assert release_debited(Release(votes_table()), votes, ledger=ledger).size == 1
 
 

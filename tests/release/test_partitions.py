@@ -31,7 +31,7 @@ from darrm.table.release import Release
 from darrm.table.table import certify
 from darrm.votes import Votes, labels_file, parquet_file, vote_batches
 from darrm.votes.labels_file import labels_digest, read_label_column
-from darrm.votes.parquet_file import schema_of
+from darrm.votes.parquet_file import infer_schema
 from darrm.votes.vote_arrays import VoteFormat
 
 arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -123,7 +123,7 @@ class Sure(Release):
 
     def release(self, votes: Any, *, rng: Any = None) -> np.ndarray:
         del rng
-        return votes.labeled((2 * votes.ones > K).astype(np.int64))
+        return votes.name_labels((2 * votes.ones > K).astype(np.int64))
 
 
 def test_a_folder_becomes_a_folder_with_each_label_at_its_row(folder: Path) -> None:
@@ -206,12 +206,12 @@ def test_batches_hold_the_votes_of_the_whole_matrix(
     parquet.write_table(schema, path, row_group_size=group)
     if queries == 0 and kind in {"text", "dictionary"}:  # a column without a row has no type of text
         return
-    schema = schema_of(path, VoteFormat(K + 1, names), keep=("key",))
+    schema = infer_schema(path, VoteFormat(K + 1, names), keep=("key",))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet_file, "ROWS_AT_ONCE", at_once)
         found = list(vote_batches(path, schema))
     assert all(0 < each.queries <= at_once for each, _ in found)
-    expected = Votes.of_labels(votes, number).counts
+    expected = Votes.from_labels(votes, number).counts
     assert np.array_equal(np.concatenate([np.empty((0, number), int), *(each.counts for each, _ in found)]), expected)
     assert [key for _, batch in found for key in batch.column("key").to_pylist()] == list(range(queries))
     assert all(each.classes == (names if isinstance(names, tuple) else tuple(range(number))) for each, _ in found)
@@ -226,7 +226,7 @@ def test_each_batch_of_answers_has_its_own_strings(
     """Else the strings of a whole file would fill the memory."""
     monkeypatch.setattr(parquet_file, "ROWS_AT_ONCE", 1)
     parquet.write_table(arrow.table({"v0": ["a", "b", "a"], "v1": ["b", "B", "a"]}), tmp_path / "v.parquet")
-    schema = schema_of(tmp_path / "v.parquet", VoteFormat(2, "open", normalize=normalize))
+    schema = infer_schema(tmp_path / "v.parquet", VoteFormat(2, "open", normalize=normalize))
     found = [votes for votes, _ in vote_batches(tmp_path / "v.parquet", schema)]
     assert [votes.names for votes in found] == names
     assert [votes.sparse.toarray().tolist() for votes in found] == [
@@ -264,7 +264,7 @@ def test_what_is_no_vote_is_named(
     parquet.write_table(rows, path)
     monkeypatch.setattr(parquet_file, "ROWS_AT_ONCE", 2)
     with pytest.raises(ValueError, match=message):
-        list(vote_batches(path, schema_of(path, VoteFormat(1, classes))))
+        list(vote_batches(path, infer_schema(path, VoteFormat(1, classes))))
 
 
 def test_bad_votes_in_the_last_file_are_refused_before_anything_is_paid(folder: Path) -> None:
@@ -506,7 +506,7 @@ def test_votes_that_change_while_they_are_read_are_not_paid_for(
             (folder / "another").replace(first)  # whoever reads the old one reads on
 
     def compared(path: Path) -> Any:
-        stamps.append(parquet_file.digest_of(path))
+        stamps.append(parquet_file.compute_digest(path))
         if len(stamps) == len(NAMES) + 1 and not while_drawing:  # after the survey
             change()
         return stamps[-1]
@@ -516,7 +516,7 @@ def test_votes_that_change_while_they_are_read_are_not_paid_for(
             change()
         return draw(self, votes, **options)
 
-    monkeypatch.setattr(partitions, "digest_of", compared)
+    monkeypatch.setattr(partitions, "compute_digest", compared)
     monkeypatch.setattr(Release, "release", drawing)
     with pytest.raises(ValueError, match="changed after its votes were checked"):
         release(folder)

@@ -240,7 +240,7 @@ def test_the_budget_ends_it_with_a_sentence_after_all_that_fits(ask: Asking) -> 
     assert ledger.spent.epsilon <= 0.5
     assert [id_ for entry in ledger.entries() for id_ in entry.questions] == [f"q{n}" for n in range(answered)]
     assert ledger.undelivered() == ()
-    assert ledger.queries_that_fit(ledger.accountant().charges[0].kind) == 0
+    assert ledger.queries_that_fit(ledger.accountant().costs[0].kind) == 0
     assert ask(b"1,1,0\n")[:2] == (2, "")
     status, _, err = ask(b"1,1,0\n", "--create-budget", "0.5,1e-3")
     assert "it exists already and paid for" in err
@@ -375,7 +375,7 @@ class Torn(LineWriter):
 
     def write(self, first: int, labels: list[Any]) -> None:
         if labels:
-            line = b"".join(self.line_of(number, label) for number, label in enumerate(labels, first))
+            line = b"".join(self.format_line(number, label) for number, label in enumerate(labels, first))
             os.write(self._descriptor, line[: self.size])
             raise KeyboardInterrupt
 

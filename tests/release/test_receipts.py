@@ -21,7 +21,7 @@ from darrm.release.delivery import recover
 from darrm.votes import labels_file
 
 PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
-VOTES = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
+VOTES = Votes.from_labels([[1, 1, 0], [0, 0, 1]])
 
 
 @pytest.fixture

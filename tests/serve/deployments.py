@@ -87,7 +87,7 @@ def read(worker: Running, name: str) -> dict[str, Any]:
     """Return the question when it is finished."""
 
     async def wait_for_end() -> dict[str, Any]:
-        outcome = worker.worker.end_of(name)
+        outcome = worker.worker.wait_for(name)
         row = await worker.worker.do(Questions.find_row, name) or {}
         return await outcome if row.get("state", "open") in WAITING else row
 

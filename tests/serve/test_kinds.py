@@ -13,7 +13,7 @@ from darrm.noisy_max.mechanisms import GNMax
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.optimize import optimize_table
 from darrm.problem import OPEN
-from darrm.serve.__main__ import deployment_of, start
+from darrm.serve.__main__ import make_deployment, start
 from darrm.table.release import Release
 from tests.doors import typed
 from tests.serve.deployments import paid, table
@@ -57,7 +57,7 @@ def test_a_deployment_answers_over_http(
     words = ["--table", tmp_path / "t.json", "--ledger", tmp_path / "l.sqlite", "--clients", "c.json", *flags]
     read = typed(start, words)
     taken = ("table", "ledger", "state", "stream", "classes", "missing")
-    what = deployment_of(**{name: read[name] for name in taken})
+    what = make_deployment(**{name: read[name] for name in taken})
     server = Endpoint(tmp_path, what=what)
     try:
         server.call("study", "POST", "/questions", {"id": "q", "seconds": 3600})

@@ -309,7 +309,7 @@ def test_all_who_wait_for_a_question_get_its_end_and_nothing_is_kept_of_those_wh
         ask(worker, "a", seconds=3600)
 
         async def wait(seconds: float) -> bool:
-            await asyncio.wait([end := worker.worker.end_of("a")], timeout=seconds)
+            await asyncio.wait([end := worker.worker.wait_for("a")], timeout=seconds)
             return end.done() and end.result()["state"] == "answered"
 
         early, late = worker.begin(wait(0.01)), [worker.begin(wait(20)) for _ in range(3)]

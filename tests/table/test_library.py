@@ -47,7 +47,7 @@ def load(setting: library.Setting) -> None:
 
 def test_the_library_is_the_one_that_was_promised() -> None:
     sizes = [*make_tables.SIZES, *make_tables.LARGE_SIZES]
-    expected = [setting for K in sizes for setting in make_tables.settings_of(K)]
+    expected = [setting for K in sizes for setting in make_tables.list_settings(K)]
     assert list(SETTINGS) == expected
     assert sum(path.stat().st_size for path in make_tables.FOLDER.iterdir()) < LARGEST_TOTAL
 
@@ -91,7 +91,7 @@ def test_one_file_is_what_the_script_writes(tmp_path: Path, capsys: pytest.Captu
     stored = json.loads(gzip.decompress((make_tables.FOLDER / "K3.json.gz").read_bytes()))
     for new, old in zip(fresh["tables"], stored["tables"], strict=True):
         assert new["gamma"] == pytest.approx(old["gamma"], rel=1e-8, abs=1e-8)
-    assert make_tables.pack_tables(3, make_tables.settings_of(3)) == (tmp_path / "K3.json.gz").read_bytes()
+    assert make_tables.pack_tables(3, make_tables.list_settings(3)) == (tmp_path / "K3.json.gz").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ class TestDamage:
             if forge:
                 entry["checksum"] = None
         if forge:  # a matching checksum does not help: the proof is made again
-            monkeypatch.setattr("darrm.table.table.checksum_of", lambda _: None)
+            monkeypatch.setattr("darrm.table.table.compute_checksum", lambda _: None)
         self.install(tmp_path, gzip.compress(json.dumps(content).encode()), monkeypatch)
         expected = "above the budget" if forge else "changed after it was saved"
         with pytest.raises(TableError, match=expected):

@@ -13,7 +13,7 @@ import pytest
 from darrm import NoiseFunction, PrivacyParams, Problem, Table, certify, optimize_table, priors
 from darrm.errors import TableError
 from darrm.problem import Voters
-from darrm.util.files import checksum_of
+from darrm.util.files import compute_checksum
 from tests.oracle import exact_budget, exact_least_error, exact_worst_cost
 
 Mutation = Callable[[np.random.Generator, str], str]
@@ -87,7 +87,7 @@ def forged(text: str) -> str:
     """Give a changed file the checksum that it should have, if it can have one."""
     try:
         data = json.loads(text)
-        data["checksum"] = checksum_of({"problem": data["problem"], "gamma": data["gamma"]})
+        data["checksum"] = compute_checksum({"problem": data["problem"], "gamma": data["gamma"]})
         return json.dumps(data, ensure_ascii=False)
     except (KeyError, TypeError, ValueError, RecursionError):
         return text
@@ -103,7 +103,7 @@ def is_true(table: Table) -> bool:
     true = exact_worst_cost(table.problem, table.gamma.half) <= exact_budget(table.problem)
     optimality = table.optimality
     if optimality is not None and not optimality.claimed:
-        weights = tuple(priors.weights_of(optimality.prior, table.gamma.K).tolist())
+        weights = tuple(priors.compute_weights(optimality.prior, table.gamma.K).tolist())
         half = table.gamma.half.tolist()
         value = sum((Fraction(w) * (1 - Fraction(x)) for w, x in zip(weights, half, strict=True)), Fraction(0)) / 2
         true &= abs(value - Fraction(optimality.value)) <= Fraction(1, 10**14)

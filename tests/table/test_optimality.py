@@ -32,7 +32,7 @@ SLOW = pytest.mark.slow
 
 def exact_value(table: Table) -> Fraction:
     """The expected error of γ, with the weights as they are computed."""
-    weights = priors.weights_of(optimality_of(table).prior, table.gamma.K)
+    weights = priors.compute_weights(optimality_of(table).prior, table.gamma.K)
     pairs = zip(weights.tolist(), table.gamma.half.tolist(), strict=True)
     return sum((Fraction(w) * (1 - Fraction(value)) for w, value in pairs), Fraction(0)) / 2
 
@@ -83,7 +83,7 @@ def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, problem: 
     anywhere = st.builds(
         lambda high, low, ones, *moved: CornerCounts(high, low, K - high - low - ones, ones, *moved),
         *[counts] * 7,
-    ).filter(lambda each: each.is_of(problem.voters))
+    ).filter(lambda each: each.is_row_of(problem.voters))
     rows = data.draw(st.lists(row | anywhere, max_size=3))
     multipliers = [(data.draw(st.floats(0.0, 2.0)), each) for each in rows]
     for shape in SHAPES:
@@ -107,11 +107,11 @@ def test_rows_of_the_full_set_are_named(K: int, delta: str, overlap: int | None)
     whole = gamma_program(Problem(voters, voters.each))
     for counts, p, p_prime in zip(whole.counts.tolist(), *whole.probabilities(), strict=True):
         row = label_corner_counts(counts)
-        assert row.is_of(voters)
+        assert row.is_row_of(voters)
         found = np.array([np.sort(each) for each in row.probabilities(voters)])
         np.testing.assert_allclose(found, [np.sort(p), np.sort(p_prime)], atol=1e-15)
-        assert not replace(row, ones=row.ones + 1).is_of(voters)
-        assert not replace(row, moved_ones=row.ones + 1).is_of(voters)
+        assert not replace(row, ones=row.ones + 1).is_row_of(voters)
+        assert not replace(row, moved_ones=row.ones + 1).is_row_of(voters)
 
 
 def test_a_row_that_touches_too_many_is_none_of_theirs() -> None:
@@ -125,7 +125,7 @@ def test_a_row_that_touches_too_many_is_none_of_theirs() -> None:
         (CornerCounts(1, 0, 2, 1, moved_zeros=2, moved_zeros_prime=2), True),
         (CornerCounts(0, 0, 2, 2, moved_ones_prime=2, moved_zeros_prime=1), False),
     ):
-        assert row.is_of(voters) is is_of
+        assert row.is_row_of(voters) is is_of
 
 
 @pytest.mark.parametrize("solver", ["production", "reference"])

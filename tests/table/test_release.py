@@ -26,7 +26,7 @@ from darrm.optimize.plurality import optimize_plurality
 from darrm.plurality.plurality_law import ONE, random_law
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Problem, Voters
-from darrm.table.release import Release, charge_of
+from darrm.table.release import Release, describe_cost
 from darrm.table.table import Table, certify
 from darrm.votes import Votes
 from tests.oracle import exact_divergence
@@ -103,10 +103,10 @@ def test_released_frequencies() -> None:
 
 def test_a_matrix_of_zeros_and_ones_is_read_as_labels() -> None:
     votes = np.array([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 1]])
-    expected = RELEASE.release(Votes.of_labels(votes), rng=np.random.default_rng(3)).tolist()
+    expected = RELEASE.release(Votes.from_labels(votes), rng=np.random.default_rng(3)).tolist()
     for dtype in (bool, np.uint8, np.float64):
         assert RELEASE.release(votes.astype(dtype), rng=np.random.default_rng(3)).tolist() == expected
-    counts = Votes.of_counts(np.stack([5 - votes.sum(axis=1), votes.sum(axis=1)], axis=1))
+    counts = Votes.from_counts(np.stack([5 - votes.sum(axis=1), votes.sum(axis=1)], axis=1))
     assert RELEASE.release(counts, rng=np.random.default_rng(3)).tolist() == expected
     assert RELEASE.release(np.zeros((0, 5))).shape == (0,)
 
@@ -122,11 +122,11 @@ def test_other_bad_arguments() -> None:
 def test_the_exact_profile_tightens_the_account() -> None:
     problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
     aggregator = Release(optimize_table(problem))
-    plain = PrivacyAccountant(charges=[charge_of(aggregator.table, 100, exact=False)]).spent(0.01)
-    exact = PrivacyAccountant(charges=[charge_of(aggregator.table, 100, exact=True)]).spent(0.01)
+    plain = PrivacyAccountant(costs=[describe_cost(aggregator.table, 100, exact=False)]).spent(0.01)
+    exact = PrivacyAccountant(costs=[describe_cost(aggregator.table, 100, exact=True)]).spent(0.01)
     assert exact.epsilon < 0.8 * plain.epsilon
     assert aggregator.privacy_cost(100).profile is not None
-    one = PrivacyAccountant(charges=[charge_of(aggregator.table, exact=True)])
+    one = PrivacyAccountant(costs=[describe_cost(aggregator.table, exact=True)])
     profile = aggregator.table.profile
     assert profile is not None
     for epsilon in (0.1, 0.2):
@@ -146,18 +146,18 @@ def aggregator(half: list[float]) -> Release:
 
 def test_a_monotone_table_is_charged_with_its_curve() -> None:
     made = aggregator([0.1, 0.3, 0.6])
-    charge = made.privacy_cost(7)
-    assert charge.renyi is not None
+    cost = made.privacy_cost(7)
+    assert cost.renyi is not None
     exact = renyi_divergences(OTHER.voters, made.table.gamma, DEFAULT_ORDERS)
-    assert np.all(charge.renyi.values >= exact)
-    assert charge.renyi.values == pytest.approx(exact, rel=2e-9)
-    names = {bound.name for bound in PrivacyAccountant(charges=[charge]).spent(1e-3).bounds}
+    assert np.all(cost.renyi.values >= exact)
+    assert cost.renyi.values == pytest.approx(exact, rel=2e-9)
+    names = {bound.name for bound in PrivacyAccountant(costs=[cost]).spent(1e-3).bounds}
     assert names >= {"simple", "optimal", "profile", "renyi"}
 
 
 def test_where_there_is_no_curve() -> None:
     assert aggregator([0.3, 0.1, 0.6]).privacy_cost().renyi is None
-    assert charge_of(aggregator([0.1, 0.3, 0.6]).table, exact=False).renyi is None
+    assert describe_cost(aggregator([0.1, 0.3, 0.6]).table, exact=False).renyi is None
     constant = Release(certify(OTHER, baselines.randomized_response(OTHER))).privacy_cost().renyi
     assert constant is not None
 
@@ -165,9 +165,9 @@ def test_where_there_is_no_curve() -> None:
 def test_many_voters_of_whom_few_are_reached_are_described_too() -> None:
     plain = Problem(Voters(2001, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "1e-6"))
     rising = np.minimum(np.arange(1, 1002) / 400.0, 0.999)
-    charge = Release(certify(plain, NoiseFunction(2001, rising))).privacy_cost()
-    assert charge.renyi is not None
-    assert charge.profile is not None
+    cost = Release(certify(plain, NoiseFunction(2001, rising))).privacy_cost()
+    assert cost.renyi is not None
+    assert cost.profile is not None
 
 
 def test_a_ledger_recognises_the_charge_again(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_every_class_is_drawn_for_as_many_numbers_as_its_weight(table: Table, co
 def test_frequencies_are_the_probabilities(table: Table) -> None:
     counts = np.array([[2, 1, 1], [0, 2, 2]])
     draws = 100_000
-    labels = Release(table).release(Votes.of_counts(np.repeat(counts, draws, axis=0)), rng=np.random.default_rng(5))
+    labels = Release(table).release(Votes.from_counts(np.repeat(counts, draws, axis=0)), rng=np.random.default_rng(5))
     for row, expected in zip(labels.reshape(2, draws), table.plurality.probabilities(counts), strict=True):
         found = np.bincount(row, minlength=3) / draws
         # six classes, each within 5.3 standard deviations but for 1e-6 altogether
@@ -230,16 +230,16 @@ def test_frequencies_are_the_probabilities(table: Table) -> None:
 
 
 def test_the_exact_descriptions_make_many_queries_cheaper(table: Table) -> None:
-    charge = Release(table).privacy_cost(30)
-    assert charge.table == table.digest
-    assert charge.reached == 1
-    bare = PrivacyAccountant(charges=[PrivacyCost("bare", guarantee=charge.guarantee, count=30)])
-    assert PrivacyAccountant(charges=[charge]).spent(0.35).epsilon < bare.spent(0.35).epsilon
+    cost = Release(table).privacy_cost(30)
+    assert cost.table == table.digest
+    assert cost.reached == 1
+    bare = PrivacyAccountant(costs=[PrivacyCost("bare", guarantee=cost.guarantee, count=30)])
+    assert PrivacyAccountant(costs=[cost]).spent(0.35).epsilon < bare.spent(0.35).epsilon
 
 
 def test_more_queries_than_a_block(table: Table) -> None:
     counts = np.tile([[4, 0, 0], [0, 4, 0]], (40_000, 1))
-    labels = Release(table).release(Votes.of_counts(counts))
+    labels = Release(table).release(Votes.from_counts(counts))
     right = np.mean(labels == counts.argmax(axis=1))
     assert right == pytest.approx(float(table.plurality.probabilities([[4, 0, 0]])[0, 0]), abs=0.01)
 
@@ -248,13 +248,13 @@ def test_many_classes_are_found_without_keys() -> None:
     law = random_law(22, 22)  # 23^22 is beyond a key of 64 bits
     counts = np.zeros((2, 22), dtype=np.int64)
     counts[0, 5], counts[1, 3], counts[1, 9] = 22, 1, 21
-    assert [law.partitions.parts[place][:3] for place in law.partitions.places_of(counts)] == [(22, 0, 0), (21, 1, 0)]
+    assert [law.partitions.parts[place][:3] for place in law.partitions.find_places(counts)] == [(22, 0, 0), (21, 1, 0)]
     small = random_law(4, 3)
     histograms = np.array([n for n in itertools.product(range(5), repeat=3) if sum(n) == 4])
-    found = [small.partitions.parts[place] for place in small.partitions.places_of(histograms)]
+    found = [small.partitions.parts[place] for place in small.partitions.find_places(histograms)]
     assert found == [tuple(sorted(row, reverse=True)) for row in histograms.tolist()]
     with pytest.raises(ValueError, match="4 votes for 3 classes"):
-        small.partitions.places_of(np.array([[3, 0, 0]]))
+        small.partitions.find_places(np.array([[3, 0, 0]]))
 
 
 @pytest.mark.parametrize("answers", ["aaaa", "aabb", "abbb", "abcd", "aabc"])
@@ -277,7 +277,7 @@ def test_open_answers_are_drawn_for_as_many_numbers_as_their_weight(answers: str
 def test_open_answers_leave_as_strings_that_were_said() -> None:
     table = optimize_plurality(Problem(Voters(6, PrivacyParams("inf"), overlap=1), PrivacyParams("3", "0.05"), OPEN))
     rows = [["yes"] * 6, ["None"] * 5 + [""], list("abcdef")]
-    votes = Votes.of_answers(rows * 200, missing="blank")
+    votes = Votes.from_answers(rows * 200, missing="blank")
     labels = Release(table).release(votes, rng=np.random.default_rng(3)).reshape(200, 3)
     assert "yes" in set(labels[:, 0]) <= {"yes", None}
     assert "None" in set(labels[:, 1]) <= {"None", None}  # the blank is a string that nobody says

@@ -11,7 +11,7 @@ import pytest
 from darrm import NoiseFunction, PrivacyParams, Problem, Table, certify, optimize_table
 from darrm.errors import TableError
 from darrm.problem import Voters
-from darrm.util.files import checksum_of
+from darrm.util.files import compute_checksum
 from tests.doors import validated
 
 MISSING = object()
@@ -50,7 +50,7 @@ def test_the_file_follows_its_schema(table: Table) -> None:
 def test_a_forged_checksum_does_not_help(table: Table, tmp_path: Path) -> None:
     values = table.to_json()["gamma"]
     values[1] += 1e-3
-    forged = checksum_of({"problem": table.to_json()["problem"], "gamma": values})
+    forged = compute_checksum({"problem": table.to_json()["problem"], "gamma": values})
     with pytest.raises(TableError, match="above the budget"):
         Table.load(change(table, tmp_path, gamma=values, checksum=forged))
 

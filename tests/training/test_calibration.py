@@ -10,7 +10,7 @@ pytest.importorskip("dp_accounting")
 
 from darrm.privacy import PrivacyParams
 from darrm.training import calibration
-from darrm.training.calibration import calibrate_noise, calibrate_sampling, privacy_of
+from darrm.training.calibration import calibrate_noise, calibrate_sampling, compute_privacy
 from darrm.training.recipes import PrivateSGD
 
 
@@ -36,15 +36,15 @@ def exact_delta_of_one_step(epsilon: float, noise: float, rate: float) -> float:
     [(1.0, 0.1, 1e-3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((0.6, 0.3, 1e-5), (2.0, 1.0, 1e-4)))],
 )
 def test_one_step_agrees_with_quadrature(noise: float, rate: float, delta: float) -> None:
-    epsilon = privacy_of(recipe(noise, rate, 1), delta).epsilon
+    epsilon = compute_privacy(recipe(noise, rate, 1), delta).epsilon
     assert exact_delta_of_one_step(epsilon, noise, rate) <= delta * (1 + 1e-6)
     assert exact_delta_of_one_step(epsilon * 0.999, noise, rate) > delta * (1 - 1e-3)
 
 
 def test_without_sampling_steps_add_up_like_one_gaussian() -> None:
     # T steps with noise σ are one step with noise σ/√T
-    many = privacy_of(recipe(20.0, 1.0, 100), 1e-5).epsilon
-    one = privacy_of(recipe(2.0, 1.0, 1), 1e-5).epsilon
+    many = compute_privacy(recipe(20.0, 1.0, 100), 1e-5).epsilon
+    one = compute_privacy(recipe(2.0, 1.0, 1), 1e-5).epsilon
     assert many == pytest.approx(one, rel=1e-3)
 
 
@@ -58,7 +58,7 @@ def test_what_a_composition_rounds_is_within_its_epsilon(delta: float) -> None:
         return mpmath.ncdf(mu / 2 - epsilon / mu) - far
 
     with mpmath.workdps(40):
-        epsilon = privacy_of(recipe(30.0, 1.0, 1000), delta).epsilon
+        epsilon = compute_privacy(recipe(30.0, 1.0, 1000), delta).epsilon
         assert exact(epsilon) <= delta < exact(epsilon * 0.999)
 
 
@@ -75,13 +75,13 @@ def test_where_delta_alone_is_enough_epsilon_is_zero_on_the_coarsest_grid(
 
     monkeypatch.setattr(calibration, "_compose_epsilon", recorded)
     assert exact_delta_of_one_step(0.0, noise, rate) < delta
-    assert privacy_of(recipe(noise, rate, 1), delta).epsilon == 0.0
+    assert compute_privacy(recipe(noise, rate, 1), delta).epsilon == 0.0
     assert intervals == [1e-3]  # a grid of 1e-6 took 36 s
 
 
 @pytest.mark.parametrize(("noise", "rate", "delta"), [(5.0, 0.01, 1e-5), (30.0, 0.5, 1e-3), (20.0, 1.0, 1e-2)])
 def test_small_epsilons_need_no_finer_grid(noise: float, rate: float, delta: float) -> None:
-    epsilon = privacy_of(recipe(noise, rate, 1), delta).epsilon
+    epsilon = compute_privacy(recipe(noise, rate, 1), delta).epsilon
     assert 0.0 < epsilon < 0.1
     assert exact_delta_of_one_step(epsilon, noise, rate) <= delta * (1 + 1e-6)
     assert exact_delta_of_one_step(epsilon - 2e-6, noise, rate) > delta
@@ -89,7 +89,7 @@ def test_small_epsilons_need_no_finer_grid(noise: float, rate: float, delta: flo
 
 def test_the_papers_teachers() -> None:
     # 909 images a teacher, batches of 32, five epochs; the paper reports 0.0852, the bound on its own grid
-    assert privacy_of(recipe(12.0, 32 / 909, 143), 1e-4).epsilon == pytest.approx(0.0852, abs=2e-4)
+    assert compute_privacy(recipe(12.0, 32 / 909, 143), 1e-4).epsilon == pytest.approx(0.0852, abs=2e-4)
 
 
 @pytest.mark.quick_cases(1)
@@ -101,7 +101,7 @@ def test_renyi_accounting_is_never_smaller(noise: float, rate: float, steps: int
     event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise))
     accountant = RdpAccountant(orders=[1.1, 1.5, 2, 3, 5, 8, 12, 20, 32, 64, 128, 256])
     by_renyi = accountant.compose(event, steps).get_epsilon(1e-5)
-    by_loss = privacy_of(recipe(noise, rate, steps), 1e-5).epsilon
+    by_loss = compute_privacy(recipe(noise, rate, steps), 1e-5).epsilon
     assert 0.3 * by_renyi < by_loss <= by_renyi
 
 
@@ -112,7 +112,7 @@ def test_opacus_agrees(noise: float, rate: float, steps: int) -> None:
     prv = pytest.importorskip("opacus.accountants")
     second = prv.PRVAccountant()
     second.history = [(noise, rate, steps)]
-    ours = privacy_of(recipe(noise, rate, steps), 1e-4).epsilon
+    ours = compute_privacy(recipe(noise, rate, steps), 1e-4).epsilon
     assert ours == pytest.approx(second.get_epsilon(1e-4, eps_error=1e-3), abs=3e-3)
 
 
@@ -123,16 +123,16 @@ def test_sampling_is_the_largest_that_fits(epsilon: str) -> None:
     found = calibrate_sampling(target, noise=12.0, epochs=5)
     rate, steps = found.value, int(found.settings["steps"])
     assert rate * steps == pytest.approx(5.0)
-    assert privacy_of(recipe(12.0, rate, steps), 1e-4).epsilon <= target.epsilon
-    assert steps == 5 or privacy_of(recipe(12.0, 5 / (steps - 1), steps - 1), 1e-4).epsilon > target.epsilon
+    assert compute_privacy(recipe(12.0, rate, steps), 1e-4).epsilon <= target.epsilon
+    assert steps == 5 or compute_privacy(recipe(12.0, 5 / (steps - 1), steps - 1), 1e-4).epsilon > target.epsilon
 
 
 @pytest.mark.slow  # the doctest asks the same of another setting
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 30.0])
 def test_noise_is_the_smallest_that_fits(epsilon: float) -> None:
     noise = calibrate_noise(PrivacyParams(epsilon, 1e-5), sampling_rate=0.02, steps=200).value
-    assert privacy_of(recipe(noise, 0.02, 200), 1e-5).epsilon <= epsilon
-    assert privacy_of(recipe(noise * 0.998, 0.02, 200), 1e-5).epsilon > epsilon
+    assert compute_privacy(recipe(noise, 0.02, 200), 1e-5).epsilon <= epsilon
+    assert compute_privacy(recipe(noise * 0.998, 0.02, 200), 1e-5).epsilon > epsilon
 
 
 @pytest.mark.slow
@@ -147,9 +147,9 @@ def test_noise_is_found_for_steps_whose_cost_at_less_noise_fits_no_memory() -> N
 @pytest.mark.parametrize(
     ("call", "line"),
     [
-        (lambda: privacy_of(recipe(30.0, 1.0, 1000), 1e-40), "no finite epsilon is known"),
-        (lambda: privacy_of(recipe(1e-3, 0.5, 1), 1e-5), "noise must be at least 0.1, got 0.001"),
-        (lambda: privacy_of(recipe(0.5, 0.5, 10**8), 1e-5), "needs .* GiB, more than the 0.25 GiB"),
+        (lambda: compute_privacy(recipe(30.0, 1.0, 1000), 1e-40), "no finite epsilon is known"),
+        (lambda: compute_privacy(recipe(1e-3, 0.5, 1), 1e-5), "noise must be at least 0.1, got 0.001"),
+        (lambda: compute_privacy(recipe(0.5, 0.5, 10**8), 1e-5), "needs .* GiB, more than the 0.25 GiB"),
         (lambda: calibrate_noise(PrivacyParams(1.0, 0), sampling_rate=0.1, steps=10), "a pair of positive numbers"),
         (lambda: calibrate_sampling(PrivacyParams(0, 1e-5), noise=1.0, epochs=1), "a pair of positive numbers"),
         pytest.param(

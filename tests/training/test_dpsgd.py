@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.training.network import convolutional_network, threads_for
+from darrm.training.network import convolutional_network, limit_threads
 
 pytest.importorskip("torch")
 import torch
@@ -17,7 +17,7 @@ from darrm.training import training
 from darrm.training.network import initial_parameters, stack
 from darrm.training.recipes import PlainSGD, PrivateSGD
 from darrm.training.teachers import Partition, TeacherEnsemble, train_teachers
-from darrm.training.training import add_noise, clipped_sums, mean_gradients, per_example_gradients
+from darrm.training.training import add_noise, mean_gradients, per_example_gradients, sum_clipped
 
 nn = torch.nn
 
@@ -31,7 +31,7 @@ def test_one_example_moves_the_sum_by_at_most_the_threshold(size: float, others:
     present = torch.ones(1, others + 1)
     absent = present.clone()
     absent[0, 0] = 0.0
-    with_it, without = clipped_sums(gradients, present, 0.7), clipped_sums(gradients, absent, 0.7)
+    with_it, without = sum_clipped(gradients, present, 0.7), sum_clipped(gradients, absent, 0.7)
     moved = sum(float((with_it[name].double() - without[name].double()).square().sum()) for name in gradients) ** 0.5
     assert moved <= 0.7
     assert not 1.0 <= size <= 1e15 or moved >= 0.699  # squares overflow beyond: dropped, which is as safe
@@ -42,11 +42,11 @@ def test_one_of_many_examples_that_point_one_way_moves_the_sum_by_no_more() -> N
     generator = torch.Generator().manual_seed(0)
     gradients = {"w": 10.0 * torch.randn(1, 1, 50, generator=generator) * (1.0 + torch.rand(1, 60_000, 1))}
     mask = torch.ones(1, 60_000)
-    everybody, moved = clipped_sums(gradients, mask, 1.0)["w"], []
+    everybody, moved = sum_clipped(gradients, mask, 1.0)["w"], []
     for one in (0, 30_001):
         others = mask.clone()
         others[0, one] = 0.0
-        moved.append(float((everybody - clipped_sums(gradients, others, 1.0)["w"]).double().norm()))
+        moved.append(float((everybody - sum_clipped(gradients, others, 1.0)["w"]).double().norm()))
     assert 0.999 < max(moved) <= 1.0
 
 
@@ -56,7 +56,7 @@ def test_no_precision_and_no_threshold_lets_an_example_count_for_more(dtype: Any
     generator = torch.Generator().manual_seed(2)
     for size in (1e-160, 1e-44, 1e-23, 1e-6, 1.0, 1e4, 1e38):
         gradient = (size * torch.randn(1, 1, 4096, generator=generator, dtype=torch.float64)).to(dtype)
-        (moved,) = clipped_sums({"w": gradient}, torch.ones(1, 1), clip).values()
+        (moved,) = sum_clipped({"w": gradient}, torch.ones(1, 1), clip).values()
         exact = [float(entry) for entry in gradient.double().flatten()]
         expected = math.hypot(*exact)  # scaled by the largest: nothing overflows or vanishes
         if math.isfinite(expected):
@@ -73,7 +73,7 @@ def test_a_threshold_whose_square_is_no_number_is_refused(clip: float) -> None:
 @pytest.mark.parametrize("second", [[0.0] * 3, [float("nan"), 1.0, 1.0], [float("inf"), 1.0, 1.0]])
 def test_a_gradient_of_zero_or_that_is_not_finite_contributes_nothing(second: list[float]) -> None:
     gradients = {"w": torch.tensor([[[1.0, 1.0, 1.0], second]])}
-    assert clipped_sums(gradients, torch.ones(1, 2), 10.0)["w"].tolist() == [[1.0, 1.0, 1.0]]
+    assert sum_clipped(gradients, torch.ones(1, 2), 10.0)["w"].tolist() == [[1.0, 1.0, 1.0]]
 
 
 def test_noise_is_scaled_and_used_once_in_order() -> None:
@@ -222,7 +222,7 @@ def test_a_full_memory_is_one_line_that_says_what_to_do(recipe: Any, monkeypatch
 def test_gradients_agree_with_opacus() -> None:
     grad_sample = pytest.importorskip("opacus.grad_sample")
     build = partial(convolutional_network, side=8)
-    with threads_for(torch.device("cpu")), torch.random.fork_rng(devices=[]):
+    with limit_threads(torch.device("cpu")), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         parameters = stack([initial_parameters(build, seed) for seed in (1, 2, 3)])
         x, y = torch.rand(3, 5, 1, 8, 8), torch.randint(0, 2, (3, 5))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from darrm.errors import CheckpointError
 from darrm.training import teachers, training
-from darrm.training.calibration import privacy_of
+from darrm.training.calibration import compute_privacy
 from darrm.training.network import choose_device, convolutional_network
 from darrm.training.recipes import PlainSGD, PrivateSGD
 from darrm.training.teachers import (
@@ -270,7 +270,7 @@ def test_a_killed_training_goes_on_with_noise_that_nobody_knows(
 @pytest.mark.slow
 def test_a_seeded_training_says_so_everywhere(tmp_path: Path) -> None:
     recipe = PrivateSGD(0.1, 2, 0.3, 1.0)
-    promised = privacy_of(recipe, 1e-5)
+    promised = compute_privacy(recipe, 1e-5)
     with pytest.warns(PredictableNoiseWarning, match="not private"):
         seeded = ensemble(recipe)
     seeded.save(tmp_path / "ensemble")

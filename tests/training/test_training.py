@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from darrm.errors import CheckpointError
 from darrm.training import training
-from darrm.training.network import convolutional_network, initial_parameters, network_digest, threads_for
+from darrm.training.network import convolutional_network, initial_parameters, limit_threads, network_digest
 from darrm.training.recipes import INITIAL, NOISE, Augmentation, PlainSGD, PrivateSGD, RandomSource, Recipe, gaussians
 from darrm.training.training import Group, train_group
 
@@ -78,7 +78,7 @@ def test_stacked_training_is_the_definition(recipe: Recipe) -> None:
     what = group(recipe)
     together = train(what)
     for row in range(2):
-        with threads_for(torch.device("cpu")):
+        with limit_threads(torch.device("cpu")):
             expected_of = one_at_a_time(what, row)
         for name, expected in expected_of.items():
             np.testing.assert_allclose(together[name][row], expected, rtol=0, atol=2e-3 if recipe is PRIVATE else 1e-5)
@@ -94,7 +94,7 @@ def test_adams_steps_are_torchs_with_a_rate_that_falls_to_zero() -> None:
         optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate)
         steps = recipe.step_count(len(y))
         falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
-        with threads_for(torch.device("cpu")):
+        with limit_threads(torch.device("cpu")):
             for step in range(steps):
                 batch = recipe.batch(what.source, teacher, step, len(y))
                 optimizer.zero_grad()

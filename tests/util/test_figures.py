@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
-from darrm.util.figures import COLORS, name_lines, saved_figure, say_instead, style
+from darrm.util.figures import COLORS, name_lines, save_figure, say_instead, style
 
 
 def test_colors_differ_in_brightness_or_hue_for_every_vision() -> None:
@@ -30,7 +30,7 @@ def test_styles_can_be_told_apart_without_color() -> None:
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_names_stand_beside_their_lines_and_apart(tmp_path: Path, scale: str) -> None:
     ends = {"a": 1.0, "b": 1.0, "c": 0.99, "d": 0.01, "e": 0.012}
-    with saved_figure(tmp_path / "picture.png", height=4.0) as figure:
+    with save_figure(tmp_path / "picture.png", height=4.0) as figure:
         axes = figure.add_subplot()
         for name, end in ends.items():
             axes.plot([0, 1, 2], [0.5, end, float("nan")], label=name)
@@ -48,7 +48,7 @@ def test_names_stand_beside_their_lines_and_apart(tmp_path: Path, scale: str) ->
 
 
 def test_words_in_a_panels_place(tmp_path: Path) -> None:
-    with saved_figure(tmp_path / "picture.png") as figure:
+    with save_figure(tmp_path / "picture.png") as figure:
         axes = figure.add_subplot()
         say_instead(axes, "nothing was answered")
     assert [text.get_text() for text in axes.texts] == ["nothing was answered"]

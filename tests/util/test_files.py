@@ -11,7 +11,7 @@ from darrm.commands.command_line import run
 from darrm.pate.__main__ import main as pate
 from darrm.training.teachers import save_votes
 from darrm.training.training import save_tensors
-from darrm.util.files import check_regular, parse_json, read_json, replacing, write_text
+from darrm.util.files import check_regular, parse_json, read_json, replace_file, write_text
 
 
 def read(path: Path) -> object:
@@ -51,7 +51,7 @@ def test_private_data_are_readable_by_their_owner_only_from_the_first_byte(tmp_p
     try:
         for private, after in ((False, 0o644), (True, 0o600)):
             path = tmp_path / f"{private}.json"
-            with replacing(path, private=private) as temporary:
+            with replace_file(path, private=private) as temporary:
                 assert mode(temporary) == 0o600
                 temporary.write_text("1")
                 assert mode(temporary) == 0o600

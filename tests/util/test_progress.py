@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from darrm.util import progress
-from darrm.util.progress import bar, blocks, counted, interrupted_after, status_line, stoppable_search
+from darrm.util.progress import bar, blocks, interrupt_after, status_line, stoppable_search, track
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +70,9 @@ def test_a_log_file_gets_whole_lines_now_and_then(
 
 def test_what_is_counted_is_handed_out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LOGGED_AFTER_SECONDS", 0.0)
-    assert list(counted("abc", "letters", enabled=True)) == ["a", "b", "c"]
+    assert list(track("abc", "letters", enabled=True)) == ["a", "b", "c"]
     assert [line.split()[-3] for line in capsys.readouterr().err.splitlines()] == ["1/3,", "2/3,", "3/3,"]
-    assert list(counted("abc", "letters", enabled=False)) == ["a", "b", "c"]
+    assert list(track("abc", "letters", enabled=False)) == ["a", "b", "c"]
     assert capsys.readouterr().err == ""
 
 
@@ -98,7 +98,7 @@ def test_a_closed_standard_error_stops_nothing(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("sys.stderr", None)
     with status_line(quiet=False) as line:
         line.show("round 7")
-    assert list(counted("abc", "letters", enabled=True)) == ["a", "b", "c"]
+    assert list(track("abc", "letters", enabled=True)) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("before", [signal.default_int_handler, signal.SIG_IGN])
@@ -106,16 +106,16 @@ def test_a_limit_stops_a_search_and_nothing_else(before: Any) -> None:
     """Also where a script started it in the background, which ignores Ctrl-C: the limit was ignored with it."""
     old = signal.signal(signal.SIGINT, before)
     try:
-        with interrupted_after(0.02):
+        with interrupt_after(0.02):
             with pytest.raises(KeyboardInterrupt), stoppable_search():
                 time.sleep(0.5)
             with stoppable_search():
                 found = ["a second search, which the limit stops no more"]
-        with interrupted_after(0.02):
+        with interrupt_after(0.02):
             time.sleep(0.1)  # what comes before a search
             with pytest.raises(KeyboardInterrupt), stoppable_search():
                 found.append("the first search begins too late")
-        with interrupted_after(0.05):
+        with interrupt_after(0.05):
             with stoppable_search():
                 found.append("in time")
             time.sleep(0.1)  # its report
@@ -128,7 +128,7 @@ def test_a_limit_stops_a_search_and_nothing_else(before: Any) -> None:
 
 def test_ctrl_c_stops_anything() -> None:
     def work() -> None:
-        with interrupted_after(60.0):
+        with interrupt_after(60.0):
             _thread.interrupt_main()
             time.sleep(1.0)
 
@@ -145,7 +145,7 @@ def test_a_limit_that_fires_as_the_search_ends_loses_nothing(share: float) -> No
     """The search, and what hands it over, end close to the limit, a hundred times."""
     limit, ends = 0.002, 0
     for turn in range(100):
-        with interrupted_after(limit):
+        with interrupt_after(limit):
             end = time.perf_counter() + limit * share + 1e-6 * (turn % 50)
             with suppress(KeyboardInterrupt), stoppable_search():
                 while time.perf_counter() < end:

@@ -177,7 +177,7 @@ def _release(folder: Path, workload: Workload, composition: str) -> None:
     ledger = PrivacyLedger.create(folder / "ledger.sqlite", total, composition=composition, population="ward 7")
     first_queries = workload.queries - 3
     for name, queries in (("labels.csv", first_queries), ("more.csv", 3)):
-        votes = Votes.of_counts(rng.multinomial(K, [1 / C] * C, queries))
+        votes = Votes.from_counts(rng.multinomial(K, [1 / C] * C, queries))
         release_debited(release, votes, ledger=ledger, output=folder / name)
 
 

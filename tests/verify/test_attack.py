@@ -111,7 +111,7 @@ def test_the_worst_pair_is_the_worst_of_all_multisets(name: str) -> None:
 @pytest.mark.parametrize("n", [1, 7, 30])
 @pytest.mark.parametrize("miss", [0.2, 0.01])
 def test_a_bound_fails_as_seldom_as_it_says_and_not_much_less(n: int, miss: float) -> None:
-    bounds = ConfidenceIntervals.of_counts(np.arange(n + 1), n, miss)
+    bounds = ConfidenceIntervals.from_counts(np.arange(n + 1), n, miss)
     laws = [(P, binomial_pmf(n, P)) for P in np.linspace(0.001, 0.999, 999)]
     assert 0.5 * miss < max(float(law[bounds.lower > P].sum()) for P, law in laws) <= miss
     assert 0.5 * miss < max(float(law[bounds.upper < P].sum()) for P, law in laws) <= miss
@@ -310,13 +310,13 @@ def twice_the_rate(patch: Patch) -> None:
 
 def swapped_weights(patch: Patch) -> None:
     """The first two groups of a partition, the leaders and the runners-up, change places."""
-    honest: Any = release_module._sampler_of
+    honest: Any = release_module._make_sampler
 
     def swapped(law: PluralityLaw) -> Any:
         rows = [[row[1], row[0], *row[2:]] if len(row) > 1 else row for row in law.to_json()]
         return honest(PluralityLaw.from_json(law.K, law.classes, rows))
 
-    patch.setattr(release_module, "_sampler_of", swapped)
+    patch.setattr(release_module, "_make_sampler", swapped)
 
 
 def first_class_wins_ties(patch: Patch) -> None:

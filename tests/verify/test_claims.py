@@ -157,7 +157,7 @@ PARAMETERS: dict[str, GnssParameters | PublicationParameters] = {
 @pytest.fixture(scope="module")
 def figures() -> dict[str, dict[str, Any]]:
     rng, aggregator = np.random.default_rng(0), ConfidentGNMax(180, 60, 30)
-    votes = Votes.of_counts(rng.multinomial(250, [0.8, 0.1, 0.1], 20))
+    votes = Votes.from_counts(rng.multinomial(250, [0.8, 0.1, 0.1], 20))
     answered = aggregator.release(votes, rng=rng) >= 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -19,9 +19,9 @@ from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics.integer_noise import AsymmetricNoise
 from darrm.optimize.plurality import optimize_plurality
 from darrm.plan import plan
-from darrm.plan.planner import named
+from darrm.plan.planner import find_mechanism
 from darrm.plurality.plurality_law import random_law
-from darrm.plurality.proof import largest_excess, pairs_of
+from darrm.plurality.proof import largest_excess, list_neighbor_pairs
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.table import Table
@@ -51,7 +51,7 @@ def test_two_pieces_of_code_that_share_nothing_agree(reached: int) -> None:
     for epsilon in (Fraction(7, 10), Fraction(0), Fraction(2)):
         found = enclose_differences(table_of(table), [epsilon], reached)
         assert found is not None
-        ours = largest_excess(table.plurality, pairs_of(problem), epsilon)
+        ours = largest_excess(table.plurality, list_neighbor_pairs(problem), epsilon)
         assert found[0].lower - Fraction(1, 2**90) <= ours <= found[0].upper + Fraction(1, 2**90)
         assert found[0].upper - found[0].lower < Fraction(1, 2**90)
 
@@ -205,7 +205,7 @@ def test_honest_plans_pass_with_their_total_proved(name: str, tmp_path: Path) ->
     total = PrivacyParams(1 if queries == 1 else 2, "1e-5")
     work = Workload(Voters(K, PrivacyParams("inf"), overlap=1), queries, total, classes=classes)
     path, bare = tmp_path / "plan.json", tmp_path / "bare.json"
-    plan(work, mechanisms=[named(name)] if name in SLUGS else None).save(path)
+    plan(work, mechanisms=[find_mechanism(name)] if name in SLUGS else None).save(path)
     verdicts = audit([path]).verdicts
     assert [str(verdict) for verdict in verdicts if verdict.verdict == FALSE] == []
     (total_verdict,) = [verdict for verdict in verdicts if "as planned are" in verdict.claim]
@@ -274,7 +274,7 @@ def test_many_votes_that_move_are_bounded_by_the_counts() -> None:
 
 
 def test_a_sum_whose_delta_is_too_large_is_none() -> None:
-    ten = PrivacyCost("answers", guarantee=PrivacyParams("0.1", "1e-3")).repeated(10)
+    ten = PrivacyCost("answers", guarantee=PrivacyParams("0.1", "1e-3")).repeat(10)
     assert smallest_total([(charge_of(ten), None)], Fraction(1, 10**5), goal=0.0) is None
     found = smallest_total([(charge_of(ten), None)], Fraction(1, 50), goal=1.0)
     assert found is not None
@@ -284,7 +284,7 @@ def test_a_sum_whose_delta_is_too_large_is_none() -> None:
 def test_kinds_chosen_on_the_way_are_summed_by_the_filter_only(tmp_path: Path) -> None:
     for kinds, how in (("planned", "privacy losses"), ("adaptive", "Rényi filter")):
         ledger = PrivacyLedger.create(tmp_path / f"{kinds}.sqlite", PrivacyParams("8.9", "1e-5"), composition=kinds)
-        ledger.debit(PrivacyCost("answers", guarantee=PrivacyParams("0.1")).repeated(90))
+        ledger.debit(PrivacyCost("answers", guarantee=PrivacyParams("0.1")).repeat(90))
         verdict, total = audit_of(tmp_path / f"{kinds}.sqlite").total
         assert total is not None
         assert how in verdict.reason

@@ -370,7 +370,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     TABLE.save(folder / "deeper" / "table.json")
     rng = np.random.default_rng(2)
     noisy = PrivacyLedger.create(folder / "noisy.sqlite", PrivacyParams(9, "1e-5"), population="ward 7")
-    votes = Votes.of_counts(rng.multinomial(20, [0.5, 0.3, 0.2], 15))
+    votes = Votes.from_counts(rng.multinomial(20, [0.5, 0.3, 0.2], 15))
     release_debited(NOISY, votes, ledger=noisy, output=folder / "classes.csv")
     two = PrivacyLedger.create(folder / "deeper" / "two.sqlite", PrivacyParams(9, "1e-5"), population="ward 7")
     for name in ("first.npy", "second.csv"):

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
         tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-5"), composition="planned", population="ward 7"
     )
     release_debited(Release(table), np.array([[0, 1, 1], [0, 0, 0]]), ledger=ledger, output=tmp_path / "two.csv")
-    release_debited(noisy, Votes.of_counts([[9, 6, 5]]), ledger=ledger, output=tmp_path / "three.npy", note="ü, 2")
+    release_debited(noisy, Votes.from_counts([[9, 6, 5]]), ledger=ledger, output=tmp_path / "three.npy", note="ü, 2")
     return tmp_path
 
 

@@ -34,7 +34,7 @@ OTHER = PrivacyCost("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
 def made(path: Path) -> PrivacyLedger:
     ledger = PrivacyLedger.create(path, PrivacyParams(3, "1e-3"), composition="planned", population="ward 7")
     ledger.debit(QUERY, note="first")
-    ledger.debit(QUERY.repeated(2), labels=np.array([1, 0]), cursor=StreamCursor("-day", 0, ("a", "b")))
+    ledger.debit(QUERY.repeat(2), labels=np.array([1, 0]), cursor=StreamCursor("-day", 0, ("a", "b")))
     ledger.debit(OTHER, note="Grüße")
     ledger.debit(QUERY, note="last")
     return ledger

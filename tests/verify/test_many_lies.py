@@ -21,7 +21,7 @@ from darrm.aggregator import load_release
 from darrm.errors import TableError
 from darrm.verify.audit import audit, judge_file
 from darrm.verify.chain import judge_history, judge_receipt, read_ledger, read_receipt
-from darrm.verify.files import pieces_of, read_labels
+from darrm.verify.files import read_labels, read_pieces
 from darrm.verify.ledger import judge_labels
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, UNKNOWN, LedgerFaultError, ReceiptFaultError, Verdict
 from tests.relinked import relink
@@ -176,7 +176,7 @@ class OfRelease(Damage):
         if "plan" not in document:
             return True
         stated, queries = document["plan"]["spent"], document["plan"]["workload"]["queries"]
-        account = PrivacyAccountant(charges=[release.privacy_cost(queries)])
+        account = PrivacyAccountant(costs=[release.privacy_cost(queries)])
         return account.smallest_epsilon(stated["delta"]) <= 1.001 * stated["epsilon"]
 
 
@@ -216,7 +216,7 @@ class OfLabels(Damage):
         path = self.scratch / f"labels{self.suffix}"
         path.write_bytes(content)
         try:
-            read = next(pieces_of([path]))
+            read = next(read_pieces([path]))
         except (ValueError, OSError):
             return None
         assert read.labels is not None
@@ -245,7 +245,7 @@ class OfParquet(Damage):
     def verdicts(self, content: bytes) -> list[Verdict] | None:
         (self.folder / "labels" / "a.parquet").write_bytes(content)
         try:
-            (found,) = pieces_of([self.folder / "labels"])
+            (found,) = read_pieces([self.folder / "labels"])
         except (ValueError, OSError):
             return None
         if found.labels is None:

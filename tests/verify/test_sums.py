@@ -238,7 +238,7 @@ def kinds_of(charges: Sequence[PrivacyCost]) -> list[Kind]:
 )
 def test_within_one_percent_of_the_accountant(name: str) -> None:
     charges, delta = ACCOUNTS[name]
-    spent = PrivacyAccountant(charges=charges).spent(float(delta))
+    spent = PrivacyAccountant(costs=charges).spent(float(delta))
     kinds = kinds_of(charges)
     found = sums.compose_epsilon(kinds, Fraction(delta))
     assert found is not None

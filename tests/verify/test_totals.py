@@ -21,7 +21,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority import baselines
 from darrm.noisy_max.label_cost import label_curve, label_profile
 from darrm.numerics.integer_noise import DiscreteGaussian
-from darrm.table.release import charge_of as cost_model
+from darrm.table.release import describe_cost as cost_model
 from darrm.verify import totals
 from darrm.verify.audit import audit
 from darrm.verify.formats import Charge
@@ -101,7 +101,7 @@ def test_fixed_kinds_cost_what_the_accountant_says(delta: str) -> None:
     curves = [label_curve(DiscreteGaussian(sigma)) for sigma in (10.0, 25.0)]
     charges = [PrivacyCost("a", renyi=curves[0], count=50), PrivacyCost("b", renyi=curves[1], count=7)]
     priced: list[totals.Priced] = [(charge_of(one), None) for one in charges]
-    expected = (curves[0].repeated(50) + curves[1].repeated(7)).best(float(delta)).epsilon
+    expected = (curves[0].repeat(50) + curves[1].repeat(7)).best(float(delta)).epsilon
     found = smallest_total(priced, Fraction(delta), goal=0.0)
     assert found is not None
     assert found.epsilon == pytest.approx(expected, rel=1e-9)
@@ -210,7 +210,7 @@ def test_each_bound_is_the_accountants(name: str) -> None:
     voters, queries, delta = ACCOUNTS[name]
     table = table_for(voters)
     account = priced(table, queries)
-    spent = PrivacyAccountant(charges=[cost_model(table, queries)]).spent(float(delta))
+    spent = PrivacyAccountant(costs=[cost_model(table, queries)]).spent(float(delta))
     for bound in spent.bounds:
         enough = Fraction(bound.epsilon)
         # losses for voters without a guarantee, added in whole numbers, are some thousandth above those in floats
@@ -231,7 +231,9 @@ def test_each_bound_is_the_accountants(name: str) -> None:
 def test_the_joint_bound_of_pure_privacy_has_a_closed_form(each: str, release: str) -> None:
     voters = Voters(5, PrivacyParams(each), overlap=1, models=True)
     plain = PrivacyCost("a release", guarantee=PrivacyParams(release), voters=Voters(5, PLAIN, overlap=1))
-    charge = PrivacyCost("of models", guarantee=PrivacyParams(9), voters=voters, for_plain_voters=(plain,), count=2)
+    charge = PrivacyCost(
+        "of models", guarantee=PrivacyParams(9), voters=voters, for_non_private_voters=(plain,), count=2
+    )
     account: list[Priced] = [(charge_of(charge), None)]
     x = Fraction(2.0 * math.atanh(math.tanh(float(each) / 2.0) * math.tanh(float(release))))
     joint = BOUNDS["joint bound"]
@@ -281,7 +283,7 @@ def test_few_voters_are_examined_or_not() -> None:
     voters = Voters(11, PrivacyParams("0.3", "1e-6"), models=True)
     table = certify(Problem.from_allowance(voters, 3), baselines.subsampling(Problem.from_allowance(voters, 3)))
     account, delta, name = priced(table, 3), Fraction(1, 10**4), BOUNDS["subsampling"]
-    spent = {one.name: one.epsilon for one in PrivacyAccountant(charges=[cost_model(table, 3)]).spent(1e-4).bounds}
+    spent = {one.name: one.epsilon for one in PrivacyAccountant(costs=[cost_model(table, 3)]).spent(1e-4).bounds}
     found = proved(account, delta, Fraction(0))[name]
     assert float(found) == pytest.approx(spent["subsampling"], rel=1e-6)
     fewer = replace(account[0][0], sample=(1, 0.0))  # a lie: it looks at three
@@ -293,7 +295,7 @@ def test_models_of_a_boundless_epsilon_stop_no_audit(tmp_path: Path) -> None:
     voters = Voters(5, PrivacyParams("1e110"), overlap=2, models=True)
     plain = PrivacyCost("a release", guarantee=PrivacyParams("1e100"), voters=Voters(5, PLAIN, overlap=2))
     charge = PrivacyCost(
-        "of models", guarantee=PrivacyParams("1e100"), voters=voters, for_plain_voters=(plain,), count=2
+        "of models", guarantee=PrivacyParams("1e100"), voters=voters, for_non_private_voters=(plain,), count=2
     )
     assert smallest_total([(charge_of(charge), None)], Fraction(0), goal=1e100) is None
     ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams("1e111", "1e-5"))

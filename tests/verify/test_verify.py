@@ -36,7 +36,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
 from darrm.priors import Dirichlet, Independent, Point, Spread
-from darrm.table.release import Release, charge_of
+from darrm.table.release import Release, describe_cost
 from darrm.verify import costs
 from darrm.verify.__main__ import main
 from darrm.verify.audit import audit, judge_file, list_answers, list_assumptions, text_report
@@ -272,7 +272,7 @@ def test_other_tables_may_have_paid_from_the_same_ledger(tmp_path: Path) -> None
 @pytest.mark.parametrize("suffix", ["csv", pytest.param("npy", marks=pytest.mark.slow)])
 def test_labels_of_any_name_are_those_of_their_debit(trio: Trio, classes: tuple[Any, Any], suffix: str) -> None:
     path = trio.folder / f"named.{suffix}"
-    votes = Votes.of_labels(np.asarray(classes)[[[0, 0, 1], [1, 1, 1], [1, 0, 1]]], classes)
+    votes = Votes.from_labels(np.asarray(classes)[[[0, 0, 1], [1, 1, 1], [1, 0, 1]]], classes)
     release_debited(Release(trio.table), votes, ledger=PrivacyLedger(trio.ledger_path), output=path)
     found = audit([trio.table_path, trio.ledger_path, path])
     assert false_claims(list(found.verdicts)) == ""
@@ -304,7 +304,7 @@ def test_declared_models_are_named(tmp_path: Path) -> None:
     table = certify(allowed(3, "2"), NoiseFunction(3, [0.2, 0.3]))
     ledger = PrivacyLedger.create(tmp_path / "l.sqlite", BUDGET)
     models = Voters(3, PrivacyParams("0.1", "1e-5"), overlap=1, models=True)
-    ledger.debit(charge_of(table, 5, voters=models))
+    ledger.debit(describe_cost(table, 5, voters=models))
     found = list(judge_ledger(audit_of(tmp_path / "l.sqlite", table)))
     assert false_claims(found) == ""
     # those models are less private than the table asks
@@ -500,7 +500,7 @@ class TestLiesInLabels:
         answers: dict[str, list[int]] = {name: [] for name in turns}
         for place in range(3):
             for name, counts in turns.items():
-                votes = Votes.of_labels(rng.integers(0, 2, (counts[place], 3)), 2)
+                votes = Votes.from_labels(rng.integers(0, 2, (counts[place], 3)), 2)
                 answers[name] += streams[name].answer_together(votes)
         for name, given in answers.items():
             streams[name].close()

@@ -27,7 +27,7 @@ from darrm.optimize.plurality import optimize_plurality
 from darrm.plan import __main__ as plan_command
 from darrm.plan import accuracy as accuracy_module
 from darrm.plan.accuracy import Measure
-from darrm.plan.planner import named
+from darrm.plan.planner import find_mechanism
 from darrm.plan.tables import Exponential
 from darrm.priors import RecordedVotes
 from darrm.privacy import PrivacyParams
@@ -35,7 +35,7 @@ from darrm.problem import Problem, Voters, Workload
 from darrm.table.release import Release
 from darrm.table.table import certify
 from darrm.verify import __main__ as verify
-from darrm.votes import ROWS_AT_ONCE, Votes, counts_of
+from darrm.votes import ROWS_AT_ONCE, Votes, to_counts
 from darrm.votes import votes as votes_module
 from tests.doors import one_error, releasing, validated
 from tests.planned import accuracy_of
@@ -75,12 +75,12 @@ SPELLINGS: dict[str, tuple[Any, Any]] = {
 def test_what_is_missing_is_refused_or_counted(name: str) -> None:
     labels, classes = SPELLINGS[name]
     with pytest.raises(ValueError, match=r"from voter 1 to query 0: it is missing, .*--missing coin") as caught:
-        Votes.of_labels(labels, classes)
+        Votes.from_labels(labels, classes)
     assert "\n" not in str(caught.value)
-    votes = Votes.of_labels(labels, classes, missing="coin")
+    votes = Votes.from_labels(labels, classes, missing="coin")
     assert votes.missing is not None
     assert (votes.counts.tolist(), votes.missing.tolist(), votes.voters) == ([[1, 1], [1, 2]], [1, 0], 3)
-    assert Votes.of_labels(labels[1:], classes, missing="coin").missing is None
+    assert Votes.from_labels(labels[1:], classes, missing="coin").missing is None
     assert repr(votes).endswith("from labels, 1 missing)")
 
 
@@ -97,14 +97,14 @@ def test_what_is_missing_is_refused_or_counted(name: str) -> None:
 )
 def test_what_is_no_vote_stays_none(labels: object, classes: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Votes.of_labels(labels, classes, missing="coin")  # type: ignore[arg-type]
+        Votes.from_labels(labels, classes, missing="coin")  # type: ignore[arg-type]
 
 
 def test_a_class_may_be_called_na_or_nothing() -> None:
-    votes = Votes.of_labels([["NA", "yes", ""]], classes=("NA", "yes"), missing="coin")
+    votes = Votes.from_labels([["NA", "yes", ""]], classes=("NA", "yes"), missing="coin")
     assert votes.missing is not None
     assert (votes.counts.tolist(), votes.missing.tolist()) == ([[1, 1]], [1])
-    assert Votes.of_labels([["", "no"]], classes=("", "no"), missing="coin").missing is None
+    assert Votes.from_labels([["", "no"]], classes=("", "no"), missing="coin").missing is None
 
 
 def test_votes_by_hand_say_how_many_are_missing() -> None:
@@ -130,10 +130,10 @@ def test_votes_by_hand_say_how_many_are_missing() -> None:
 
 
 def test_incomplete_votes_are_not_taken_for_complete_ones() -> None:
-    votes = Votes.of_labels([[0, NAN, 1]], missing="coin")
+    votes = Votes.from_labels([[0, NAN, 1]], missing="coin")
     calls: tuple[Callable[[], object], ...] = (
         lambda: votes.ones,
-        lambda: counts_of(votes),
+        lambda: to_counts(votes),
         lambda: RecordedVotes("mine", votes),
     )
     for call in calls:
@@ -168,7 +168,7 @@ def test_missing_votes_of_csv_files(
 
 
 @pytest.mark.parametrize(
-    ("content", "named", "message"),
+    ("content", "options", "message"),
     [
         (b"0,?\n1,1\n", {}, r"line 1, field 2: '\?' is no vote, and a missing one is '' or 'NA'"),
         (b"yes,null\n", {"classes": NO_YES}, "'null' is no vote, and a missing one is '' or 'NA'"),
@@ -181,11 +181,11 @@ def test_missing_votes_of_csv_files(
         (b"3,1\n", {"voters": 4}, "line 1, field 1: '3' is none of the classes '0', '1'"),
     ],
 )
-def test_csv_files_that_stay_refused(content: bytes, named: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_csv_files_that_stay_refused(content: bytes, options: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = tmp_path / "votes.csv"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message) as caught:
-        Votes.read(path, missing="coin", **named)
+        Votes.read(path, missing="coin", **options)
     assert "\n" not in str(caught.value)
 
 
@@ -194,18 +194,20 @@ MATRICES = st.integers(1, 6).flatmap(
 )
 
 
-@given(matrix=MATRICES, named=st.booleans(), suffix=st.sampled_from([".npy", ".csv"]))
+@given(matrix=MATRICES, has_names=st.booleans(), suffix=st.sampled_from([".npy", ".csv"]))
 def test_a_file_says_what_the_array_says(
-    matrix: list[list[float]], named: bool, suffix: str, tmp_path_factory: pytest.TempPathFactory
+    matrix: list[list[float]], has_names: bool, suffix: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path, array = tmp_path_factory.mktemp("files") / f"votes{suffix}", np.array(matrix)
-    blank = "NA" if named or len(matrix[0]) == 1 else ""  # a line with nothing in it is no query
-    words = np.where(np.isnan(array), blank, np.where(array == 1, "yes", "no") if named else np.char.mod("%g", array))
+    blank = "NA" if has_names or len(matrix[0]) == 1 else ""  # a line with nothing in it is no query
+    words = np.where(
+        np.isnan(array), blank, np.where(array == 1, "yes", "no") if has_names else np.char.mod("%g", array)
+    )
     if suffix == ".npy":
-        np.save(path, words if named else array)
+        np.save(path, words if has_names else array)
     else:
         np.savetxt(path, words, fmt="%s", delimiter=",")
-    read = Votes.read(path, classes=NO_YES if named else 2, voters=len(matrix[0]), missing="coin")
+    read = Votes.read(path, classes=NO_YES if has_names else 2, voters=len(matrix[0]), missing="coin")
     assert read.counts.tolist() == [[int((row == vote).sum()) for vote in (0, 1)] for row in array]
     absent = np.isnan(array).sum(axis=1).tolist()
     assert ([0] * len(array) if read.missing is None else read.missing.tolist()) == absent
@@ -215,7 +217,7 @@ def test_missing_votes_of_many_rows() -> None:  # more than one block, and more 
     generator = np.random.default_rng(5)
     for shape in ((ROWS_AT_ONCE + 7, 3), (4, 700)):
         labels = generator.choice([0.0, 1.0, NAN], shape)
-        votes = Votes.of_labels(labels, missing="coin")
+        votes = Votes.from_labels(labels, missing="coin")
         assert votes.missing is not None
         assert np.array_equal(votes.missing, np.isnan(labels).sum(axis=1))
         assert np.array_equal(votes.counts[:, 1], (labels == 1).sum(axis=1))
@@ -241,7 +243,7 @@ def test_every_coin_is_one_vote_and_all_patterns_are_equally_likely(
 ) -> None:
     monkeypatch.setattr(votes_module, "_COINS_AT_ONCE", at_once)
     labels = np.array([[1, NAN, NAN, 0], [0, 0, 1, 1], [NAN] * 4, [1, 1, NAN, 1]])
-    votes = Votes.of_labels(labels, missing="coin")
+    votes = Votes.from_labels(labels, missing="coin")
     missing = np.isnan(labels).sum(axis=1)
     for pattern in product((False, True), repeat=int(missing.sum())):
         heads = [sum(part) for part in np.split(np.array(pattern), np.cumsum(missing)[:-1])]
@@ -265,7 +267,7 @@ def test_released_frequencies(missing: int) -> None:
     rng = np.random.default_rng(missing)
     for ones in range(5 - missing + 1):
         row = [1.0] * ones + [0.0] * (5 - missing - ones) + [NAN] * missing
-        votes = Votes.of_labels(np.tile(row, (n, 1)), missing="coin")
+        votes = Votes.from_labels(np.tile(row, (n, 1)), missing="coin")
         share, p = Release(TABLE).release(votes, rng=rng).mean(), float(law_of_one(ones, missing))
         # 5.5 standard deviations: a false alarm of 4e-8 each, 4e-7 in all
         assert abs(share - p) <= 5.5 * math.sqrt(p * (1 - p) / n)
@@ -279,7 +281,7 @@ def test_all_missing_is_a_fair_coin() -> None:
 
 
 def test_each_release_tosses_its_own_coins() -> None:
-    votes = Votes.of_labels(np.full((200, 5), NAN), missing="coin")
+    votes = Votes.from_labels(np.full((200, 5), NAN), missing="coin")
     assert len({tuple(votes.impute_missing().ones.tolist()) for _ in range(3)}) == 3  # equal with probability 2^-300
     assert votes.missing is not None
     assert votes.missing.tolist() == [5] * 200
@@ -315,7 +317,7 @@ def test_the_release_stays_private(missing: int) -> None:
 
 def test_every_die_is_one_vote_and_all_rolls_are_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = np.array([["a", None, None], ["c", "b", None], [None] * 3])
-    votes = Votes.of_labels(labels, classes=("a", "b", "c"), missing="coin")
+    votes = Votes.from_labels(labels, classes=("a", "b", "c"), missing="coin")
     assert votes.missing is not None
     assert (votes.counts.tolist(), votes.missing.tolist()) == ([[1, 0, 0], [0, 1, 1], [0, 0, 0]], [2, 1, 3])
     asked: list[int] = []
@@ -345,7 +347,7 @@ def test_released_frequencies_of_three_classes() -> None:
         (Release(table), table.law.probabilities),
         (mechanism, partial(Exponential.law, 1.0)),
     ):
-        votes = Votes.of_labels(np.tile([2.0, 2.0, 0.0, NAN], (n, 1)), classes=3, missing="coin")
+        votes = Votes.from_labels(np.tile([2.0, 2.0, 0.0, NAN], (n, 1)), classes=3, missing="coin")
         found = np.bincount(aggregator.release(votes, rng=np.random.default_rng(3)), minlength=3) / n
         true = law(np.array([[2, 0, 2], [1, 1, 2], [1, 0, 3]])).mean(axis=0)
         # 5.5 standard deviations: a false alarm of 4e-8 each
@@ -385,10 +387,10 @@ def test_shares_of_three_classes_are_those_of_all_labels_and_rolls(
         weight += chance
     if drawn:
         monkeypatch.setattr(accuracy_module, "MOST_ROLLED", 20_000)
-        accuracy_module.sample_of.cache_clear()
+        accuracy_module.make_sample.cache_clear()
         monkeypatch.setattr(accuracy_module, "number_of_rolls", lambda *_: 10**9)
     found = accuracy_of(law, K, 3, priors.Dirichlet(), missing=missing)
-    accuracy_module.sample_of.cache_clear()
+    accuracy_module.make_sample.cache_clear()
     assert (found.standard_error > 0.0) == drawn
     assert found.value == pytest.approx(total / weight, abs=6.0 * found.standard_error + 1e-12)
 
@@ -398,7 +400,7 @@ def test_a_plan_ranks_by_the_votes_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    few = [named(name) for name in ("optimal", "exponential", "permute-and-flip")]
+    few = [find_mechanism(name) for name in ("optimal", "exponential", "permute-and-flip")]
     monkeypatch.setattr("darrm.plan.planner.MECHANISMS", few)
     asked = ["--epsilon", "0.1,0.2,0.3,0.4,0.5,0.7,1", "--each-delta", "0", "--queries", "30", "--total", "8,0.01"]
     by_error = ["--objective", "error", "--prior", "dirichlet"]
@@ -489,7 +491,7 @@ GAMMAS = ([1.0], [0.7], [0.2, 0.9], [0.9, 0.1], [0.8, 0.3, 0.9], [0.0, 1.0, 0.0]
 
 
 def brute_force(gamma: NoiseFunction, p: Fraction, missing: int) -> tuple[Fraction, Fraction]:
-    """The error and the share of right labels for one p, over all votes and all coins."""
+    """The error and the accuracy for one p, over all votes and all coins."""
     there, g = gamma.K - missing, [Fraction(float(value)) for value in gamma.signed]
     released, majority, right = Fraction(0), Fraction(0), Fraction(0)
     for votes in product((0, 1), repeat=there):

@@ -48,23 +48,25 @@ def counted(votes: Votes) -> list[dict[Any, int]]:
 @given(st.integers(1, 4).flatmap(lambda K: st.lists(st.lists(words, min_size=K, max_size=K), min_size=1, max_size=4)))
 def test_answers_are_counted(rows: list[list[str]]) -> None:
     expected = [dict(Counter(row)) for row in rows]
-    votes = Votes.of_answers(rows)
+    votes = Votes.from_answers(rows)
     assert counted(votes) == expected
     assert set(votes.names) == {word for row in rows for word in row}
     assert (votes.voters, votes.queries, votes.source_format) == (len(rows[0]), len(rows), "answers")
     assert len(votes.classes) == OPEN == 0
     numbers = [list(row.values()) for row in expected]
-    assert counted(Votes.of_answers([list(row) for row in expected], numbers)) == expected
-    assert counted(Votes.of_answers(np.array(rows, dtype=object))) == expected
+    assert counted(Votes.from_answers([list(row) for row in expected], numbers)) == expected
+    assert counted(Votes.from_answers(np.array(rows, dtype=object))) == expected
     again = Votes(votes.sparse, votes.voters, (), "answers", vocabulary=votes.vocabulary)
-    assert counted(Votes.concatenate([again[1:], votes[:0], Votes.of_answers(rows[:1])])) == expected[1:] + expected[:1]
+    assert (
+        counted(Votes.concatenate([again[1:], votes[:0], Votes.from_answers(rows[:1])])) == expected[1:] + expected[:1]
+    )
     cut = votes[np.arange(len(rows)) % 2 == 1]
     assert counted(cut) == expected[1::2]
 
 
 def test_an_answer_is_named_and_no_answer_is_none() -> None:
-    votes = Votes.of_answers([["None", "-1", "-1"]])
-    labels = votes.labeled(np.array([0, 1, ABSTAIN]))
+    votes = Votes.from_answers([["None", "-1", "-1"]])
+    labels = votes.name_labels(np.array([0, 1, ABSTAIN]))
     assert labels.dtype == np.dtype(object)  # a text type would tell the longest string, which nobody sees
     assert labels.tolist() == ["None", "-1", None]
 
@@ -75,14 +77,14 @@ def test_an_answer_is_named_and_no_answer_is_none() -> None:
     )
 )
 def test_an_answer_that_is_missing_counts_for_no_string(rows: list[list[str | None]]) -> None:
-    votes = Votes.of_answers(rows, missing="blank")  # type: ignore[arg-type]
-    joined = Votes.concatenate([votes[:1], Votes.of_answers([["x"] * len(rows[0])]), votes])
+    votes = Votes.from_answers(rows, missing="blank")  # type: ignore[arg-type]
+    joined = Votes.concatenate([votes[:1], Votes.from_answers([["x"] * len(rows[0])]), votes])
     several: list[tuple[Votes, Any]] = [(votes, rows), (joined, [rows[0], ["x"] * len(rows[0]), *rows])]
     for made, asked in several:
         sparse = made.sparse
         assert sparse.sum(axis=1).tolist() == [made.voters] * len(asked)
         for row, said in enumerate(asked):
-            named = made.labeled(sparse[row : row + 1].indices).tolist()
+            named = made.name_labels(sparse[row : row + 1].indices).tolist()
             counts = sparse[row : row + 1].data.tolist()
             pairs = list(zip(named, counts, strict=True))
             # each that is missing is alone, and its label is no answer
@@ -95,23 +97,23 @@ def test_an_answer_that_is_missing_counts_for_no_string(rows: list[list[str | No
 
 
 def test_what_listed_classes_offer_is_refused_in_one_line() -> None:
-    votes = Votes.of_answers([["flu", "cold"]])
+    votes = Votes.from_answers([["flu", "cold"]])
     for call, message in (
         (lambda: votes.counts, "open answers: their counts are votes.sparse"),
         (lambda: votes.ones, "got open answers"),
         (votes.impute_missing, "open answers have no list of strings to draw from"),
-        (lambda: votes.of_voters(3), "of K = 3 voters, got 2 columns"),
-        (lambda: Votes.concatenate([votes, Votes.of_labels([[0, 1]])]), "of the same voters on the same classes"),
-        (lambda: Votes.concatenate([votes, Votes.of_answers([["a", "b"]], normalize="strip")]), "of the same voters"),
+        (lambda: votes.require_voters(3), "of K = 3 voters, got 2 columns"),
+        (lambda: Votes.concatenate([votes, Votes.from_labels([[0, 1]])]), "of the same voters on the same classes"),
+        (lambda: Votes.concatenate([votes, Votes.from_answers([["a", "b"]], normalize="strip")]), "of the same voters"),
         (
-            lambda: Votes.of_answers([["a"]], missing="coin"),
+            lambda: Votes.from_answers([["a"]], missing="coin"),
             "missing .* must be 'refuse', or 'blank' .*: open answers have no list",
         ),
-        (lambda: Votes.of_answers([["a"]], missing="no"), "missing must be one of blank, coin, refuse"),
-        (lambda: Votes.of_answers([["a"]], [[1]], missing="blank"), "missing must be 'refuse' beside numbers"),
-        (lambda: Votes.of_labels([[0]], missing="blank"), "missing .* must be 'refuse' or 'coin' where classes are"),
-        (lambda: Votes.of_labels([["flu"]], OPEN), r"use Votes.of_answers\(rows\)"),
-        (lambda: Votes.of_labels([["flu"]], "open"), r"use Votes.of_answers\(rows\)"),
+        (lambda: Votes.from_answers([["a"]], missing="no"), "missing must be one of blank, coin, refuse"),
+        (lambda: Votes.from_answers([["a"]], [[1]], missing="blank"), "missing must be 'refuse' beside numbers"),
+        (lambda: Votes.from_labels([[0]], missing="blank"), "missing .* must be 'refuse' or 'coin' where classes are"),
+        (lambda: Votes.from_labels([["flu"]], OPEN), r"use Votes.from_answers\(rows\)"),
+        (lambda: Votes.from_labels([["flu"]], "open"), r"use Votes.from_answers\(rows\)"),
     ):
         with pytest.raises(ValueError, match=message) as caught:
             call()
@@ -151,7 +153,7 @@ def test_what_listed_classes_offer_is_refused_in_one_line() -> None:
 )
 def test_what_is_no_answer_is_named(rows: Any, numbers: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        Votes.of_answers(rows, numbers)
+        Votes.from_answers(rows, numbers)
     assert "\n" not in str(caught.value)
 
 
@@ -199,20 +201,20 @@ def test_answers_are_made_alike_before_they_are_counted() -> None:
         ("nfc,casefold,spaces", [1, 1]),
         (lambda answer: answer[:1].strip() or "x", [3, 3]),
     ):
-        votes = Votes.of_answers(rows, normalize=normalize)
+        votes = Votes.from_answers(rows, normalize=normalize)
         assert [len(row) for row in counted(votes)] == expected
-    numbers = Votes.of_answers([["Flu", "flu", "cold"]], [[2, 1, 1]], normalize="casefold")
+    numbers = Votes.from_answers([["Flu", "flu", "cold"]], [[2, 1, 1]], normalize="casefold")
     assert counted(numbers) == [{"flu": 3, "cold": 1}]
     # a function that is not its own fixed point sees each answer as it was given
     steps = {"a": "b", "b": "c"}
-    assert counted(Votes.of_answers([["a", "b", "a"]], normalize=lambda word: steps[word])) == [{"b": 2, "c": 1}]
+    assert counted(Votes.from_answers([["a", "b", "a"]], normalize=lambda word: steps[word])) == [{"b": 2, "c": 1}]
 
 
 def test_what_was_done_to_answers_is_said() -> None:
-    votes = Votes.of_answers([["A"]], normalize=" strip,casefold")
+    votes = Votes.from_answers([["A"]], normalize=" strip,casefold")
     assert votes.normalized == votes[:1].normalized == Votes.concatenate([votes, votes]).normalized == "strip,casefold"
     assert "normalized by strip,casefold" in repr(votes)
-    assert Votes.of_answers([["A"]], normalize=str.upper).normalized == "str.upper"
+    assert Votes.from_answers([["A"]], normalize=str.upper).normalized == "str.upper"
     for normalize, message in (
         ("upper", "normalize .* must be some of casefold, nfc, spaces, strip, with commas between, got 'upper'"),
         ("", "must be some of"),
@@ -221,7 +223,7 @@ def test_what_was_done_to_answers_is_said() -> None:
         (lambda _: 3, "text"),
     ):
         with pytest.raises(ValueError, match=message):
-            Votes.of_answers([["A"]], normalize=normalize)  # type: ignore[arg-type]
+            Votes.from_answers([["A"]], normalize=normalize)  # type: ignore[arg-type]
 
 
 LISTS: list[tuple[Any, Any, str]] = [
@@ -247,7 +249,7 @@ LISTS: list[tuple[Any, Any, str]] = [
 
 def _said(labels: Any, classes: Any, missing: str) -> tuple[Any, ...]:
     try:
-        votes = Votes.of_labels(labels, classes, missing=missing)
+        votes = Votes.from_labels(labels, classes, missing=missing)
     except ValueError as error:
         return ("refused", str(error))
     absent = None if votes.missing is None else votes.missing.tolist()
@@ -268,21 +270,21 @@ def test_many_classes_are_counted_as_few(
 def test_a_long_list_is_held_sparse_and_costs_what_the_votes_cost() -> None:
     names = tuple(f"code {place}" for place in range(100_000))
     rows = np.array(names)[np.random.default_rng(0).integers(0, 100, (1000, 20)) ** 2]
-    votes = Votes.of_labels(rows, names)
+    votes = Votes.from_labels(rows, names)
     assert counted(votes) == [dict(Counter(row)) for row in rows.tolist()]
     assert counted(Votes.concatenate([votes[1:], votes[:1]])) == counted(votes)[1:] + counted(votes)[:1]
-    assert votes.labeled(np.array([99_999])).tolist() == ["code 99999"]
+    assert votes.name_labels(np.array([99_999])).tolist() == ["code 99999"]
     assert votes[:2].counts.shape == (2, 100_000)
     with pytest.raises(ValueError, match="6,000 queries and 100,000 classes: take some of the queries at a time"):
         Votes.concatenate([votes] * 6).counts  # noqa: B018
 
 
 def test_coins_stand_for_missing_votes_on_many_classes() -> None:
-    votes = Votes.of_labels([[5.0, np.nan], [np.nan, np.nan]], 300, missing="coin")
+    votes = Votes.from_labels([[5.0, np.nan], [np.nan, np.nan]], 300, missing="coin")
     assert (votes.missing.tolist(), votes.sparse.sum(axis=1).tolist()) == ([1, 2], [1, 0])  # type: ignore[union-attr]
     whole = votes.impute_missing(rng=np.random.default_rng(0))
     assert (whole.missing, whole.sparse.sum(axis=1).tolist()) == (None, [2, 2])
-    joined = Votes.concatenate([votes[1:], Votes.of_labels([[1, 2]], 300)])
+    joined = Votes.concatenate([votes[1:], Votes.from_labels([[1, 2]], 300)])
     assert joined.missing.tolist() == [2, 0]  # type: ignore[union-attr]
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from darrm.util import progress
 from darrm.verify.files import read_labels, read_parquet_labels
-from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, parquet_file, require_votes, votes_file
+from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, parquet_file, require_votes, to_counts, votes_file
 from darrm.votes.labels_file import labels_digest, save_labels
 from darrm.votes.parquet_file import record_batches
 from darrm.votes.reading import load_matrix
@@ -32,20 +32,20 @@ NAN, INF = math.nan, math.inf
 
 def test_labels_become_counts() -> None:
     labels = np.array([[0, 1, 1, 3], [2, 2, 2, 2]])
-    votes = Votes.of_labels(labels, classes=4)
+    votes = Votes.from_labels(labels, classes=4)
     assert votes.counts.tolist() == [[1, 2, 0, 1], [0, 0, 4, 0]]
     assert (votes.queries, votes.voters, votes.classes, votes.source_format) == (2, 4, (0, 1, 2, 3), "labels")
-    assert Votes.of_labels(labels, classes=6).counts.shape == (2, 6)
-    assert Votes.of_labels(np.zeros((1, 3))).counts.tolist() == [[3, 0]]
-    assert Votes.of_labels(np.zeros((0, 3))).counts.shape == (0, 2)
-    assert Votes.of_labels([[0, 2, 2]], classes=(2, 0)).counts.tolist() == [[2, 1]]
+    assert Votes.from_labels(labels, classes=6).counts.shape == (2, 6)
+    assert Votes.from_labels(np.zeros((1, 3))).counts.tolist() == [[3, 0]]
+    assert Votes.from_labels(np.zeros((0, 3))).counts.shape == (0, 2)
+    assert Votes.from_labels([[0, 2, 2]], classes=(2, 0)).counts.tolist() == [[2, 1]]
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int64, np.float64, object])
 def test_every_type_of_vote_is_counted_alike(dtype: type) -> None:
     rows = ROWS_AT_ONCE + 3 if dtype is not object else 10  # more than one block
     labels = np.random.default_rng(0).random((rows, 3)) < 0.6
-    votes = Votes.of_labels(labels.astype(dtype), classes=2)
+    votes = Votes.from_labels(labels.astype(dtype), classes=2)
     assert np.array_equal(votes.ones, labels.sum(axis=1))
     assert np.array_equal(votes.counts.sum(axis=1), np.full(rows, 3))
 
@@ -53,15 +53,15 @@ def test_every_type_of_vote_is_counted_alike(dtype: type) -> None:
 def test_many_voters_are_counted() -> None:  # sums of one byte hold 255
     labels = np.arange(600) >= np.array([[0], [300], [344], [600]])
     for K in (255, 256, 257, 600):
-        votes = Votes.of_labels(labels[:, :K])
+        votes = Votes.from_labels(labels[:, :K])
         assert votes.ones.tolist() == labels[:, :K].sum(axis=1).tolist()
 
 
 def test_votes_do_not_change_and_the_input_stays_free() -> None:
     for array, votes in (
-        (already := np.array([[2, 1]]), Votes.of_counts(already)),
-        (floats := np.array([[2.0, 1.0]]), Votes.of_counts(floats)),
-        (labels := np.array([[1, 0, 0]]), Votes.of_labels(labels)),
+        (already := np.array([[2, 1]]), Votes.from_counts(already)),
+        (floats := np.array([[2.0, 1.0]]), Votes.from_counts(floats)),
+        (labels := np.array([[1, 0, 0]]), Votes.from_labels(labels)),
     ):
         array[0, 0] = 9
         assert votes.counts.tolist() == [[2, 1]]
@@ -93,7 +93,7 @@ def test_votes_made_by_hand_are_checked_and_copied() -> None:
 
 
 def test_rows_are_cut() -> None:
-    votes = Votes.of_counts([[3, 0], [1, 2], [0, 3]], classes=("a", "b"))
+    votes = Votes.from_counts([[3, 0], [1, 2], [0, 3]], classes=("a", "b"))
     assert votes[1:].counts.tolist() == [[1, 2], [0, 3]]
     assert votes[np.array([True, False, True])].ones.tolist() == [0, 3]
     assert (votes[:1].classes, votes[:0].queries, votes[:0].voters) == (("a", "b"), 0, 3)
@@ -103,9 +103,9 @@ def test_rows_are_cut() -> None:
 
 @pytest.mark.parametrize("classes", [("no", "yes"), (5, 8), (-1, 1), (False, True)])
 def test_answers_are_named_again(classes: tuple) -> None:
-    votes = Votes.of_labels([[classes[0], classes[1]]], classes=classes)
-    assert votes.labeled(np.array([1, 0, 1])).tolist() == [classes[1], classes[0], classes[1]]
-    declined = votes.labeled(np.array([1, ABSTAIN])).tolist()
+    votes = Votes.from_labels([[classes[0], classes[1]]], classes=classes)
+    assert votes.name_labels(np.array([1, 0, 1])).tolist() == [classes[1], classes[0], classes[1]]
+    declined = votes.name_labels(np.array([1, ABSTAIN])).tolist()
     assert [str(label) for label in declined] == [str(int(c) if c is True else c) for c in (classes[1], ABSTAIN)]
 
 
@@ -133,7 +133,7 @@ def test_answers_are_named_again(classes: tuple) -> None:
 )
 def test_malformed_labels_are_named(labels: object, classes: object, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        Votes.of_labels(labels, classes)  # type: ignore[arg-type]
+        Votes.from_labels(labels, classes)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 
 
@@ -159,20 +159,20 @@ def test_malformed_labels_are_named(labels: object, classes: object, message: st
 )
 def test_malformed_counts_are_named(counts: object, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        Votes.of_counts(counts)  # type: ignore[arg-type]
+        Votes.from_counts(counts)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 
 
 def test_what_is_known_is_compared() -> None:
-    assert Votes.of_counts(np.zeros((0, 3)), voters=5).queries == 0
+    assert Votes.from_counts(np.zeros((0, 3)), voters=5).queries == 0
     for call, message in (
-        (lambda: Votes.of_counts([[3, 1]], voters=5), "the sum of row 0 of the vote counts must be K = 5, got 4"),
-        (lambda: Votes.of_counts([[3, 1]], classes=3), "the number of columns of the counts, 2, got 3"),
-        (lambda: Votes.of_labels([[0, 1]]).of_voters(3), "of K = 3 voters, got 2 columns"),
-        (lambda: Votes.of_counts([[3, 1]]).of_voters(3), "of K = 3 voters, got 4 votes on every query"),
-        (lambda: Votes.of_labels([[0, 2]], classes=3).ones, "about two classes"),
-        (lambda: require_votes([[3, 1]]), r"Votes.of_labels\(labels, classes\) or Votes.of_counts\(counts\)"),
-        (lambda: counts_of(Votes.of_labels(np.zeros((0, 2)))), "at least one query"),
+        (lambda: Votes.from_counts([[3, 1]], voters=5), "the sum of row 0 of the vote counts must be K = 5, got 4"),
+        (lambda: Votes.from_counts([[3, 1]], classes=3), "the number of columns of the counts, 2, got 3"),
+        (lambda: Votes.from_labels([[0, 1]]).require_voters(3), "of K = 3 voters, got 2 columns"),
+        (lambda: Votes.from_counts([[3, 1]]).require_voters(3), "of K = 3 voters, got 4 votes on every query"),
+        (lambda: Votes.from_labels([[0, 2]], classes=3).ones, "about two classes"),
+        (lambda: require_votes([[3, 1]]), r"Votes.from_labels\(labels, classes\) or Votes.from_counts\(counts\)"),
+        (lambda: to_counts(Votes.from_labels(np.zeros((0, 2)))), "at least one query"),
         (lambda: Votes.concatenate([]), "votes must be those on at least one query, got none"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -425,8 +425,8 @@ def test_memory_is_refused_before_it_is_asked_for(tmp_path: Path) -> None:
     calls: tuple[tuple[Callable[[], Votes], str], ...] = (
         (lambda: Votes.read(tmp_path / "votes.csv", classes=2_000_000_001), "classes must be at most 1,000,000"),
         (lambda: Votes.read(tmp_path / "votes.csv", voters=2, classes=3), "line 1, field 2"),
-        (lambda: Votes.of_labels([[0, 2_000_000_000]], 2_000_000_001), "classes must be at most 1,000,000"),
-        (lambda: Votes.of_labels(np.broadcast_to(np.int8(0), (2**22, 1)), 256), "at most 536,870,912 counts"),
+        (lambda: Votes.from_labels([[0, 2_000_000_000]], 2_000_000_001), "classes must be at most 1,000,000"),
+        (lambda: Votes.from_labels(np.broadcast_to(np.int8(0), (2**22, 1)), 256), "at most 536,870,912 counts"),
     )
     for call, message in calls:
         with pytest.raises(ValueError, match=message):
@@ -459,7 +459,7 @@ def test_a_mapped_file_is_not_copied(tmp_path: Path) -> None:
 )
 def test_names_that_no_file_could_keep(classes: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Votes.of_labels([[0, 1]], classes)
+        Votes.from_labels([[0, 1]], classes)
 
 
 TEXTS = st.text(st.sampled_from("ab,\"\r\n #0'é\ufeff\u2028\x1f"), max_size=4)
@@ -547,21 +547,21 @@ def test_parquet_labels_beyond_their_dictionary_are_damage() -> None:
 )
 def test_a_type_that_cannot_tell_classes_apart_is_refused(labels: np.ndarray, classes: Any) -> None:
     with pytest.raises(ValueError, match="must be a type that distinguishes the classes, got float"):
-        Votes.of_labels(labels, classes)
+        Votes.from_labels(labels, classes)
 
 
 def test_numbers_that_a_float_takes_for_others_are_no_classes() -> None:
     for wrong in (2**53, -(2**53), float(2**53), 2.0**60, np.int64(2**53), INF):
         with pytest.raises(ValueError, match=r"text or numbers below 2\^53|classes must be text"):
-            Votes.of_labels([[0, 1]], (0, wrong))
+            Votes.from_labels([[0, 1]], (0, wrong))
     largest = 2**53 - 1
     for dtype in (np.int64, np.float64, object):
-        votes = Votes.of_labels(np.array([[largest, 0, 0]], dtype), (0.0, largest))
+        votes = Votes.from_labels(np.array([[largest, 0, 0]], dtype), (0.0, largest))
         assert votes.counts.tolist() == [[2, 1]]
         with pytest.raises(ValueError, match=r"got 9007199254740993|got 9007199254740992"):
-            Votes.of_labels(np.array([[largest + 2, 0, 0]], dtype), (0.0, largest))
-    assert Votes.of_labels(np.array([[2047, 0]], np.float16), 2048).counts[0, 2047] == 1
-    assert Votes.of_labels(np.array([[0.1, 0.5]], np.float32), (0.1, 0.5)).counts.tolist() == [[1, 1]]
+            Votes.from_labels(np.array([[largest + 2, 0, 0]], dtype), (0.0, largest))
+    assert Votes.from_labels(np.array([[2047, 0]], np.float16), 2048).counts[0, 2047] == 1
+    assert Votes.from_labels(np.array([[0.1, 0.5]], np.float32), (0.1, 0.5)).counts.tolist() == [[1, 1]]
 
 
 def test_objects_that_are_equal_to_several_classes_are_named() -> None:
@@ -572,18 +572,18 @@ def test_objects_that_are_equal_to_several_classes_are_named() -> None:
             return True
 
     with pytest.raises(ValueError, match="from voter 1 to query 0"):
-        Votes.of_labels(np.array([[0, Everything()]], dtype=object))
+        Votes.from_labels(np.array([[0, Everything()]], dtype=object))
 
 
 def test_two_spellings_of_unicode_are_one_class(tmp_path: Path) -> None:
     composed, decomposed = "caf\u00e9", "cafe\u0301"
     for name in (composed, decomposed):
         for votes in ([[composed, decomposed, "tea"]], np.array([[composed, decomposed, "tea"]], dtype=object)):
-            assert Votes.of_labels(votes, (name, "tea")).counts.tolist() == [[2, 1]]
+            assert Votes.from_labels(votes, (name, "tea")).counts.tolist() == [[2, 1]]
         long = (name, *map(str, range(300)))  # too many to be compared one by one
-        assert Votes.of_labels([[composed, decomposed, "0"]], long).sparse.toarray()[0, :2].tolist() == [2, 1]
+        assert Votes.from_labels([[composed, decomposed, "0"]], long).sparse.toarray()[0, :2].tolist() == [2, 1]
     with pytest.raises(ValueError, match="classes must be different labels"):
-        Votes.of_labels([[composed]], (composed, decomposed))
+        Votes.from_labels([[composed]], (composed, decomposed))
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table({"a": [composed], "b": [decomposed]}), tmp_path / "v.parquet")
     assert Votes.read(tmp_path / "v.parquet", classes=("tea", composed)).counts.tolist() == [[0, 2]]
