@@ -429,5 +429,5 @@ def _check_models(models: Voters, counts: dict[PrivacyCost, int]) -> None:
             raise ValueError(
                 f"{kind.what} was proved for voters that draw fresh randomness at every query, and several answers of "
                 "trained models share that of their training: make the table for models (--models), or charge it for "
-                "them with charge_of(table, queries, voters=models)"
+                "them with describe_cost(table, queries, voters=models)"
             )

@@ -92,15 +92,8 @@ def optimize_table(
         checks.fail("problem", problem, "left out where K, m or each are said", "name one or the other")
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
     if not problem.has_noise_function:
-        gamma_arguments = {
-            "shape": shape,
-            "objective": objective,
-            "solver": solver,
-            "draws": draws,
-            "rng": rng,
-            "start": start,
-        }
-        for name, value in gamma_arguments.items():
+        extra = {"shape": shape, "objective": objective, "solver": solver, "draws": draws, "rng": rng, "start": start}
+        for name, value in extra.items():
             if value not in {None, "free", OBJECTIVES[0], "production"}:
                 checks.fail(name, value, f"left out for {problem.classes} classes", "it is about γ, for two classes")
         return optimize_plurality(problem, prior=prior, options=options, report=report)

@@ -95,15 +95,15 @@ def calibrate(
     parameter is within the budget or beats ``to_beat``, or the mechanism does not apply.
 
     >>> from darrm import PrivacyParams, Voters
-    >>> from darrm.plan import named
+    >>> from darrm.plan import find_mechanism
     >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"), classes=10)
-    >>> gnmax = calibrate(work, named("gnmax"))
+    >>> gnmax = calibrate(work, find_mechanism("gnmax"))
     >>> gnmax.spent.epsilon <= 2, round(gnmax.settings["sigma"])
     (True, 55)
     """
-    min_classes, max_classes = mechanism.classes
+    fewest, most = mechanism.classes
     if not mechanism.answers(workload.classes):
-        raise PlanError(f"it is for {'two' if max_classes == 2 else f'{min_classes} to {max_classes:,}'} classes only")
+        raise PlanError(f"it is for {'two' if most == fewest else f'{fewest} to {most:,}'} classes only")
     search = Search(workload, measure or Measure(workload, None), to_beat, report)
     return _Calibration(search, mechanism).run(to_beat, is_fine=is_fine)
 

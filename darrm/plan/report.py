@@ -152,8 +152,8 @@ class Plan:
             return self.best.instructions
         if not is_built_in(prior):
             return (
-                "from darrm.plan import named, plan  # in Python: the prior is your own",
-                f'plan(workload, prior=prior, mechanisms=[named("{slug}")]).save("{output}")',
+                "from darrm.plan import find_mechanism, plan  # in Python: the prior is your own",
+                f'plan(workload, prior=prior, mechanisms=[find_mechanism("{slug}")]).save("{output}")',
                 release_command(output, work),
             )
         prior_option = "" if prior.text == "spread" else f" --prior {shlex.quote(prior.text)}"

@@ -1,6 +1,6 @@
 """Prompts with private examples: resampled examples, coordinated votes, and texts word by word.
 
->>> from darrm.prompts import ResampledPrompts, coordinated
+>>> from darrm.prompts import ResampledPrompts, coordinate_votes
 """
 
 from darrm.prompts.coordination import coordinate_votes

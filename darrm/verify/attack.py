@@ -247,9 +247,8 @@ def attack(
         counts = np.hstack([_append_sums(halves[0] + halves[1]), halves[1] @ sets.T])
         draws_of_event = np.repeat([draws, sizes[1]], [counts.shape[1] - len(sets), len(sets)])
         # sides, events, bounds from below and above
-        bounds = ConfidenceIntervals.from_counts(
-            counts, draws_of_event, (1.0 - confidence) / (len(pairs) * counts.size * 2)
-        )
+        miss = (1.0 - confidence) / (len(pairs) * counts.size * 2)
+        bounds = ConfidenceIntervals.from_counts(counts, draws_of_event, miss)
         labels = pair.labels(law)
         cells = np.stack([labels * (1.0 - tie_law), labels * tie_law], axis=-1).reshape(2, -1)
         expected = np.hstack([_append_sums(cells), cells @ sets.T])
@@ -257,11 +256,8 @@ def attack(
         sides = [(np.sum(side), side.size, index) for index, side in enumerate(is_outside, 1)]
         departures += [f"{n} of {events} events, {name}, side {index}" for n, events, index in sides if n]
         for index, claim in enumerate(claims):
-            refuted, attained = (
-                max(claim.refuted, bounds.epsilon(claim.delta)),
-                max(claim.true, claim.true_epsilon(labels)),
-            )
-            claims[index] = replace(claim, refuted=refuted, true=attained)
+            refuted = max(claim.refuted, bounds.epsilon(claim.delta))
+            claims[index] = replace(claim, refuted=refuted, true=max(claim.true, claim.true_epsilon(labels)))
     return Refutation(tuple(claims), tuple(departures), draws, len(pairs), confidence)
 
 

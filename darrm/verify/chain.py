@@ -192,28 +192,20 @@ def _read_rows(connection: Any) -> Ledger:  # noqa: ANN401 (of sqlite3 or psycop
         kinds[number] = replace(charge, count=total), cost, cost_name, stored_hash
         totals += [number, total, answered]
     entries, counts = list[Entry](), dict.fromkeys(kinds, 0)
-    for number, moment, cost, count, note, table, labels, token, output, questions, *columns in connection.execute(
-        _ENTRIES
-    ):
+    rows = connection.execute(_ENTRIES)
+    for number, moment, cost, count, note, table, labels, token, output, questions, *columns in rows:
         stored_hash, signature, files, waiting = columns
         charge, _, cost_name, checksum = kinds[cost]
-        hashes.append(
-            hash_fields(hashes[-1], number, moment, checksum, count, note, table, labels, token, output, questions)
-        )
+        fields = number, moment, checksum, count, note, table, labels, token, output, questions
+        hashes.append(hash_fields(hashes[-1], *fields))
         if number != len(hashes) - 1 or stored_hash != hashes[-1]:
             raise ValueError(f"entry {number} does not carry the hash of itself and of the entry before it")
         queries.append(queries[-1] + count)
         counts[cost] += count
         names: tuple[str, ...] = read(parse_json(questions.encode()), [str]) if questions else ()
         checksums: dict[str, str] = read_texts(parse_json(files.encode())) if files else {}
-        details = (
-            names,
-            checksums,
-            str(signature),
-            None if waiting is None else bytes(waiting),
-            cost_name,
-            charge.labels,
-        )
+        label_bytes = None if waiting is None else bytes(waiting)
+        details = names, checksums, str(signature), label_bytes, cost_name, charge.labels
         entries.append(Entry(number, moment, cost, count, note, table, labels, output, *details))
     last, moved_to, stored_hash = connection.execute("SELECT last_entry, moved_to, checksum FROM state").fetchone()
     if last != len(entries) or stored_hash != hash_fields(last, hashes[-1], moved_to, *totals):
