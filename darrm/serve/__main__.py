@@ -33,7 +33,7 @@ from darrm.serve.questions import VoteSchema
 from darrm.serve.worker import AnswerWorker, Deployment
 from darrm.util import checks
 from darrm.util.extras import require
-from darrm.util.files import parse_json
+from darrm.util.files import Json, parse_json
 from darrm.votes import MISSING
 
 TOKEN = "DARRM_TOKEN"  # noqa: S105 (the name of a variable)
@@ -178,7 +178,7 @@ def make_deployment(
     """Check files and options; the table is proved again."""
     aggregator = load_release(table)
     table_classes = aggregator.classes
-    ballot_classes: Any = table_classes if classes is None else classes
+    ballot_classes: int | tuple[str, ...] = table_classes if classes is None else classes
     if is_open(table_classes) != is_open(ballot_classes) or (
         not is_open(table_classes)
         and (ballot_classes if isinstance(ballot_classes, int) else len(ballot_classes)) != table_classes
@@ -230,7 +230,7 @@ def ask(*, url: str, output: Output) -> None:
     token = os.environ.get(TOKEN, "")
     if not token:
         raise ValueError(f"put the token into the environment, {TOKEN}=…: command lines are seen by others")
-    questions: Any = parse_json(sys.stdin.read())  # command lines are seen by others
+    questions: Json = parse_json(sys.stdin.read())  # command lines are seen by others
     with ServeClient(url, token) as server:
         try:
             rows = server.ask(questions)

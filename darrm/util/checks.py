@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Collection
 from numbers import Integral, Real
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from darrm.util.extras import Untyped
 
@@ -146,7 +146,7 @@ def ascii_digits(text: str) -> str:
     return text
 
 
-def set_read_only(frozen: object, state: dict[str, Any]) -> None:
+def set_read_only(frozen: object, state: dict[str, object]) -> None:
     """Be a ``__setstate__`` that keeps arrays read-only, which pickle and deepcopy forget."""
     frozen.__dict__.update(state)
     for value in state.values():

@@ -35,7 +35,7 @@ class Style:
     marker: str
     width: float = 1.6  # points
 
-    def line(self, points: int) -> dict[str, Any]:
+    def line(self, points: int) -> dict[str, object]:
         """Return the arguments of ``axes.plot``."""
         arguments = {"color": self.color, "linestyle": self.dash, "linewidth": self.width}
         return {**arguments, "marker": self.marker if points <= _MAX_MARKED_POINTS else None, "markersize": 4.5}

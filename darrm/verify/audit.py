@@ -11,7 +11,7 @@ from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, get_args
+from typing import get_args
 
 from darrm.verify.chain import (
     SIGNED,
@@ -29,7 +29,7 @@ from darrm.verify.chain import (
 from darrm.verify.claims import judge_figure, judge_members, judge_note, judge_plan, read_members
 from darrm.verify.costs import Cost, check_size, judge_release
 from darrm.verify.files import LabelsFile, Piece, read_pieces
-from darrm.verify.formats import GAMMA, Answering, Run, Table, parse_json, read_release
+from darrm.verify.formats import GAMMA, Answering, Json, Run, Table, parse_json, read_release
 from darrm.verify.gamma import judge_optimality
 from darrm.verify.ledger import LedgerAudit, assign_releases, judge_labels, judge_ledger, judge_populations
 from darrm.verify.verdicts import (
@@ -89,7 +89,7 @@ class Audit:
     labels: dict[str, LabelsFile] = field(default_factory=dict)
     receipts: dict[str, Receipt] = field(default_factory=dict)
     notes: dict[str, list[LedgerDigest]] = field(default_factory=dict)
-    attacks: dict[str, Any] = field(default_factory=dict)
+    attacks: dict[str, Json] = field(default_factory=dict)
     made: str = ""  # when, in UTC
 
     @property
@@ -108,7 +108,7 @@ class Audit:
         self.verdicts += [replace(verdict, file=path) for verdict in verdicts]
 
     def judge(self, role: str, judge: Callable[[Piece], Iterable[Verdict]]) -> None:
-        """Judge all pieces of a role. Any failure is a verdict on this piece, so that the others are judged."""
+        """Judge all pieces of a role. A failure is a verdict on this piece, so that the others are judged."""
         for piece in self.pieces:
             if piece.role != role:
                 continue
@@ -344,7 +344,7 @@ def text_report(audit: Audit, *, every: bool = False, page: str = "") -> str:
     return "\n".join(line.replace("\n", "\\n") for line in lines).replace("\r", "\\r") + "\n"
 
 
-def json_report(audit: Audit) -> dict[str, Any]:
+def json_report(audit: Audit) -> dict[str, Json]:
     """See `darrm/schemas/verify_report.json`."""
     return {
         "format": "darrm verify report",
@@ -366,7 +366,7 @@ def json_report(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _describe_ledger(audit: LedgerAudit) -> dict[str, Any]:
+def _describe_ledger(audit: LedgerAudit) -> dict[str, Json]:
     ledger, total = audit.ledger, audit.total[1] if audit.ledger.entries else None
     fields = ("time", "what", "count", "note", "table", "labels")
     return {

@@ -34,7 +34,7 @@ from typing import Any, Literal, NoReturn
 from urllib.parse import unquote
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from darrm.verify.formats import DIGEST_PREFIX, RECEIPT_FORMAT, RELEASE, RUN, TABLES, parse_json
 from darrm.verify.verdicts import LedgerFaultError, TooLargeError
@@ -76,16 +76,17 @@ _MAX_LINE_BYTES, _MAX_NAME_LENGTH = 2**12, 200  # bytes; characters of a label
 _UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # a field without quotes
 _BLANK_REASON = "a line is blank: every line is an answer"
 _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
+Indices = NDArray[np.integer]
 
 
 @dataclass(frozen=True, eq=False)
 class LabelsFile:
-    places: NDArray[Any]  # (Q,) the index of each label in ``names``
+    places: Indices  # (Q,) the index of each label in ``names``
     names: tuple[str, ...]
     first: int | None = None  # the number of the first question, where lines are ``number,label``
 
     @classmethod
-    def of(cls, labels: Sequence[Any] | NDArray[Any], first: int | None = None) -> "LabelsFile":
+    def of(cls, labels: ArrayLike, first: int | None = None) -> "LabelsFile":
         collector, array = _LabelPlaces(), np.asarray(labels)
         for start in range(0, len(array), _LABELS_PER_BLOCK):
             values, inverse = np.unique(array[start : start + _LABELS_PER_BLOCK], return_inverse=True)
@@ -97,7 +98,7 @@ class LabelsFile:
         return int(self.places.size)
 
     @property
-    def labels(self) -> NDArray[Any]:
+    def labels(self) -> NDArray[np.generic]:
         are_numbers = all(map(_WHOLE_NUMBER.fullmatch, self.names))
         return np.asarray(np.array([int(name) if are_numbers else name for name in self.names])[self.places])
 
@@ -113,7 +114,7 @@ class LabelsFile:
         return digest.hexdigest()
 
     @cached_property
-    def _lines(self) -> list[bytes] | NDArray[Any]:
+    def _lines(self) -> list[bytes] | NDArray[np.bytes_]:
         lines = [f"{quote_field(name)}\n".encode() for name in self.names]
         return np.array(lines) if len(set(map(len, lines))) == 1 else lines
 
@@ -123,7 +124,7 @@ class _LabelPlaces(dict[str, int]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks: list[NDArray[Any]] = []
+        self.blocks: list[Indices] = []
         self.size = 0
 
     def __missing__(self, label: str) -> int:
@@ -138,7 +139,7 @@ class _LabelPlaces(dict[str, int]):
         index = self[label] = len(self)
         return index
 
-    def add(self, places: NDArray[Any]) -> None:
+    def add(self, places: Indices) -> None:
         self.size += len(places)
         width = 1 if len(self) <= 256 else 4  # bytes
         if self.size * width > MAX_LABELS:
@@ -309,7 +310,9 @@ def _read_csv(path: Path) -> LabelsFile:
     return labels
 
 
-def _add_rows(collector: _LabelPlaces, pieces: Iterator[bytes]) -> tuple[list[NDArray[np.int64]], Any]:
+def _add_rows(
+    collector: _LabelPlaces, pieces: Iterator[bytes]
+) -> tuple[list[NDArray[np.int64]], "hashlib._Hash | None"]:
     """Return the numbers of numbered rows, or the digest of lines with an id."""
     numbers, id_digest = list[NDArray[np.int64]](), None
     lines = (f"{line}\n" for piece in pieces for line in piece[:-1].decode().split("\n"))
@@ -334,7 +337,7 @@ def _add_rows(collector: _LabelPlaces, pieces: Iterator[bytes]) -> tuple[list[ND
     return numbers, id_digest
 
 
-def _read_blocks(path: Path, digest: Any) -> Iterator[bytes]:  # noqa: ANN401 (of hashlib)
+def _read_blocks(path: Path, digest: "hashlib._Hash") -> Iterator[bytes]:
     """Yield whole lines, with the line ends of a release outside of quotes."""
     quotes = 0
     with path.open("rb") as file:

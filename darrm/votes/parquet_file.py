@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -38,6 +38,7 @@ MOST_FOOTER = 2**24  # bytes of the footer
 _MAX_HEADER_BYTES, _MAX_PAGES = 2**20, 2**18  # bytes; pages of a column in a row group
 _MAX_DEPTH = 12
 _MAGIC = b"PAR1"
+Struct = dict[int, Untyped]  # a Thrift structure: numbers, bytes, lists and structures by field number
 
 
 def is_parquet(path: Path) -> bool:
@@ -326,7 +327,7 @@ def check_pages(path: Path, columns: Sequence[str]) -> None:
             raise ValueError(f"{str(path)!r} is damaged: its columns are not described as Parquet does it") from None
 
 
-def _read_chunks(file: BinaryIO) -> list[dict[int, Any]]:
+def _read_chunks(file: BinaryIO) -> list[Struct]:
     """Return the metadata of all columns by the numbers of their fields."""
     size = file.seek(0, 2)
     file.seek(max(0, size - 8))
@@ -341,7 +342,7 @@ def _read_chunks(file: BinaryIO) -> list[dict[int, Any]]:
     return [column[3] for group in footer.get(4, []) for column in group[1]]
 
 
-def _find_largest_page(file: BinaryIO, chunk: dict[int, Any]) -> int:
+def _find_largest_page(file: BinaryIO, chunk: Struct) -> int:
     offset = min((page_offset for page_offset in (chunk.get(11), chunk[9]) if page_offset), default=0)
     end, largest, pages = offset + chunk[7], 0, 0
     while offset < end and pages < _MAX_PAGES:
@@ -356,7 +357,7 @@ def _find_largest_page(file: BinaryIO, chunk: dict[int, Any]) -> int:
     return largest
 
 
-def _read_page_header(file: BinaryIO, offset: int) -> tuple[dict[int, Any], int]:
+def _read_page_header(file: BinaryIO, offset: int) -> tuple[Struct, int]:
     for length in (256, _MAX_HEADER_BYTES):  # it may hold long statistics
         file.seek(offset)
         header = _ThriftReader(file.read(length))
@@ -373,15 +374,15 @@ class _ThriftReader:
     def __init__(self, data: bytes) -> None:
         self.data, self.offset = data, 0
 
-    def read_struct(self, depth: int = 0) -> dict[int, Any]:
+    def read_struct(self, depth: int = 0) -> Struct:
         """Return the values of a structure by the numbers of their fields."""
-        fields, field = dict[int, Any](), 0
+        fields, field = Struct(), 0
         while kind := self._read_byte():
             field = field + (kind >> 4) if kind >> 4 else self._read_integer()
             fields[field] = kind & 15 == 1 if kind & 15 in {1, 2} else self._read_value(kind & 15, depth)
         return fields
 
-    def _read_value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 (a number, bytes, a list or fields)
+    def _read_value(self, kind: int, depth: int) -> Untyped:
         if depth > _MAX_DEPTH:
             raise IndexError
         if kind in {1, 2, 3}:
