@@ -56,6 +56,7 @@ def test_a_log_file_gets_whole_lines_now_and_then(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress, "LOGGED_AFTER_SECONDS", 30.0)
     with bar(100, "pairs", enabled=True, done=10) as advance:
         for _ in range(90):
             now[0] += 1.0
