@@ -20,15 +20,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from lp_models.program import (
-    Array,
-    BlockProgram,
-    LinearProgram,
-    RowLabel,
-    Solution,
-    SparseRows,
-    Status,
-)
+from lp_models.program import Array, BlockProgram, LinearProgram, RowLabel, Solution, SparseRows, Status
 
 _SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
 _MIN_COEFFICIENT = 1e-290  # keeps the scale of rows with tiny coefficients finite

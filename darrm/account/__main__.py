@@ -103,11 +103,7 @@ table_options = as_one(_TABLE_OPTIONS, lambda values: {"future": collect(TableQu
     about="a ledger: a file or a URL",
 )
 @option(
-    "--ledger",
-    type=text_value(ledger_name, "ledger"),
-    metavar="L.sqlite",
-    section=LEDGER,
-    help="the same as LEDGER",
+    "--ledger", type=text_value(ledger_name, "ledger"), metavar="L.sqlite", section=LEDGER, help="the same as LEDGER"
 )
 @option(
     "--log",
@@ -120,13 +116,7 @@ table_options = as_one(_TABLE_OPTIONS, lambda values: {"future": collect(TableQu
 @table_options
 @output_options(plot="draw ε over queries; of a ledger what its total allows others to guess and to believe")
 def account(
-    *,
-    path: Path | str | None,
-    ledger: Path | str | None,
-    log: bool,
-    digest: bool,
-    future: TableQueries,
-    output: Output,
+    *, path: Path | str | None, ledger: Path | str | None, log: bool, digest: bool, future: TableQueries, output: Output
 ) -> None:
     """Report on a ledger or a table."""
     if path is not None and ledger is not None:
@@ -229,12 +219,7 @@ def _describe_neighbors(cost: PrivacyCost) -> str:
 
 
 def plot_bounds(
-    path: Path,
-    cost: PrivacyCost,
-    max_queries: int,
-    delta: float,
-    voters: Voters,
-    report: Callable[[str], None],
+    path: Path, cost: PrivacyCost, max_queries: int, delta: float, voters: Voters, report: Callable[[str], None]
 ) -> None:
     """Draw ε over queries, one line a bound."""
     counts = np.unique(np.round(np.linspace(1, max_queries, min(max_queries, 24))).astype(int)).tolist()

@@ -106,10 +106,7 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
 
 
 def load(
-    path: str | PathLike[str],
-    *,
-    ledger: str | PathLike[str] | None = None,
-    trusted: tuple[str, ...] | list[str] = (),
+    path: str | PathLike[str], *, ledger: str | PathLike[str] | None = None, trusted: tuple[str, ...] | list[str] = ()
 ) -> Untyped:
     """Read a fitted estimator from a file of `save`; a vote continues with the ledger of the fit, which you name.
 

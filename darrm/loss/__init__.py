@@ -5,11 +5,4 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
 
-__all__ = [
-    "PrivacyCost",
-    "PrivacyProfile",
-    "RenyiCurve",
-    "compose_general",
-    "compose_optimal",
-    "compose_simple",
-]
+__all__ = ["PrivacyCost", "PrivacyProfile", "RenyiCurve", "compose_general", "compose_optimal", "compose_simple"]

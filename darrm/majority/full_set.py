@@ -259,11 +259,7 @@ class FullSet:
             return _OuterMaxima()
         block = window.direct[active]
         window = _Window(
-            block,
-            block if is_same else window.reflected[active],
-            window.lows[active],
-            window.j,
-            window.unaffected_ones,
+            block, block if is_same else window.reflected[active], window.lows[active], window.j, window.unaffected_ones
         )
         direct = self.vertices(block)
         reflected = direct if is_same else self.vertices(window.reflected)

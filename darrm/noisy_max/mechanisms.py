@@ -18,13 +18,7 @@ from darrm.loss.amplification import amplify, get_rate
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
-from darrm.noisy_max.label_cost import (
-    counts_curve,
-    is_two_class_exact,
-    label_curve,
-    label_profile,
-    two_class_errors,
-)
+from darrm.noisy_max.label_cost import counts_curve, is_two_class_exact, label_curve, label_profile, two_class_errors
 from darrm.noisy_max.noise_law import NOISES, check_noise
 from darrm.numerics.exact_sampling import UniformBelow, discrete_gaussian, discrete_laplace, uniform_below
 from darrm.numerics.integer_noise import (

@@ -129,13 +129,7 @@ class PluralityOptimum:
 
 
 def optimize_plurality_under_renyi(
-    voters: Voters,
-    classes: int,
-    prior: Prior,
-    order: float,
-    budget: float,
-    *,
-    options: SolveOptions = FINE,
+    voters: Voters, classes: int, prior: Prior, order: float, budget: float, *, options: SolveOptions = FINE
 ) -> PluralityOptimum:
     """Find the plurality with the largest accuracy whose Rényi divergence of order α > 1 is within a budget ρ > 0.
 

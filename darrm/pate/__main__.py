@@ -137,11 +137,7 @@ class PublicationOptions:
 )
 @argument("votes", type=FILE, metavar="VOTES", about="file of labels (Q, K) or counts (Q, C)")
 @option(
-    "--layout",
-    type=click.Choice(LAYOUTS),
-    default="auto",
-    section=VOTES,
-    help="contents of the file (default auto)",
+    "--layout", type=click.Choice(LAYOUTS), default="auto", section=VOTES, help="contents of the file (default auto)"
 )
 @classes_option(CLASSES, "number of classes, or their names (default 2)", section=VOTES)
 @option("--queries", type=Integer(1), section=VOTES, help="use only the first rows (default all)")
@@ -178,10 +174,7 @@ class PublicationOptions:
 @option("--beta", type=Real(), section=PUBLICATION, help="smooth sensitivity: smoothness")
 @option("--sigma-ss", type=Real(), section=PUBLICATION, help="smooth sensitivity: noise, in units of it")
 @option(
-    "--expect-epsilon",
-    type=Real(),
-    section=PUBLICATION,
-    help="choose these parameters by rules of thumb for this ε",
+    "--expect-epsilon", type=Real(), section=PUBLICATION, help="choose these parameters by rules of thumb for this ε"
 )
 @option(
     "--safety",
@@ -280,12 +273,7 @@ def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
     axes = figure.add_subplot()
     axes.hist(plurality, edges, color=ALL_COLOR, label="all queries")
     axes.hist(
-        plurality,
-        edges,
-        weights=analysis.probabilities,
-        color=ANSWER_COLOR,
-        alpha=0.85,
-        label=_label_answers(analysis),
+        plurality, edges, weights=analysis.probabilities, color=ANSWER_COLOR, alpha=0.85, label=_label_answers(analysis)
     )
     axes.set_title(NOTE, loc="right", fontsize=8, color=COST_COLOR)
     axes.set(xlabel="votes for the plurality class", ylabel="queries", xlim=(0, analysis.voters))

@@ -85,10 +85,7 @@ class Partitions:
         if count > MOST_PARTITIONS:
             name = f"partitions of {self.K} votes into {self.classes} classes"
             checks.fail(
-                f"the number of {name}",
-                checks.Text(f"{count:,} or more"),
-                f"at most {MOST_PARTITIONS:,}",
-                _ADVICE,
+                f"the number of {name}", checks.Text(f"{count:,} or more"), f"at most {MOST_PARTITIONS:,}", _ADVICE
             )
 
     @cached_property

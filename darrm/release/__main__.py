@@ -266,13 +266,7 @@ def _votes_path(text: str) -> Path:
 @reading_options
 @target_options("a new .npy, .csv or .parquet file for the labels, or a new folder of these")
 def file(
-    *,
-    votes: Path,
-    paying: PaymentOptions,
-    reading: ReadingOptions,
-    target: Path,
-    force: bool,
-    output: Output,
+    *, votes: Path, paying: PaymentOptions, reading: ReadingOptions, target: Path, force: bool, output: Output
 ) -> int:
     _check_target(target, votes=votes, table=paying.table, ledger=paying.ledger)
     # Parquet to Parquet works file by file, other formats in memory

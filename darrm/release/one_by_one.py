@@ -40,12 +40,7 @@ from darrm.votes import Classes, Votes
 
 
 def open_release(
-    table: Table | Aggregator,
-    ledger: PrivacyLedger,
-    *,
-    stream: str = "",
-    classes: Classes = None,
-    note: str = "",
+    table: Table | Aggregator, ledger: PrivacyLedger, *, stream: str = "", classes: Classes = None, note: str = ""
 ) -> AnswerStream:
     """Open a stream of answers to questions that arrive one by one, or continue it.
 

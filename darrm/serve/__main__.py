@@ -133,15 +133,7 @@ listening_options = as_one(_LISTEN_OPTIONS, lambda values: {"listening": collect
 @listening_options
 @option("--body", type=Integer(1), default="1048576", section=NETWORK, help="bytes of a request (default 2^20)")
 @output_options()
-def start(
-    *,
-    clients: Path,
-    report: str,
-    listening: ListenOptions,
-    body: int,
-    output: Output,
-    **options: Any,
-) -> None:
+def start(*, clients: Path, report: str, listening: ListenOptions, body: int, output: Output, **options: Any) -> None:
     for package in ("starlette", "uvicorn", "pydantic"):
         require(package)
     from darrm.serve.app import Service, allow_connections, listen, make_server  # noqa: PLC0415 (the extra's)
@@ -167,13 +159,7 @@ def start(
 
 
 def make_deployment(
-    *,
-    table: Path,
-    ledger: str,
-    state: Path | None,
-    stream: str,
-    classes: int | tuple[str, ...] | None,
-    missing: str,
+    *, table: Path, ledger: str, state: Path | None, stream: str, classes: int | tuple[str, ...] | None, missing: str
 ) -> Deployment:
     """Check files and options; the table is proved again."""
     aggregator = load_release(table)

@@ -179,10 +179,7 @@ def check_fits(model: Module, x: Array, y: Array) -> int:
     for name, value in model.named_parameters():
         if isinstance(value, nn.UninitializedParameter):
             checks.fail(
-                "model",
-                checks.Text(f"the lazy {name}"),
-                "a module with layers of known sizes",
-                "say their sizes",
+                "model", checks.Text(f"the lazy {name}"), "a module with layers of known sizes", "say their sizes"
             )
         if value.dtype not in {torch.float32, torch.float64}:
             description = checks.Text(f"{name} in {str(value.dtype).removeprefix('torch.')}")

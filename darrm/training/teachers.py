@@ -171,13 +171,7 @@ class TeacherEnsemble:
         return compute_privacy(self.recipe, delta)
 
     def votes(
-        self,
-        x: Array,
-        *,
-        device: str = "auto",
-        batch: int = 256,
-        jobs: int | None = None,
-        progress: bool = False,
+        self, x: Array, *, device: str = "auto", batch: int = 256, jobs: int | None = None, progress: bool = False
     ) -> NDArray[np.int8]:
         """Ask every teacher about every input: (Q, …) → (Q, K) classes, as private as the teachers.
 

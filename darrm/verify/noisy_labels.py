@@ -121,12 +121,7 @@ def gaussian(sigma: float) -> Callable[[Array], Array]:
 
 
 def renyi_of_label(
-    log_weights: Callable[[Array], Array],
-    order: float,
-    *,
-    lead: float = math.inf,
-    goal: float = 0.0,
-    rate: float = 1.0,
+    log_weights: Callable[[Array], Array], order: float, *, lead: float = math.inf, goal: float = 0.0, rate: float = 1.0
 ) -> Interval[float]:
     """Enclose the Rényi divergence of a label for one vote moved with probability ``rate``; `TooWideError` if slow.
 

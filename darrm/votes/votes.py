@@ -197,12 +197,7 @@ class Votes:
 
     @classmethod
     def from_labels(
-        cls,
-        labels: ArrayLike,
-        classes: Classes = None,
-        *,
-        missing: str = "refuse",
-        line: StatusLine | None = None,
+        cls, labels: ArrayLike, classes: Classes = None, *, missing: str = "refuse", line: StatusLine | None = None
     ) -> Votes:
         """Make votes from (Q, K) labels; booleans count as 0 and 1. `ValueError` for votes on other classes.
 
