@@ -275,9 +275,7 @@ class PrivacyAccountant:
         best = bounds[0] if bounds else Bound("none", math.inf, self._explain_unbounded(delta, adaptive=adaptive))
         explanation = best.explanation
         if self._vanishing_mass and not adaptive and self._deduct_string_delta(delta) > 0.0:
-            explanation = (
-                f"{explanation}; {float(self._vanishing_mass):.3g} of delta is for strings of one person alone"
-            )
+            explanation += f"; {float(self._vanishing_mass):.3g} of delta is for strings of one person alone"
         neighbors = {kind.neighbors for kind in self._counts if kind.sampling is not None}
         total = Spent(best.epsilon, delta, best.name, explanation, bounds, self.queries, self.failure_probability)
         return replace(total, neighbors=", ".join(neighbors))
@@ -294,9 +292,8 @@ class PrivacyAccountant:
         budget = PrivacyParams.of(budget, "budget")
         if self._vanishing_mass and not adaptive:
             remaining_delta = budget.exact_delta - self._vanishing_mass
-            return remaining_delta > 0 and self._without_strings.admits(
-                PrivacyParams(budget.exact_epsilon, remaining_delta)
-            )
+            remaining = PrivacyParams(budget.exact_epsilon, max(Fraction(0), remaining_delta))
+            return remaining_delta > 0 and self._without_strings.admits(remaining)
         if not self._counts:
             return True
         # compared as fractions: two queries of 0.3 fit into 0.6, whatever the floats nearest to them are

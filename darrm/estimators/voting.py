@@ -85,9 +85,8 @@ class PayingVote(Ensemble):
             self._open_ledger(voters)
             self._spending.warn_of_refit(previous)
             line.show(f"training {voters.K:,} teachers")
-            self.teachers_ = self._train_teachers(
-                inputs, labels, identify_persons(_num_samples(inputs), groups), voters.K
-            )
+            persons = identify_persons(_num_samples(inputs), groups)
+            self.teachers_ = self._train_teachers(inputs, labels, persons, voters.K)
             if self.plan_.aggregator is None:
                 self._spending.ledger.debit(cost_of_models(voters), note=f"{type(self).__name__}.fit")
             self._store_facts(groups)
@@ -158,9 +157,8 @@ class PayingVote(Ensemble):
             )
         votes = Votes.from_counts(self._count_votes(self.teachers_, inputs), len(self.teachers_), len(self.classes_))
         note = f"{type(self).__name__}.predict"
-        labels = self._spending.release(
-            LabelConverter(aggregator, self._name_classes), votes, note, self._spending.stream(note)
-        )
+        converter = LabelConverter(aggregator, self._name_classes)
+        labels = self._spending.release(converter, votes, note, self._spending.stream(note))
         return np.asarray(labels, dtype=self.classes_.dtype)
 
     def _name_classes(self, codes: NDArray[np.int64]) -> NDArray[Untyped]:
@@ -404,9 +402,7 @@ class PrivateModelsVotingClassifier(PayingVote):
         seeds = {k: v for k, v in self.estimator.get_params().items() if k.rpartition("__")[2] == "random_state"}
         fixed_seeds = [name for name, value in seeds.items() if value is not None]
         if fixed_seeds:
-            text = (
-                f"the estimator has a fixed {fixed_seeds[0]}: noise that can be predicted hides nothing: set it to None"
-            )
+            text = f"the estimator has a fixed {fixed_seeds[0]}: predictable noise hides nothing: set it to None"
             warnings.warn(text, UserWarning, stacklevel=3)
         epsilon = _find_guarantee("epsilon", self.epsilon_each, self.estimator)
         if epsilon is None:

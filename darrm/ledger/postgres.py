@@ -122,10 +122,8 @@ class PostgresStore:
     def _begin(self, *, write: bool) -> "PostgresDatabase":
         """Start a transaction, over a new connection if the old one was lost while idle."""
         psycopg = require("psycopg")
-        is_idle = (
-            self._connection is not None
-            and self._connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-        )
+        idle = psycopg.pq.TransactionStatus.IDLE
+        is_idle = self._connection is not None and self._connection.info.transaction_status == idle
         if not is_idle:
             self._drop_connection()
             self._connection = self._connect()
@@ -219,11 +217,8 @@ def _translate_errors(path: str) -> Iterator[None]:
     except psycopg.Error as error:
         state = error.sqlstate or _CONNECTION_CLASS
         codes = [state[:length] for length in (5, 2) if state[:length] in _ADVICE]
-        advice = (
-            _UNREACHABLE
-            if isinstance(error, psycopg.OperationalError)
-            else "the database refused: nothing was released"
-        )
+        is_away = isinstance(error, psycopg.OperationalError)
+        advice = _UNREACHABLE if is_away else "the database refused: nothing was released"
         words = " ".join(str(error).split()) or type(error).__name__
         raise LedgerError(path, f"{_ADVICE[codes[0]] if codes else advice} (PostgreSQL: {words})") from error
 

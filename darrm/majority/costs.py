@@ -258,12 +258,8 @@ def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float
     if voters.sampled is None:
         return _bound_deltas(voters, gamma, [epsilon])[0]
     conditional_epsilon = voters.sampled.conditional_on_inclusion(PrivacyParams(epsilon)).exact_epsilon
-    return min(
-        1.0,
-        float(voters.sampled.rate)
-        * _bound_deltas(voters.conditional_on_inclusion, gamma, [conditional_epsilon])[0]
-        * (1.0 + 1e-12),
-    )
+    (delta,) = _bound_deltas(voters.conditional_on_inclusion, gamma, [conditional_epsilon])
+    return min(1.0, float(voters.sampled.rate) * delta * (1.0 + 1e-12))
 
 
 def _bound_deltas(voters: Voters, gamma: NoiseFunction, epsilons: Sequence[Fraction]) -> list[float]:

@@ -66,11 +66,8 @@ def exponential_label_curve(epsilon: float, *, rate: float = 1.0) -> RenyiCurve:
         with np.errstate(over="ignore"):
             u = np.clip((1.0 / -np.expm1(-epsilon) - power / np.expm1(power * epsilon)) / orders, 1e-300, 1.0)
         # E r over e^{ε/2} and E r^{1−α} over e^{(α−1)ε/2}
-        logs = (
-            power * np.log1p(u * np.expm1(-epsilon))
-            + np.log(u + (1.0 - u) * np.exp(-power * epsilon))
-            + power * epsilon
-        )
+        log_sum = np.log(u + (1.0 - u) * np.exp(-power * epsilon))
+        logs = power * np.log1p(u * np.expm1(-epsilon)) + log_sum + power * epsilon
         rounding = 2.0**-48 * (1.0 + power * epsilon)
         return np.asarray(np.minimum(np.maximum(logs, 0.0) + rounding, power * epsilon) / power)
 

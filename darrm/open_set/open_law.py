@@ -187,9 +187,7 @@ def to_votes(votes: Votes | ArrayLike, classes: int) -> Votes:
         if not isinstance(votes, Votes):
             votes = Votes.from_labels(votes, classes=classes)
             if votes.voters == classes > 2:
-                advice = (
-                    "labels and counts look alike: use Votes.from_labels(labels, classes) or Votes.from_counts(counts)"
-                )
+                advice = "labels and counts look alike: say Votes.from_labels(labels) or Votes.from_counts(counts)"
                 checks.fail("votes", checks.Text(f"{classes} columns for {classes} classes"), "Votes", advice)
     if len(votes.classes) != classes:
         actual = checks.Text(f"about {describe_classes(len(votes.classes) or OPEN)}")

@@ -177,9 +177,8 @@ def fill_votes(best: Array, cap: int, remaining: int) -> list[int]:
 def ratio_below(problem: Problem) -> float:
     """Return e^ε of the target, rounded down, or less if rounding would exceed δ: a smaller ε is stronger."""
     ratio = problem.target.delta / (_MIN_DELTA_RATIO * bound_rounding(problem.voters.K, 0.0))
-    return min(
-        max(_RATIO_LIMITS[0], min(_RATIO_LIMITS[1], ratio)), lower_float(enclose_exp(problem.target.exact_epsilon).ball)
-    )
+    smallest, largest = _RATIO_LIMITS
+    return min(max(smallest, min(largest, ratio)), lower_float(enclose_exp(problem.target.exact_epsilon).ball))
 
 
 def bound_rounding(K: int, ratio: float) -> float:

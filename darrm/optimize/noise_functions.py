@@ -61,9 +61,8 @@ def generate_rows(request: Request) -> Table:
     """Solve by row generation, and try simple rules, too, if the solver leaves a gap."""
     problem, prior = request.problem, request.prior
     scaled, factor = scale_to_float_range(problem.conditional_on_inclusion, MIN_SIZE)
-    program = GammaProgram(
-        PrivacyOracle(scaled, request.shape), compute_weights(prior, problem.voters.K), request.report
-    )
+    weights = compute_weights(prior, problem.voters.K)
+    program = GammaProgram(PrivacyOracle(scaled, request.shape), weights, request.report)
     result = program.solve(request.options, request.rows_of_start)
     gamma, multipliers = program.read_proposal(result, problem, factor)
     if has_closed_form(problem.voters):  # the largest private γ at every l, even if the prior has no weight there
@@ -317,9 +316,8 @@ def fit_draws(request: Request) -> Table:
     held_out = table.gamma.estimate_error(prior, draws=count, rng=generator)
     # without multipliers: their bound needs the draws, which no file keeps
     optimality = Optimality(prior, shape, "expected-error", value, bound, status, held_out)
-    return table.with_optimality(
-        optimality, {"solver": "production", **make_provenance(result), "draws fitted": str(count)}
-    )
+    provenance = {"solver": "production", **make_provenance(result), "draws fitted": str(count)}
+    return table.with_optimality(optimality, provenance)
 
 
 def _fit_sampled_error(program: GammaProgram, sampled: SampledError, request: Request) -> tuple[Result, Array]:

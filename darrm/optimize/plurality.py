@@ -90,9 +90,8 @@ def optimize_plurality(
     belief = default_prior(problem.classes) if prior is None else check_prior(prior, problem.classes)
     if is_open(problem.classes) and problem.voters.K > MOST_LISTED_VOTERS:
         open_law, result = optimum.best_open_law(problem.conditional_on_inclusion, belief, settings, report)
-        return certify(problem, open_law).with_solution(
-            Solution(belief, (), result.status.value), make_provenance(result)
-        )
+        solution = Solution(belief, (), result.status.value)
+        return certify(problem, open_law).with_solution(solution, make_provenance(result))
     check_size(problem.voters, problem.classes)
     partitions = list_partitions(problem.voters.K, problem.classes)
     program = _build_program(partitions, belief, 0.0)
@@ -233,20 +232,17 @@ class _VoterOracle:
         self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
 
     def separate(self, point: Array, *, thorough: bool, **_: object) -> Separation:
-        violated, share = (
-            self._search_rows(point, all_kinds=False)
-            if self.is_restricted or (self.is_divided and not thorough)
-            else ([], 1.0)
-        )
+        violated, share = list[tuple[float, VoterRow]](), 1.0
+        if self.is_restricted or (self.is_divided and not thorough):
+            violated, share = self._search_rows(point, all_kinds=False)
         thorough = self.is_restricted or not violated
         if not violated and not self.is_restricted:
             violated, share = self._search_rows(point, all_kinds=None)
         order = np.argsort([-cost for cost, _ in violated], kind="stable")[:_MAX_ROWS_PER_ROUND]
         labels = [violated[place][1] for place in order]
         self.known_rows |= set(labels)
-        return _separate(
-            self.problem, point, share, [self._compute_coefficients(row) for row in labels], labels, thorough
-        )
+        rows = [self._compute_coefficients(row) for row in labels]
+        return _separate(self.problem, point, share, rows, labels, thorough)
 
     def _search_rows(self, point: Array, *, all_kinds: bool | None) -> tuple[list[tuple[float, VoterRow]], float]:
         violated, share, sets = list[tuple[float, VoterRow]](), 0.0, voter_corners.sets_of_answers(self.problem)

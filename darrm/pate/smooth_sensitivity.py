@@ -263,9 +263,8 @@ def check_profile(
     ``values`` are all possible statistics.
     """
     steps = np.abs(np.diff(check.dependent(values, [order])[:, 0]))
-    local_change = np.maximum(
-        np.append(steps, 0.0), np.append(0.0, steps)
-    )  # the larger of the two neighboring differences
+    # the larger of the two neighboring differences
+    local_change = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))
     index = statistic - values[0]
     profile = [
         maximum_filter1d(local_change, 2 * distance + 1, mode="nearest")[index] for distance in range(distances - 1)

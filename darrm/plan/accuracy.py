@@ -164,9 +164,8 @@ def list_histograms(prior: Prior, K: int, classes: int, limit: int) -> tuple[NDA
         rows, times = np.unique(-np.sort(-prior.votes.counts, axis=1), axis=0, return_counts=True)
         return rows, times / times.sum()
     # a partition has at most C! histograms: the bound avoids counting the partitions
-    may_be_few = isinstance(prior, priors.Dirichlet) and math.comb(K + classes - 1, K) <= limit * math.factorial(
-        classes
-    )
+    max_histograms = limit * math.factorial(classes)
+    may_be_few = isinstance(prior, priors.Dirichlet) and math.comb(K + classes - 1, K) <= max_histograms
     if may_be_few and number_of_partitions(K, min(K, classes)) <= limit:
         rows = np.array(list(falling_counts(K, classes, K)), dtype=np.int64)
         return rows, np.exp(prior.log_probabilities(rows) + priors.log_arrangements(rows))
@@ -222,9 +221,7 @@ class Measure:
                 checks.integer_at_least(2, most=MOST_PLANNED, classes=self.classes, advice=advice)
                 self.counts = _list_leaders(self.K, self.classes)
         if self.is_error:
-            priors.compute_weights(
-                self.prior, self.K
-            )  # a prior without linear expected error is refused before the search
+            priors.compute_weights(self.prior, self.K)  # refuse a prior without linear expected error
         self.levels = self.counts[:, 0]  # the numbers of votes for the winner at which `curve` is computed
         self.name = "expected error" if self.is_error else "accuracy"
         # the ranking is by minimax regret over these

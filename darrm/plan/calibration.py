@@ -152,9 +152,8 @@ class _Calibration:
         if total is not None:
             spent = Spent(total.epsilon, delta, total.name, total.explanation, (total,), work.queries)
         else:
-            spent = make_accountant(work, proposal.cost if aggregator is None else aggregator.privacy_cost()).spent(
-                delta
-            )
+            cost = proposal.cost if aggregator is None else aggregator.privacy_cost()
+            spent = make_accountant(work, cost).spent(delta)
         return CalibratedMechanism(
             slug=self.mechanism.slug,
             name=self.mechanism.name,

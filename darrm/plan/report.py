@@ -326,11 +326,8 @@ def sweep_text(sweep: Sweep, remark: str = "") -> str:
         for slug, reason in plan.left_out:
             if slug in sweep.accuracies:
                 missing_plans.setdefault(reason, []).append(f"{slug} at {plan.workload.total.epsilon:g}")
-    lines += (
-        ["", *(format_line("–", f"{', '.join(places)}: {reason}") for reason, places in missing_plans.items())]
-        if missing_plans
-        else []
-    )
+    if missing_plans:
+        lines += ["", *(format_line("–", f"{', '.join(at)}: {reason}") for reason, at in missing_plans.items())]
     winners = ", ".join(f"{plan.best.slug} at {plan.workload.total.epsilon:g}" for plan in sweep.plans)
     return "\n".join([*lines, "", format_line("Best", winners)]) + "\n"
 

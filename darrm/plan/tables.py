@@ -411,12 +411,8 @@ def make_mechanism(
         def at(self, parameter: float) -> Proposal:
             return TableProposal(self.workload, {"number": parameter}, gammas(parameter))
 
-    CustomMechanism.name, CustomMechanism.slug, CustomMechanism.start, CustomMechanism.limits = (
-        name,
-        slug,
-        start,
-        limits,
-    )
+    CustomMechanism.name, CustomMechanism.slug = name, slug
+    CustomMechanism.start, CustomMechanism.limits = start, limits
     return CustomMechanism
 
 

@@ -293,11 +293,8 @@ def _list_nonmovers(block: RowBlock, place: int, histogram: int) -> Iterator[Vot
         for group in range(len(sizes)):
             failing = min(votes, sizes[group], limit)
             succeeding = min(votes, sizes[group]) - failing
-            limit, votes, sizes[group] = (
-                limit - failing,
-                votes - failing - succeeding,
-                sizes[group] - failing - succeeding,
-            )
+            moved = failing + succeeding
+            limit, votes, sizes[group] = limit - failing, votes - moved, sizes[group] - moved
             if failing:
                 yield VotersAtCorner(failing, group, label, label, *failures)
             if succeeding:

@@ -76,10 +76,9 @@ class VotersInTurn:
         self, votes: _VoteStates, worst: Array, upper: Array, lower: Array
     ) -> tuple[Array, Array, Array, tuple[NDArray[np.int64], ...]]:
         following = votes.successors
-        top, bottom = (
-            following[np.arange(len(following)), upper[following].argmax(axis=1)],
-            following[np.arange(len(following)), lower[following].argmin(axis=1)],
-        )
+        places = np.arange(len(following))
+        top = following[places, upper[following].argmax(axis=1)]
+        bottom = following[places, lower[following].argmin(axis=1)]
         up, down = np.full(worst.shape, -math.inf), np.full(worst.shape, -math.inf)
         up[:, :-1], down[:, 1:] = self.hi * worst[:, 1:], self.lo * worst[:, :-1]
         stay, first, second = (rows[following].argmax(axis=1) for rows in (worst, up, down))

@@ -73,10 +73,8 @@ from darrm.util import checks
 
 _MAX_NUMBERS = 2**22  # in memory at once
 _MAX_WHOLE_ROWS = 100_000  # a second
-_MAX_WHOLE_ROWS_SMALL, _MIN_FLOAT_BUDGET = (
-    3_000_000,
-    2.0**-30,
-)  # half a minute, for budgets below the rounding of floats
+# half a minute, for budgets below the rounding of floats
+_MAX_WHOLE_ROWS_SMALL, _MIN_FLOAT_BUDGET = 3_000_000, 2.0**-30
 # half a minute; if voters differ or Δ > 0, classes are not treated as exchangeable
 _MAX_ROWS, _MAX_GROUP_ROWS = 25 * 10**8, 12 * 10**6
 SIZES_OF_PRIVATE = "where voters differ C = 3 to K = 8 is solved, and more where few of them differ"
@@ -245,9 +243,8 @@ class CornerSet:
         if not others:
             return total
         smaller, counts = histograms_of(others - 1, self.classes), histograms_of(others, self.classes).counts
-        best_values = self._find_best_vote(
-            values, best, level.moving + 1
-        )  # at every histogram of the others without one
+        # at every histogram of the others without one
+        best_values = self._find_best_vote(values, best, level.moving + 1)
         is_uniform = self.voters.overlap is None and len(weights) == 1
         is_set = np.zeros(len(counts), dtype=bool)
         for label in range(self.classes):

@@ -262,9 +262,8 @@ def _write_answers(release: AnswerStream, writer: LineWriter, labels: list[objec
     except ValueError:
         raise
     except BaseException as error:
-        subject = (
-            f"answer {first_number} is" if len(labels) == 1 else f"answers {first_number} to {release.answered} are"
-        )
+        numbers = f"answers {first_number} to {release.answered} are"
+        subject = f"answer {first_number} is" if len(labels) == 1 else numbers
         advice = "paid for and kept in the ledger: start again, and they come first"
         raise DeliveryError(release.ledger.path, f"{describe_failure(error)}; {subject} {advice}") from error
 

@@ -41,10 +41,8 @@ BODY_SECONDS = 20.0  # until a body has arrived
 _MAX_LISTED = 200  # questions of a list
 _MAX_HEAD_BYTES = 2**14  # of the address and the headers of a request
 _MAX_REQUESTS = 1024  # of known clients at once
-_OPEN_CONDITIONS = {
-    "0": "state <> 'open'",
-    "1": "state IN ('open', 'ready') AND state = 'open'",
-}  # the second reads an index
+# the second reads an index
+_OPEN_CONDITIONS = {"0": "state <> 'open'", "1": "state IN ('open', 'ready') AND state = 'open'"}
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _PAGE_HEADERS = {  # no scripts, external content or framing
     "Content-Security-Policy": _POLICY,
@@ -265,11 +263,8 @@ class Service:
             "client": {"used": client_used, "limit": client.questions},
         }
         if client.project:
-            budget["project"] = {
-                "name": client.project,
-                "used": project_used,
-                "limit": self._find_project_limit(client.project),
-            }
+            limit = self._find_project_limit(client.project)
+            budget["project"] = {"name": client.project, "used": project_used, "limit": limit}
         return budget
 
     async def metrics(self, _: Client, __: object, ___: str) -> Response:

@@ -161,10 +161,8 @@ class _GroupSampler:
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         uniform, votes = uniform_below(rng), votes.impute_missing(rng=rng)
-        blocks = (
-            votes.counts[start : start + _MAX_QUERIES_AT_ONCE]
-            for start in range(0, votes.queries, _MAX_QUERIES_AT_ONCE)
-        )
+        starts = range(0, votes.queries, _MAX_QUERIES_AT_ONCE)
+        blocks = (votes.counts[start : start + _MAX_QUERIES_AT_ONCE] for start in starts)
         return np.concatenate([np.empty(0, dtype=np.int64), *(self._draw_block(counts, uniform) for counts in blocks)])
 
     def _draw_block(self, counts: NDArray[np.int64], uniform: UniformBelow) -> NDArray[np.int64]:

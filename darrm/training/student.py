@@ -253,9 +253,8 @@ class _Training:
         if consistency > 0:
             with torch.no_grad():
                 original_logits = self.align(self.average(public))
-            logits, changed_logits = model(torch.cat([x, recipe.change.apply(public, generator)])).split(
-                [len(x), len(public)]
-            )
+            batch = torch.cat([x, recipe.change.apply(public, generator)])
+            logits, changed_logits = model(batch).split([len(x), len(public)])
             loss = label_loss(logits, classes, robustness)
             loss = loss + consistency * consistency_loss(original_logits, changed_logits, recipe.threshold)
         else:

@@ -241,12 +241,8 @@ def _compare_piece(
         return judge_labels(result.labels[piece.path], result.releases, ledgers, classes, hashes)
     if piece.path not in result.receipts:
         return ()
-    file_hashes = {
-        f"{item.path}{ending}": sha256
-        for item in result.pieces
-        if item.labels is not None
-        for ending, _, sha256 in item.file_digests
-    }
+    pieces = [item for item in result.pieces if item.labels is not None]
+    file_hashes = {f"{item.path}{ending}": sha256 for item in pieces for ending, _, sha256 in item.file_digests}
     return judge_receipt(result.receipts[piece.path], ledgers, result.labels, file_hashes, keys)
 
 

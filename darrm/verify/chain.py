@@ -58,9 +58,7 @@ _DIGEST = re.compile(r"darrm-digest:1:[0-9A-Za-z:.%_/-]+")
 _LINE = re.compile(DIGEST_PREFIX + r"([^:]*):(\d{1,18}):(\d{1,18}):([^:]*):([^:]*):([^:]*):([^:]*):([^:]*)")
 _CHECK_DIGITS = 8  # digits that check a line
 _MAX_KEY_BYTES, _MAX_CHECKED_SIGNATURES = 2**16, 50_000  # signatures: ten seconds
-_WHOLE_CLAIM = (
-    "it is the ledger that it was: no entry deleted, changed, reordered or merged, no other budget or identity"
-)
+_WHOLE = "it is the ledger that it was: no entry deleted, changed, reordered or merged, no other budget or identity"
 _UNTRUNCATED_CLAIM = "the ledger was not truncated"
 _ADVICE = "give --digest or a receipt to check"
 SIGNED = "its entries are signed by the holder of a key"
@@ -314,7 +312,7 @@ def judge_history(ledger: Ledger, digests: Sequence[LedgerDigest], keys: Sequenc
     for digest in checked_digests:
         fault = digest.find_fault(ledger)
         reason = f"{digest.source} {fault or 'has the hash computed here'}"
-        yield decide("history", f"{_WHOLE_CLAIM}, up to entry {digest.number}", reason, holds=not fault, how=PROVED)
+        yield decide("history", f"{_WHOLE}, up to entry {digest.number}", reason, holds=not fault, how=PROVED)
         covered_entry = covered_entry if fault else digest.number
     if not checked_digests and last:
         yield Verdict("history", f"{_UNTRUNCATED_CLAIM} or rewritten", ASSUMED, _ADVICE)
@@ -419,11 +417,8 @@ def judge_receipt(
     """``file_hashes`` holds the SHA-256 of files with labels, by path."""
     digest = receipt.digest
     same = [ledger for ledger in ledgers if ledger.identity == digest.identity]
-    renamed = [
-        ledger
-        for ledger in ledgers
-        if receipt.entry.get("labels") and _list_differences(receipt, ledger) in _COPY_DIFFERENCES
-    ]
+    compared = ledgers if receipt.entry.get("labels") else ()
+    renamed = [ledger for ledger in compared if _list_differences(receipt, ledger) in _COPY_DIFFERENCES]
     claim = f"it repeats entry {digest.number} of the ledger {digest.identity}"
     if same:
         differences = _list_differences(receipt, same[0])

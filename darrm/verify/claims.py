@@ -219,10 +219,8 @@ def judge_figure(content: bytes, ledgers: Mapping[str, Ledger]) -> Iterator[Verd
 
 def _judge_figure(figure: Json, ledgers: Mapping[str, Ledger]) -> Iterator[Verdict]:
     epsilon, delta, order, noisy, public, probability = (Fraction(figure[name]) for name in _NUMBERS)
-    run, parameters = (
-        figure["run"],
-        read(figure["run"]["parameters"], dict.fromkeys(figure["run"]["parameters"], float)),
-    )
+    run = figure["run"]
+    parameters = read(run["parameters"], dict.fromkeys(run["parameters"], float))
     if parameters.keys() not in _PARAMETERS or ("deviation" in parameters and run["check"] == "data-dependent"):
         raise ValueError("its parameters are those of no publication")
     safety = Fraction(parameters["safety"])

@@ -412,11 +412,8 @@ def _read_table(data: Json, kind: str) -> Table:
 def _read_mechanism(data: Json) -> Mechanism:
     kind = data["mechanism"]["kind"]
     parameters = dict.fromkeys(_PARAMETERS[kind], _read_parameter)
-    form = {
-        "voters": read_voters,
-        "classes": _read_classes,
-        "mechanism": {"kind": str, **parameters, "reached": _COUNT},
-    }
+    mechanism_form = {"kind": str, **parameters, "reached": _COUNT}
+    form = {"voters": read_voters, "classes": _read_classes, "mechanism": mechanism_form}
     fields = read(data, {**_VERSION, **form, "threshold?": range(1, 2**40 + 1)})
     voters, mechanism, threshold = fields["voters"], fields["mechanism"], fields.get("threshold")
     if mechanism["reached"] < voters.reached:

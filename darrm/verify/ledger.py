@@ -86,10 +86,8 @@ class LedgerAudit:
         if reason := prove_filter(pairs, max_epsilon, delta, share):
             return PROVED, reason
         renyi_bounds = [None if cost is None else cost.renyi(order) for _, cost in self.priced]
-        curves = [
-            ((), ()) if bound is None or math.isinf(bound.upper) else ((order,), (bound.upper,))
-            for bound in renyi_bounds
-        ]
+        finite = [None if bound is None or math.isinf(bound.upper) else bound for bound in renyi_bounds]
+        curves = [((), ()) if bound is None else ((order,), (bound.upper,)) for bound in finite]
         both_bounds = [Charge(pair.count, pair.guarantee, *curve) for pair, curve in zip(pairs, curves, strict=True)]
         for how, costs in ((PROVED, both_bounds), (CONSISTENT, charges)):
             if reason := prove_filter(costs, max_epsilon, delta, share):
@@ -158,11 +156,8 @@ def judge_ledger(audit: LedgerAudit) -> Iterator[Verdict]:
             if labels is None or labels.digest() != entry.labels or not entry.pays_for(labels.size):
                 wrong.append(entry.number)
         claim = f"{pluralize(len(undelivered), 'entry is', 'entries are')} not delivered yet"
-        reason = (
-            f"the waiting labels of {format_numbers(wrong)} are not the paid ones"
-            if wrong
-            else "their labels are whole"
-        )
+        fault = f"the waiting labels of {format_numbers(wrong)} are not the paid ones"
+        reason = fault if wrong else "their labels are whole"
         yield decide("ledger", claim, reason, holds=not wrong)
 
 

@@ -178,10 +178,8 @@ def _build_loss(points: Sequence[Point], step: Fraction, bits: int) -> _Law:
     growth_low, growth_high, rises, falls = unit, unit, list[int](), list[int]()
     for _ in range(max(1, ceil(max(points)[0] / step))):
         growth_low, growth_high = growth_low * step_low >> fine_bits, -(-growth_high * step_high >> fine_bits)
-        height, back_height = (
-            min(top, _interpolate(sides[0], growth_low)),
-            min(back_top, _interpolate(sides[1], growth_low)),
-        )
+        height = min(top, _interpolate(sides[0], growth_low))
+        back_height = min(back_top, _interpolate(sides[1], growth_low))
         fall, back_fall = top - height, back_top - back_height
         rises.append(top - (-fall * unit // (step_low - unit)))
         falls.append(unit - back_fall * unit * step_high // (growth_high * (step_high - unit)))

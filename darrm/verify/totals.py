@@ -212,11 +212,9 @@ def _add_losses(priced: Sequence[Priced], delta: Fraction, goal: float, max_poin
         if charge.profile is not None:
             proved += points if cost is None else _prove_points(cost, points)
         elif cost is not None and not charge.orders:
-            proved = (
-                DirectedPoints([*proved, *computed], computed.reverse_points)
-                if isinstance(computed, DirectedPoints)
-                else [*proved, *computed]
-            )
+            proved = [*proved, *computed]
+            if isinstance(computed, DirectedPoints):
+                proved = DirectedPoints(proved, computed.reverse_points)
         if not proved or max(proved)[0] > MAX_EPSILON:
             return None
         if charge.profile is not None and len(charge.profile) == 3:

@@ -232,9 +232,8 @@ class Votes:
             )
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
         vote_format = VoteFormat(matrix.shape[1], class_names(2 if classes is None else classes), missing=missing)
-        return cls.from_table(
-            VoteTable("labels", ClassLookup(vote_format.names, missing).blocks(matrix, line), vote_format)
-        )
+        blocks = ClassLookup(vote_format.names, missing).blocks(matrix, line)
+        return cls.from_table(VoteTable("labels", blocks, vote_format))
 
     @classmethod
     def from_table(cls, table: VoteTable) -> Votes:

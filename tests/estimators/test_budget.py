@@ -323,7 +323,7 @@ def test_a_promise_is_read_from_the_estimator_or_asked_for() -> None:
             PrivateModelsVotingClassifier(whole, 2).fit(X, y)
     with pytest.raises(ValueError, match="the estimator's epsilon must be a finite number"):
         PrivateModelsVotingClassifier(Private("auto"), 2, epsilon_each=1).fit(X, y)
-    with pytest.warns(UserWarning, match="predicted hides nothing"):
+    with pytest.warns(UserWarning, match="predictable noise hides nothing"):
         PrivateModelsVotingClassifier(DecisionTreeClassifier(random_state=0), 2, epsilon_each=1).fit(X, y)
 
 
