@@ -214,7 +214,7 @@ def test_two_fits_at_once_pay_once(tmp_path: Path, monkeypatch: Any) -> None:
 
 @pytest.mark.slow
 def test_labels_leave_after_a_test_where_teachers_are_said_to_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, less in (("_ORDERS", (1.0,)), ("_HISTOGRAMS", 128), ("_MORE_STEPS", 2)):
+    for name, less in (("_ORDER_FACTORS", (1.0,)), ("_MAX_HISTOGRAMS", 128), ("_FINAL_STEPS", 2)):
         monkeypatch.setattr(noisy, name, less)
     X, y = make_classification(3000, 6, n_informative=4, n_redundant=0, class_sep=3.0, flip_y=0.0, random_state=1)
     made = PATEClassifier(
