@@ -422,7 +422,7 @@ def test_what_is_not_known_of_voters_that_differ_is_refused() -> None:
         (lambda: optimize_table(problem, shape="free"), "shape must be 'monotone' where voters differ"),
         (lambda: optimize_table(problem, solver="reference"), "'production' where voters differ"),
         (lambda: certify(problem, NoiseFunction(11, [1, 0, 1, 1, 1, 1])), "never falls"),
-        (lambda: optimize_table(Problem(too_many, PrivacyParams(1))), r"voters\.rounded"),
+        (lambda: optimize_table(Problem(too_many, PrivacyParams(1))), r"voters\.round_up_to"),
         (lambda: Problem.from_allowance(some_plain(), 1), "state the target"),
         (lambda: Voters.of([PrivacyParams(0), PrivacyParams(1)]), "no information"),
         (lambda: Voters.of([]), "one for each voter"),
