@@ -56,7 +56,7 @@ class PrivacyCost:
         The largest probability that a published figure is too small, 1 if unknown; None for unpublished ones.
     voters, reached
         The voters of the proof, and how many of them a person may influence; None if unknown.
-    for_plain_voters
+    for_non_private_voters
         The same query for non-private voters at each overlap: the basis for several answers of private models.
     sample
         The sample of voters behind each label: another bound for several answers of private models.
@@ -121,7 +121,7 @@ class PrivacyCost:
             is_valid = cost.voters is not None and cost.voters.are_non_private and not cost.non_composable
             if self.models is None or not is_valid or cost.count != 1:
                 raise ValueError(
-                    "for_plain_voters must contain costs of one query for non-private voters, for private models"
+                    "for_non_private_voters must contain costs of one query for non-private voters, for private models"
                 )
         object.__setattr__(self, "overlaps", tuple(cost.reached for cost in self.for_non_private_voters))
         if self.reached is not None:

@@ -388,9 +388,9 @@ def test_stored_charges_keep_their_models() -> None:
         with pytest.raises(ValueError, match=r"composes|overlap|K must|stored cost"):
             PrivacyCost.from_text(cost.to_text().replace(changed, word).replace('"K":3,', ""), what="a")
     plain = cost.for_non_private_voters[0]
-    with pytest.raises(ValueError, match="for_plain_voters must contain"):
+    with pytest.raises(ValueError, match="for_non_private_voters must contain"):
         PrivacyCost("a", guarantee=QUERY, for_non_private_voters=(plain,))
-    with pytest.raises(ValueError, match="for_plain_voters must contain"):
+    with pytest.raises(ValueError, match="for_non_private_voters must contain"):
         PrivacyCost("a", guarantee=QUERY, voters=MODELS, for_non_private_voters=(cost,))
 
 

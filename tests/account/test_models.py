@@ -258,7 +258,7 @@ def test_equal_costs_hold_for_whom_they_were_proved() -> None:
             PrivacyAccountant(one, pair)
 
 
-def test_costs_for_plain_voters_of_another_overlap_are_of_another_kind() -> None:
+def test_costs_for_non_private_voters_of_another_overlap_are_of_another_kind() -> None:
     def cost(overlap: int) -> PrivacyCost:
         plain = PrivacyCost("plain", guarantee=PrivacyParams("0.01"), voters=replace(PLAIN, overlap=overlap))
         return PrivacyCost("models", guarantee=PrivacyParams(1), voters=MODELS, for_non_private_voters=(plain,))
@@ -286,7 +286,7 @@ def test_one_query_holds_for_voters_as_private_as_those_of_its_proof(declared: V
         assert PrivacyAccountant(covered, [cost]).queries == 1
 
 
-def test_the_profile_for_plain_voters_by_exact_fractions() -> None:
+def test_the_profile_for_non_private_voters_by_exact_fractions() -> None:
     table = table_for(MODELS, HALF)
     one = [(1 + Fraction(float(g))) / 2 for g in table.gamma.signed]
     for plain in describe_cost(table).for_non_private_voters:
