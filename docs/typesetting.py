@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 (conf.py reads it from this folder)
-"""How formulas and sources are set: MathML, which browsers draw themselves, and links from keys to what they name.
+"""Set formulas as MathML, which browsers draw, and keys of sources as links.
 
 A formula on a line of its own is LaTeX in a block of the language math, which code hosts draw as well; a line that
 ends in a double backslash is one line of it. In running text α_l and e^{lε} are set with a lower and a raised part. A

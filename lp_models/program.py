@@ -137,7 +137,7 @@ class SparseRows:
         return cls(no_indices, no_indices, np.empty(0), np.empty(0))
 
     @classmethod
-    def sum_entries(cls, rows: Indices, columns: Indices, values: Array, limits: Array, variables: int) -> SparseRows:
+    def from_entries(cls, rows: Indices, columns: Indices, values: Array, limits: Array, variables: int) -> SparseRows:
         """Add up entries with equal row and variable."""
         places, inverse = np.unique(rows * variables + columns, return_inverse=True)
         total = np.bincount(inverse, values, minlength=places.size).astype(np.float64)

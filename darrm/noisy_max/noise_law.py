@@ -1,4 +1,4 @@
-"""The law of the noise on one count and of the label, stated once for planning, charging and bounds.
+"""The law of the noise on one count and of the label, for planning, costs and bounds.
 
 Let f and F be the probabilities and the distribution function of the noise. A uniform V in [0, 1) for each class breaks
 ties evenly, so class c wins if n_c + X_c + V_c is largest. X + V has the density f(⌊u⌋) and the piecewise linear

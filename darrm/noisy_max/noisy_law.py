@@ -271,7 +271,7 @@ def _search_shape(counts: NDArray[np.int64], order: float, budget: float) -> _Sh
 def _build_noise(shape: _Shape, scale: float) -> AsymmetricNoise:
     p, ratio, q = POWERS[shape[0]], float(_RATIOS[shape[1]]), POWERS[shape[2]]
     try:
-        return AsymmetricNoise(64.0, 64.0 * ratio, q, p).scale_by(scale)
+        return AsymmetricNoise(64.0, 64.0 * ratio, q, p).with_right_scale(scale)
     except ValueError as error:
         raise PlanError(f"no asymmetric noise has a label of this cost: {error}") from error
 

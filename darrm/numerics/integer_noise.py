@@ -131,10 +131,10 @@ class AsymmetricNoise:
             if power not in POWERS:
                 checks.fail(name, power, "a multiple of 0.25 from 1 to 3")
 
-    def scale_by(self, right: float) -> AsymmetricNoise:
+    def with_right_scale(self, right: float) -> AsymmetricNoise:
         """Return the noise of the same shape with another right scale; scales have six digits.
 
-        >>> AsymmetricNoise(4.0, 8.0, 3.0, 2.0).scale_by(5.0)
+        >>> AsymmetricNoise(4.0, 8.0, 3.0, 2.0).with_right_scale(5.0)
         AsymmetricNoise(right=5.0, left=10.0, right_power=3.0, left_power=2.0)
         """
         left = float(f"{right * self.left / self.right:.6g}")

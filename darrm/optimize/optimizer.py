@@ -89,7 +89,7 @@ def optimize_table(
         pair = PrivacyParams("0.1", "1e-5") if each is None else PrivacyParams.of(each, "each")
         problem = Problem.from_allowance(Voters(11 if K is None else K, pair), 3 if m is None else m)
     elif K is not None or m is not None or each is not None:
-        checks.fail("problem", problem, "left out where K, m or each are said", "name one or the other")
+        checks.fail("problem", problem, "left out if you pass K, m or each", "pass one or the other")
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
     if not problem.has_noise_function:
         extra = {"shape": shape, "objective": objective, "solver": solver, "draws": draws, "rng": rng, "start": start}

@@ -198,7 +198,7 @@ class _MoveOracle:
         violated_terms = np.flatnonzero((excess > 0.0) & (sums > self.delta + _ROW_TOLERANCE)[pairs.pair])
         violated_pairs, row = np.unique(pairs.pair[violated_terms], return_inverse=True)
         count, is_present = pairs.classes[violated_terms].astype(np.float64), pairs.after[violated_terms] != ABSENT
-        rows = SparseRows.sum_entries(
+        rows = SparseRows.from_entries(
             np.concatenate([row, row[is_present]]),
             np.concatenate([pairs.before[violated_terms], pairs.after[violated_terms][is_present]]),
             np.concatenate([count, -self.ratio * count[is_present]]),
@@ -312,7 +312,7 @@ class _RenyiOracle:
         np.maximum.at(largest, row, self.counts[terms] + np.maximum(alpha * log_ratio, (alpha - 1.0) * log_ratio))
         before_terms = alpha * np.exp(self.counts[terms] + (alpha - 1.0) * log_ratio - largest[row])
         after_terms = (alpha - 1.0) * np.exp(self.counts[terms] + alpha * log_ratio - largest[row])
-        rows = SparseRows.sum_entries(
+        rows = SparseRows.from_entries(
             np.concatenate([row, row]),
             np.concatenate([pairs.before[terms], pairs.after[terms]]),
             np.concatenate([before_terms, -after_terms]),

@@ -412,13 +412,13 @@ def _write_row(name: object, cells: Iterable[str]) -> str:
 def _write_missing(rows: Sequence[WithMissing]) -> str:
     if not rows:
         return ""
-    write_heading = [
+    heading_lines = [
         "The optimal γ with missing votes replaced by fair coins (darrm release --missing coin). The accuracy is",
         "agreement with the majority of the other votes; at a tie both labels agree.",
         _write_row("missing", ["accuracy", "error"]),
     ]
     lines = [_write_row(row.missing, [_format_error(row.accuracy), _format_error(row.expected_error)]) for row in rows]
-    return "\n".join([*write_heading, *_shorten_lines(lines, "--format json")])
+    return "\n".join([*heading_lines, *_shorten_lines(lines, "--format json")])
 
 
 def _format_error(error: float | None) -> str:

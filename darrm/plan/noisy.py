@@ -341,11 +341,11 @@ class TestedMechanism(FixedMechanism):
     def propose(self) -> Proposal:
         search, work = self.search, self.search.workload
         if not (work.voters.are_non_private and work.voters.reached == 1):
-            raise PlanError("a test is proved for non-private voters of whom one person reaches one")
+            raise PlanError("a test is proved for non-private voters, and a person who reaches one of them")
         if self.has_check and work.voters.K == 1:
             raise PlanError("a check of the largest count needs at least two voters")
         if work.total.delta == 0.0 or work.missing:
-            raise PlanError("a test needs a delta, and votes of which none is missing")
+            raise PlanError("a test needs a delta above 0, and no missing votes")
         fallback, public = self._plan_fallback(), _PublicVotes(search)
         scale = math.log(1.0 / work.total.delta) / work.total.epsilon
         check_settings: list[tuple[int | None, float]] = [(None, 0.0)]

@@ -80,7 +80,7 @@ class _Stream(AnswerStream):
         lost_ids, unpaid = questions.find_differences({name for entry in entries for name in entry.questions})
         if unpaid:
             raise LedgerError(
-                ledger.path, f"it is older than the answers, {unpaid} of which it did not pay for: {RESTORE}"
+                ledger.path, f"it is older than the answers and did not pay for {unpaid} of them: {RESTORE}"
             )
         pending_ids = set() if self.unclaimed is None else set(self._last_ids)
         self._lost_ends = [End(name, "lost") for name in lost_ids if name not in pending_ids]

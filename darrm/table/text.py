@@ -139,7 +139,7 @@ def describe_bound(optimality: Optimality) -> str:
 def write_accuracy(problem: Problem, law: Law, optimality: Optimality | None) -> str:
     if optimality is None:
         return ""
-    comparison = f"of random answers {random_law(problem.voters.K, problem.classes).accuracy(optimality.prior):.4g}"
+    comparison = f"random guessing {random_law(problem.voters.K, problem.classes).accuracy(optimality.prior):.4g}"
     if is_open(problem.classes):
         comparison = f"{law.share_answered(optimality.prior):.4g} of the questions have an answer"
     return f"Accuracy          {optimality.value:.10g}, expected under the prior; {comparison}"
@@ -191,8 +191,8 @@ def plot_noise_functions(
     for label, place, gamma in curves:
         axes.plot(levels, gamma.full, label=label, **style(place, width=1.6 if place else 2.6).line(levels.size))
     axes.set(xlabel="l, number of ones among the votes", ylabel="γ(l), probability of the true majority")
-    describe_allowance = f", m = {problem.m:g}" if problem.voters.each.is_private else ""
-    axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{describe_allowance}", fontsize=9)
+    allowance_text = f", m = {problem.m:g}" if problem.voters.each.is_private else ""
+    axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{allowance_text}", fontsize=9)
     axes.set_ylim(-0.03, 1.03)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", frameon=False)

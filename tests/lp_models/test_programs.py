@@ -301,7 +301,7 @@ LIMITS = np.array([0.1, 0.3, 0.2])
 def sparse(rows: list[int]) -> SparseRows:
     selected = DENSE[rows]
     row, column = np.nonzero(selected)
-    return SparseRows.sum_entries(row, column, selected[row, column], LIMITS[rows], SIZES.size)
+    return SparseRows.from_entries(row, column, selected[row, column], LIMITS[rows], SIZES.size)
 
 
 class Dense:

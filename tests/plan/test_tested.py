@@ -85,7 +85,7 @@ def one_test(monkeypatch: pytest.MonkeyPatch) -> None:
     ("work", "words"),
     [
         (Workload(TEACHERS, 100, PrivacyParams(2), classes=3), "needs a delta"),
-        (Workload(TEACHERS, 100, PrivacyParams(2, "1e-5"), classes=3, missing=1), "none is missing"),
+        (Workload(TEACHERS, 100, PrivacyParams(2, "1e-5"), classes=3, missing=1), "no missing votes"),
         (Workload(Voters(100, PrivacyParams("inf"), overlap=2), 9, PrivacyParams(2, "1e-5"), classes=3), "reaches one"),
         (Workload(Voters(9, PrivacyParams("inf"), overlap=1), 10**6, PrivacyParams(".5", "1e-5"), 3), "at no noise"),
     ],

@@ -256,7 +256,7 @@ def test_an_old_copy_of_the_ledger_is_a_second_budget_and_refused(tmp_path: Path
         copy = Path(what.ledger).read_bytes()
         answer(worker, "q2")
     Path(what.ledger).write_bytes(copy)
-    with pytest.raises(LedgerError, match="older than the answers, 1 of which"):
+    with pytest.raises(LedgerError, match="older than the answers and did not pay for 1"):
         AnswerWorker(what)
     assert paid(what) == ["q1"]
 
