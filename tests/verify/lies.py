@@ -1,7 +1,7 @@
-"""Make folders of honest files, lies about them, and honest changes.
+"""List lies: changes of honest folders that the verifier must not accept.
 
 A liar knows the formats and recomputes checksums and hashes. A liar cannot change the digest of a ledger in a receipt
-that was copied earlier. `test_many_lies` changes the fields of JSON files.
+that was copied earlier, and has no signing key.
 """
 # ruff: noqa: S608 (the statements are constants of tests)
 
@@ -11,202 +11,60 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
-from operator import itemgetter
+from io import BytesIO
 from pathlib import Path
-from shutil import copy, copytree
+from shutil import copy
 from typing import Any
 
 import numpy as np
 
-from darrm import (
-    NoiseFunction,
-    PrivacyLedger,
-    PrivacyParams,
-    Problem,
-    Release,
-    Table,
-    Voters,
-    Votes,
-    Workload,
-    certify,
-    open_release,
-    optimize_table,
-    release_debited,
-)
+from darrm import NoiseFunction, PrivacyLedger, Release
 from darrm.aggregator import load_release
 from darrm.errors import TableError
-from darrm.optimize.plurality import optimize_plurality
+from darrm.ledger.chain import SigningKey, new_signing_key
 from darrm.priors import Dirichlet
-from darrm.subsampling import Subsampling
-from darrm.verify.audit import Audit, audit
-from tests.planned import made_of
 from tests.relinked import relink
+from tests.verify.folders import MECHANISMS, RESAMPLED
 
 Json = dict[str, Any]
 Change = Callable[[Path], object]
-NON_PRIVATE = Voters(12, PrivacyParams("inf"), overlap=1)
-THREE_CLASSES = Workload(NON_PRIVATE, 10, PrivacyParams(4, "1e-4"), classes=3)
-TWO_CLASSES = Workload(Voters(11, PrivacyParams("inf"), overlap=1), 20, PrivacyParams(3, "1e-4"))
-# neither one model of ε = 1 nor ten labels fit this total without the joint bound
-MODELS = Workload(Voters(11, PrivacyParams("1", "1e-6"), overlap=1, models=True), 10, PrivacyParams("0.6", "1e-5"))
-# mechanisms of three classes, and compositions of their ledgers
-MECHANISMS = {
-    "gnmax": ("gnmax", "renyi"),
-    "lnmax": ("lnmax", "planned"),
-    "shaped": ("asymmetric", "planned"),
-    "exponential": ("exponential", "adaptive"),
-    "flip": ("permute-and-flip", "one"),
-}
-PARAMETERS = {
-    "gnmax": ("sigma",),
-    "lnmax": ("gamma",),
-    "shaped": ("right", "left", "right_power", "left_power"),
-    "exponential": ("epsilon",),
-    "flip": ("epsilon",),
-}
-# voters with resampled examples: classes, mechanism, and sampling
-RESAMPLED = {
-    "drawn": (2, "lnmax", Subsampling(Fraction(1, 20))),
-    "drawn table": (3, "optimal", Subsampling(Fraction(1, 50), records=2)),
-    "drawn gnmax": (3, "gnmax", Subsampling(Fraction(1, 50))),
-    "drawn exponential": (3, "exponential", Subsampling(Fraction(1, 20))),
-    "drawn flip": (3, "permute-and-flip", Subsampling(Fraction(1, 20))),
-    "fixed": (2, "gnmax", Subsampling(Fraction(1, 20), "fixed")),
-}
 
 
 @dataclass(frozen=True)
-class Case:
-    """A change of a folder: a lie or an honest change.
+class Lie:
+    """A change of a folder, and a part of the verdict that must be false.
 
-    ``unknown`` is part of a claim that may be *unknown* or *assumed*. If it is empty, a lie must be *false*.
+    No file refutes some lies: then a verdict with the claim may be unknown or assumed instead.
     """
 
     folder: str
     name: str
     change: Change
-    unknown: str = ""
+    claim: str
+    is_refutable: bool = True
 
     def __str__(self) -> str:
         return f"{self.folder}: {self.name}"
 
 
-def make_majority(folder: Path) -> None:
-    """Make a table of private voters, two files of labels and a numbered stream, all paid by one ledger."""
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
-    optimize_table(problem, prior=Dirichlet()).save(folder / "table.json")
-    table, rng = Table.load(folder / "table.json"), np.random.default_rng(3)
-    ledger = PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(20, "1e-2"), population="ward 7")
-    for name, queries in (("labels.csv", 20), ("more.npy", 9)):
-        release_debited(Release(table), rng.integers(0, 2, (queries, 3)), ledger=ledger, output=folder / name)
-    with open_release(table, ledger) as release:
-        answers = [release.answer(row) for row in rng.integers(0, 2, (24, 3))]
-    (folder / "answers.csv").write_text("".join(f"{n},{label}\n" for n, label in enumerate(answers, 1)))
+# ------------------------------------------------------------------------------------------------ changes of files
 
 
-def make_plan(folder: Path) -> None:
-    """Make a plan of two classes and non-private voters, with released labels."""
-    made_of(TWO_CLASSES, "rdp-optimal", Dirichlet()).save(folder / "plan.json")
-    _release(folder, TWO_CLASSES, "one")
-
-
-def make_models(folder: Path) -> None:
-    """Make a plan for models, trained once, with released labels."""
-    made_of(MODELS, "rdp-optimal", Dirichlet()).save(folder / "plan.json")
-    _release(folder, MODELS, "one")
-
-
-def make_plurality(folder: Path) -> None:
-    """Make a plan of three classes by a table, with released labels, and an unused table of private voters."""
-    made_of(THREE_CLASSES, "rdp-optimal", Dirichlet()).save(folder / "plan.json")
-    _release(folder, THREE_CLASSES, "planned")
-    optimize_plurality(Problem(Voters(3, PrivacyParams("0.5")), PrivacyParams("0.8"), classes=3)).save(
-        folder / "unused.json"
-    )
-
-
-def make_mechanism(mechanism: str, composition: str, folder: Path) -> None:
-    """Make a plan of three classes by a mechanism, with released labels."""
-    made_of(THREE_CLASSES, mechanism, Dirichlet()).save(folder / "plan.json")
-    _release(folder, THREE_CLASSES, composition)
-
-
-def make_resampled(classes: int, mechanism: str, sampling: Subsampling, folder: Path) -> None:
-    """Make a plan for voters with resampled examples, with released labels."""
-    voters = Voters(8, PrivacyParams("inf"), sampling.records, sampled=sampling)
-    workload = Workload(voters, 20, PrivacyParams(2, "1e-5"), classes=classes)
-    made_of(workload, mechanism, Dirichlet()).save(folder / "plan.json")
-    _release(folder, workload, "one")
-
-
-def make_different_voters(folder: Path) -> None:
-    """Make a table of voters with different guarantees, with released labels."""
-    voters = Voters.of([PrivacyParams("0.1"), PrivacyParams("0.2", "1e-6"), PrivacyParams("0.5", "1e-6")])
-    certify(Problem(voters, PrivacyParams("0.4", "1e-5")), NoiseFunction(3, [0.2, 0.4])).save(folder / "table.json")
-    votes = np.random.default_rng(4).integers(0, 2, (12, 3))
-    ledger = PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(9, "1e-3"))
-    release_debited(load_release(folder / "table.json"), votes, ledger=ledger, output=folder / "labels.csv")
-
-
-def make_parquet(names: tuple[str, ...], folder: Path) -> None:
-    """Make labels in two Parquet files, from votes in Parquet files of a hidden folder."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    from darrm.release.partitions import release_partitions
-
-    rng = np.random.default_rng(5)
-    for name in names:
-        (folder / ".votes" / name).parent.mkdir(parents=True, exist_ok=True)
-        votes = rng.integers(0, 2, (30, 3), dtype=np.int8)
-        parquet.write_table(pa.table({f"v{k}": votes[:, k] for k in range(3)}), folder / ".votes" / name)
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02")), 3)
-    certify(problem, NoiseFunction(3, [0, 0.05])).save(folder / "table.json")
-    ledger = PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(9, "1e-2"))
-    release = load_release(folder / "table.json")
-    release_partitions(release, folder / ".votes", ledger=ledger, output=folder / "labels")
-
-
-def _release(folder: Path, workload: Workload, composition: str) -> None:
-    """Release the labels of a plan in two debits."""
-    rng, K, C = np.random.default_rng(2), workload.voters.K, workload.classes
-    release = load_release(folder / "plan.json")
-    total = workload.total if composition in {"one", "planned"} else PrivacyParams(40, "1e-2")
-    ledger = PrivacyLedger.create(folder / "ledger.sqlite", total, composition=composition, population="ward 7")
-    first_queries = workload.queries - 3
-    for name, queries in (("labels.csv", first_queries), ("more.csv", 3)):
-        votes = Votes.from_counts(rng.multinomial(K, [1 / C] * C, queries))
-        release_debited(release, votes, ledger=ledger, output=folder / name)
-
-
-FOLDERS: dict[str, Callable[[Path], None]] = {
-    "majority": make_majority,
-    "plan": make_plan,
-    "models": make_models,
-    "plurality": make_plurality,
-    **{name: partial(make_mechanism, *how) for name, how in MECHANISMS.items()},
-    **{name: partial(make_resampled, *how) for name, how in RESAMPLED.items()},
-    "differing": make_different_voters,
-    "parquet": partial(make_parquet, ("a.parquet", "b.parquet")),
-    "nested": partial(make_parquet, ("year=1/a.parquet", "year=2/a.parquet")),
-}
-
-
-def change_field(name: str, path: str, value: object, folder: Path) -> None:
-    """Change one field of a JSON file; a function computes the new value, None deletes the field."""
+def change_fields(name: str, changes: dict[str, object], folder: Path) -> None:
+    """Change fields of a JSON file by path, and the checksum; a function computes the value, None deletes the field."""
     data = json.loads((folder / name).read_text())
-    *steps, last_step = path.split("/")
-    container = data
-    for place in steps:
-        container = container[int(place)] if isinstance(container, list) else container[place]
-    key: Any = int(last_step) if isinstance(container, list) else last_step
-    if value is None:
-        del container[key]
-    else:
-        container[key] = value(container[key]) if callable(value) else value
-    (folder / name).write_text(json.dumps(update_checksum(data)))
+    for path, value in changes.items():
+        *steps, last_step = path.split("/")
+        container = data
+        for step in steps:
+            container = container[int(step)] if isinstance(container, list) else container[step]
+        key: Any = int(last_step) if isinstance(container, list) else last_step
+        if value is None:
+            del container[key]
+        else:
+            container[key] = value(container[key]) if callable(value) else value
+    (folder / name).write_text(json.dumps(data if "checksum" in changes else update_checksum(data)))
 
 
 def update_checksum(data: Json) -> Json:
@@ -223,7 +81,7 @@ def multiply(factor: float) -> Callable[[Any], Any]:
     return lambda old: repr(float(old) * factor) if isinstance(old, str) else old * factor
 
 
-def add_to(step: float) -> Callable[[Any], Any]:
+def add(step: float) -> Callable[[Any], Any]:
     return lambda old: old + step
 
 
@@ -232,39 +90,31 @@ def forge(*statements: str) -> Change:
     return lambda folder: relink(folder / "ledger.sqlite", *statements)
 
 
+def tamper(*statements: str) -> Change:
+    """Change a ledger, and nothing else."""
+
+    def change(folder: Path) -> None:
+        with closing(sqlite3.connect(folder / "ledger.sqlite", isolation_level=None)) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    return change
+
+
 def drop_receipts(*changes: Change) -> Change:
     """Delete the receipts, then change the folder."""
 
     def change(folder: Path) -> None:
-        _delete("*.receipt.json", folder)
+        for path in folder.rglob("*.receipt.json"):
+            path.unlink()
         for step in changes:
             step(folder)
 
     return change
 
 
-def _delete(pattern: str, folder: Path) -> None:
-    """Delete files."""
-    for path in folder.rglob(pattern):
-        path.unlink()
-
-
 def edit_lines(name: str, edit: Callable[[list[str]], list[str]], folder: Path) -> None:
-    """Change the lines of a file of labels."""
     (folder / name).write_text("".join(edit((folder / name).read_text().splitlines(keepends=True))))
-
-
-def flip_label(label: str) -> str:
-    """Return the line with the other label."""
-    number, comma, value = label.strip().rpartition(",")
-    return f"{number}{comma}{1 if value == '0' else 0}\n"
-
-
-def swap_files(first: str, second: str, folder: Path) -> None:
-    """Exchange two files."""
-    first_bytes, second_bytes = (folder / first).read_bytes(), (folder / second).read_bytes()
-    (folder / first).write_bytes(second_bytes)
-    (folder / second).write_bytes(first_bytes)
 
 
 def edit_array(name: str, edit: Callable[[Any], Any], folder: Path) -> None:
@@ -272,7 +122,6 @@ def edit_array(name: str, edit: Callable[[Any], Any], folder: Path) -> None:
 
 
 def edit_parquet(name: str, edit: Callable[[Any], Any], folder: Path) -> None:
-    """Change the labels of a Parquet file."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -281,93 +130,198 @@ def edit_parquet(name: str, edit: Callable[[Any], Any], folder: Path) -> None:
     parquet.write_table(pa.table({table.column_names[-1]: labels}), folder / name)
 
 
-PLAN_LIES: dict[str, tuple[str, object]] = {
-    "a total of half": ("plan/spent/epsilon", multiply(0.5)),
-    "a total less by 1 %": ("plan/spent/epsilon", multiply(0.99)),
-    "a total less by 2 ‰": ("plan/spent/epsilon", multiply(0.998)),
-    "a total of nothing": ("plan/spent/epsilon", 0.0),
-    "a total beyond the budget": ("plan/spent/epsilon", multiply(1.01)),
-    "a smaller δ of the total": ("plan/spent/delta", multiply(0.1)),
-    "one more query": ("plan/workload/queries", add_to(1)),
-    "twice the queries": ("plan/workload/queries", lambda old: 2 * old),
-    "another K": ("plan/workload/K", add_to(1)),
-    "a person reaches fewer": ("plan/workload/overlap", add_to(1)),
-    "private voters": ("plan/workload/each/epsilon", "0.9"),
-    "another number of classes": ("plan/workload/classes", add_to(1)),
-    "a smaller budget": ("plan/workload/total/epsilon", multiply(0.95)),
-    "a smaller δ": ("plan/workload/total/delta", multiply(0.5)),
-    "no workload": ("plan/workload", None),
-    "a list": ("plan", [1]),
-    "a total that is no number": ("plan/spent/epsilon", True),
+def swap_files(first: str, second: str, folder: Path) -> None:
+    first_bytes, second_bytes = (folder / first).read_bytes(), (folder / second).read_bytes()
+    (folder / first).write_bytes(second_bytes)
+    (folder / second).write_bytes(first_bytes)
+
+
+# ------------------------------------------------------------------------------------------------ fields of JSON files
+
+FORMAT, DIGEST = "it holds what its format says", "queries were answered with this"
+TOTAL, BUDGET, WORKLOAD = "answers as planned are", "that is within the budget", "it is for"
+MALFORMED, LABEL = "it states a workload and its cost", "one label is"
+PLANS = ("plan", "models", "plurality", *MECHANISMS)
+PARAMETERS = {
+    "gnmax": ("sigma",),
+    "lnmax": ("gamma",),
+    "shaped": ("right", "left", "right_power", "left_power"),
+    "exponential": ("epsilon",),
+    "flip": ("epsilon",),
 }
-# the verifier's bounds are not tight enough to refute these; it does not prove them either
-CLOSE_TOTALS = {"a total less by 1 %", "a total less by 2 ‰", "one more query"}
-VOTER_LIES = {"another K of it": ("voters/K", add_to(1)), "other classes of it": ("classes", add_to(1)),
-             "it reaches two": ("mechanism/reached", 2), "voters reach two": ("voters/overlap", 2),
-             "a note": ("note", "proved in Lean"), "another version": ("version", 2)}  # fmt: skip
+FALLING = NoiseFunction(3, [0.3, 0.2])
+FieldLie = tuple[str, dict[str, object], str]  # name, changes by path, claim
+FIELD_LIES: dict[tuple[tuple[str, ...], str], list[FieldLie]] = {
+    (PLANS, "plan.json"): [
+        ("a total of half", {"plan/spent/epsilon": multiply(0.5)}, TOTAL),
+        ("a total of nothing", {"plan/spent/epsilon": 0.0}, TOTAL),
+        ("a total beyond the budget", {"plan/spent/epsilon": multiply(1.01)}, BUDGET),
+        ("a smaller δ of the total", {"plan/spent/delta": multiply(0.1)}, BUDGET),
+        ("twice the queries", {"plan/workload/queries": multiply(2)}, TOTAL),
+        ("another K", {"plan/workload/K": add(1)}, WORKLOAD),
+        ("another overlap", {"plan/workload/overlap": add(1)}, WORKLOAD),
+        ("voters of another ε", {"plan/workload/each/epsilon": "0.9"}, WORKLOAD),
+        ("another number of classes", {"plan/workload/classes": add(1)}, WORKLOAD),
+        ("a smaller budget", {"plan/workload/total/epsilon": multiply(0.95)}, BUDGET),
+        ("a smaller δ", {"plan/workload/total/delta": multiply(0.5)}, BUDGET),
+        ("no workload", {"plan/workload": None}, MALFORMED),
+        ("a list", {"plan": [1]}, MALFORMED),
+        ("a total that is no number", {"plan/spent/epsilon": True}, MALFORMED),
+    ],
+    (tuple(MECHANISMS), "plan.json"): [
+        ("a mechanism for another K", {"voters/K": add(1)}, WORKLOAD),
+        ("a mechanism for other classes", {"classes": add(1)}, WORKLOAD),
+        ("a mechanism for two votes of a person", {"mechanism/reached": 2}, DIGEST),
+        ("voters with an overlap of two", {"voters/overlap": 2}, FORMAT),
+        ("a note", {"note": "proved in Lean"}, FORMAT),
+        ("another version", {"version": 2}, FORMAT),
+    ],
+    (("exponential",), "plan.json"): [("another mechanism", {"mechanism/kind": "PermuteAndFlip"}, DIGEST)],
+    (("flip",), "plan.json"): [("another mechanism", {"mechanism/kind": "ExponentialMechanism"}, DIGEST)],
+    (("plan",), "plan.json"): [("another number of γ", {"gamma/0": multiply(1.01)}, DIGEST)],
+    (("models",), "plan.json"): [
+        ("a workload of fresh voters", {"plan/workload/models": None}, WORKLOAD),
+        ("a table for fresh voters", {"problem/models": None}, WORKLOAD),
+        ("a workload of non-private voters", {"plan/workload/each/epsilon": "inf"}, WORKLOAD),
+        ("a smaller number of γ", {"gamma/0": multiply(0.99)}, DIGEST),
+        ("a larger number of γ", {"gamma/4": multiply(1.01)}, DIGEST),
+    ],
+    (("plurality",), "plan.json"): [("another weight", {"weights/0/0": add(-(2**40))}, FORMAT)],
+    (("plurality",), "unused.json"): [
+        ("an unused table with another weight", {"weights/0/0": add(-(2**40))}, FORMAT),
+        ("an unused table with a smaller ε", {"problem/target/epsilon": multiply(0.5)}, LABEL),
+        ("an unused table of less private voters", {"problem/each/epsilon": multiply(2)}, LABEL),
+        ("an unused table of four classes", {"problem/classes": 4}, FORMAT),
+        ("an unused table with a note", {"note": "(0.001, 0)-private"}, FORMAT),
+        ("half the worst cost", {"certificate/worst_cost": multiply(0.5)}, "no pair of neighbors costs more"),
+    ],
+    (("differing",), "table.json"): [
+        ("a more private voter", {"problem/own/0/epsilon": multiply(0.5)}, DIGEST),
+        ("a smaller ε", {"problem/target/epsilon": multiply(0.7)}, LABEL),
+        ("a larger number of γ", {"gamma/0": multiply(1.01)}, DIGEST),
+    ],
+    (("majority",), "table.json"): [
+        ("a table with a smaller overlap", {"problem/overlap": 1}, DIGEST),
+        ("another format", {"format": "darrm plurality table"}, FORMAT),
+        ("a wrong checksum", {"checksum": "ab" * 32}, "it was changed"),
+        (
+            "a γ that is too large by 1e-11",
+            {"gamma": lambda old: [min(1.0, value * (1 + 1e-11)) for value in old], "optimality": lambda _: None},
+            "one label is (0.3, 1.5e-05)-DP",
+        ),
+        ("a smaller error", dict.fromkeys(("optimality/value", "optimality/bound"), add(-1e-9)), "expected error is"),
+        (
+            "a prior from 0.9 to 0.6",
+            {"optimality/prior": {"kind": "uniform", "low": "0.9", "high": "0.6"}},
+            "0.9 to 0.6",
+        ),
+        ("a proof with four of three voters", {"optimality/multipliers/0/1": 4}, "a row has other voters"),
+        (
+            "a falling γ that is called monotone",
+            {
+                "gamma": FALLING.half.tolist(),
+                "optimality/value": FALLING.expected_error(Dirichlet()),
+                "optimality/bound": 0.0,
+                "optimality/shape": "monotone",
+            },
+            "γ never falls",
+        ),
+    ],
+    (("signed",), "labels.csv.receipt.json"): [
+        ("another signature", {"signature": lambda old: old.replace("a", "b")}, "the holder of a key signed"),
+        ("a signature in words", {"signature": "none"}, "it is a receipt"),
+        ("an empty signature", {"signature": ""}, "it is a receipt"),
+    ],
+    (("scale", "safe"), ""): [
+        ("a smaller ε", {"epsilon": multiply(0.999)}, "its parts"),
+        ("a smaller δ", {"delta": multiply(0.5)}, "its parts"),
+        ("no ε", {"epsilon": lambda _: None}, "it is a published figure"),
+        ("a larger order", {"order": multiply(1.5)}, "it is a published figure"),
+        ("another conversion", {"conversion": "none"}, "it is a published figure"),
+        ("a negative noisy part", {"noisy_cost": -0.1}, "it is a published figure"),
+        ("a smaller probability", {"failure_probability": multiply(0.5)}, "too small with probability"),
+        ("more safety than its probability", {"run/parameters/safety": 0.1}, "too small with probability"),
+        ("a negative safety", {"run/parameters/safety": -1.0}, "it is a published figure"),
+        ("no questions", {"run/queries": 0}, "it is a published figure"),
+        ("free checks", {"run/check": "free"}, "it is a published figure"),
+        ("no run", {"run": {}}, "it is a published figure"),
+        ("another guarantee", {"guarantee": "(0.1, 0)-private"}, "it is a published figure"),
+        ("a δ of 0", {"delta": 0.0}, "it is a published figure"),
+        ("a δ of 1", {"delta": 1.0}, "it is a published figure"),
+    ],
+    (("scale",), ""): [
+        ("less noise", {"run/parameters/deviation": 3.0}, "publishing it"),
+        ("checks that depend on the data", {"run/check": "data-dependent"}, "it is a published figure"),
+    ],
+    (("smooth",), ""): [
+        ("less noise", {"run/parameters/noise_scale": 5.0}, "publishing it"),
+        ("less smoothness", {"run/parameters/smoothness": 0.5}, "it is a published figure"),
+        ("noise of both kinds", {"run/parameters/deviation": 1e3}, "it is a published figure"),
+        ("negative noise", {"run/parameters/noise_scale": -15.0}, "it is a published figure"),
+    ],
+}
+FIGURES = ("scale", "smooth", "safe")
 
 
-def list_plan_lies() -> Iterator[Case]:
-    """Change the claims of plans, and the parameters of their mechanisms."""
-    for folder in ("plan", "models", "plurality", *MECHANISMS):
-        # the claims of plans; `list_table_lies` changes those of tables
-        for name, (where, value) in PLAN_LIES.items():
-            unknown = "answers as planned are" if name in CLOSE_TOTALS else ""
-            yield Case(folder, name, partial(change_field, "plan.json", where, value), unknown)
+def list_field_lies() -> Iterator[Lie]:
+    for (folders, file), lies in FIELD_LIES.items():
+        for folder in folders:
+            path = file or f"{folder}.json"
+            for name, changes, claim in lies:
+                where, prefix = ("figures", f"{folder}, ") if folder in FIGURES else (folder, "")
+                yield Lie(where, f"{prefix}{name}", partial(change_fields, path, changes), claim)
+
+
+def list_parameter_lies() -> Iterator[Lie]:
+    """Change the parameters of mechanisms, and figures that depend on others."""
+    # the verifier's bounds are not tight enough to refute these; it does not prove them either
+    for folder in PLANS:
+        for path, value in (("spent/epsilon", multiply(0.99)), ("spent/epsilon", multiply(0.998)),
+                            ("workload/queries", add(1))):  # fmt: skip
+            change = partial(change_fields, "plan.json", {f"plan/{path}": value})
+            yield Lie(folder, f"a slightly better total, {path}", change, TOTAL, is_refutable=False)
     for folder, parameters in PARAMETERS.items():
         for name in parameters:
             for factor in (0.5, 0.999, 1.001, 2.0):
-                where = f"mechanism/{name}"
-                yield Case(
-                    folder, f"{name} times {factor:g}", partial(change_field, "plan.json", where, multiply(factor))
-                )
-        for name, (where, value) in VOTER_LIES.items():
-            yield Case(folder, name, partial(change_field, "plan.json", where, value))
-    kind = "mechanism/kind"
-    yield Case("exponential", "it is another mechanism", partial(change_field, "plan.json", kind, "PermuteAndFlip"))
-    yield Case("flip", "it is another mechanism", partial(change_field, "plan.json", kind, "ExponentialMechanism"))
+                change = partial(change_fields, "plan.json", {f"mechanism/{name}": multiply(factor)})
+                yield Lie(folder, f"{name} times {factor:g}", change, DIGEST)
+    for figure in ("scale", "safe"):
+        yield Lie("figures", f"{figure}, a smaller public part", partial(lower_public_part, figure), "publishing it")
+    for name, (fields, claim) in CARD_LIES.items():
+        yield Lie("card", name, partial(edit_card, fields), claim)
 
 
-PLURALITY_LIES = {
-    "a weight": ("weights/0/0", add_to(-(2**40))),
-    "a smaller ε": ("problem/target/epsilon", multiply(0.5)),
-    "less private voters": ("problem/each/epsilon", multiply(2)),
-    "another number of classes": ("problem/classes", 4),
-    "a note": ("note", "(0.001, 0)-private"),
-}
-DIFFERENT_VOTER_LIES = {
-    "a voter is more private": ("problem/own/0/epsilon", multiply(0.5)),
-    "a smaller ε": ("problem/target/epsilon", multiply(0.7)),
-    "a number": ("gamma/0", multiply(1.01)),
-}
+def lower_public_part(figure: str, folder: Path) -> None:
+    """Lower the public part below all that it can be, and ε with it."""
+    cost = json.loads((folder / f"{figure}.json").read_text())["public_cost"]
+    change_fields(f"{figure}.json", {"epsilon": add(-0.9 * cost), "public_cost": 0.1 * cost}, folder)
 
-MODEL_LIES: dict[str, tuple[str, object]] = {
-    "a workload of fresh voters": ("plan/workload/models", None),
-    "a table for fresh voters": ("problem/models", None),
-    "a workload of non-private voters": ("plan/workload/each/epsilon", "inf"),
-    "a number less": ("gamma/0", multiply(0.99)),
-    "a number more": ("gamma/4", multiply(1.01)),
+
+CARD_LIES: dict[str, tuple[Json, str]] = {
+    "a smaller ε": ({"guarantee": {"epsilon": "1", "delta": "1e-5"}}, "the described models are"),
+    "a smaller δ": ({"guarantee": {"epsilon": "2", "delta": "1e-6"}}, "the described models are"),
+    "less spent": ({"spent": {"epsilon": "0.1", "delta": "1e-5"}}, "it spent"),
+    "a guarantee without δ": ({"guarantee": {"epsilon": "2"}}, "it states a guarantee"),
+    "a guarantee in text": ({"guarantee": "2"}, "it states a guarantee"),
 }
 
 
-def list_table_lies() -> Iterator[Case]:
-    """Change tables of three classes, of different voters, and of models; recompute the checksum."""
-    yield Case("majority", "a table with a smaller overlap", partial(change_field, "table.json", "problem/overlap", 1))
-    yield Case("majority", "another format", partial(change_field, "table.json", "format", "darrm plurality table"))
-    for name, (where, value) in PLURALITY_LIES.items():
-        yield Case("plurality", f"a table with {name}", partial(change_field, "unused.json", where, value))
-    for name, (where, value) in DIFFERENT_VOTER_LIES.items():
-        yield Case("differing", f"a table with {name}", partial(change_field, "table.json", where, value))
-    for name, (where, value) in MODEL_LIES.items():
-        yield Case("models", name, partial(change_field, "plan.json", where, value))
-    yield Case("plan", "another number", partial(change_field, "plan.json", "gamma/0", multiply(1.01)))
-    yield Case("plurality", "another weight", partial(change_field, "plan.json", "weights/0/0", add_to(-(2**40))))
+def edit_card(fields: Json, folder: Path) -> None:
+    """Change fields of the JSON block of a model card."""
+    start, _, end = (folder / "card.md").read_text(encoding="utf-8").partition("```json\n")
+    block, _, end = end.partition("```")
+    text = f"{start}```json\n{json.dumps(json.loads(block) | fields)}\n```{end}"
+    (folder / "card.md").write_text(text, encoding="utf-8")
 
+
+# ------------------------------------------------------------------------------------------------ ledgers
 
 CHEAP_COST = '{"guarantee":["0.000001","0"],"profile":null,"renyi":null}'
 INSERT_CHEAP_COST = f"INSERT INTO costs VALUES (9, '{CHEAP_COST}', 'DaRRM over 3 voters', 0, '', '')"
 UPDATE_LAST_ENTRY = "UPDATE state SET last_entry = (SELECT count(*) FROM entries)"
-NOT_TRUNCATED = "the ledger was not truncated"
+NOT_TRUNCATED, WHOLE_LEDGER = "the ledger was not truncated", "it is a whole ledger"
+UNCHANGED = "it is the ledger that it was"
+DEBIT, COUNT = "they are the labels of a debit", "as many were paid for as there are"
 
 
 def set_entry(number: int, **columns: object) -> str:
@@ -375,26 +329,27 @@ def set_entry(number: int, **columns: object) -> str:
     return f"UPDATE entries SET {values} WHERE id = {number}"
 
 
-# these are false with and without a receipt
-LEDGER_LIES: dict[str, tuple[str, ...]] = {
-    "a smaller budget": ("UPDATE budget SET epsilon = '0.3'",),
-    "a cheap entry": (INSERT_CHEAP_COST, set_entry(1, cost=9)),
-    "a cheap last entry": (INSERT_CHEAP_COST, set_entry(2, cost=9)),
-    "a smaller count": (set_entry(1, count="count - 1"),),
-    "a larger count": (set_entry(1, count="count + 1"),),
-    "another release": (set_entry(1, table_digest="'ab'"),),
-    "other labels": (set_entry(1, labels_digest="'ab'"),),
-    "no last entry": ("DELETE FROM entries WHERE id = (SELECT max(id) FROM entries)", UPDATE_LAST_ENTRY),
-    "no first entry": ("DELETE FROM entries WHERE id = 1", "UPDATE entries SET id = id - 1", UPDATE_LAST_ENTRY),
-    "no entries": ("DELETE FROM entries", UPDATE_LAST_ENTRY),
+LAST_ENTRY_GONE = ("DELETE FROM entries WHERE id = (SELECT max(id) FROM entries)", UPDATE_LAST_ENTRY)
+FIRST_ENTRY_GONE = ("DELETE FROM entries WHERE id = 1", "UPDATE entries SET id = id - 1", UPDATE_LAST_ENTRY)
+# without receipts other files refute these
+LEDGER_LIES: dict[str, tuple[tuple[str, ...], str]] = {
+    "a smaller budget": (("UPDATE budget SET epsilon = '0.3'",), "keep to the budget"),
+    "a cheap entry": ((INSERT_CHEAP_COST, set_entry(1, cost=9)), "all its queries are of one kind"),
+    "a cheap last entry": ((INSERT_CHEAP_COST, set_entry(2, cost=9)), "all its queries are of one kind"),
+    "a smaller count": ((set_entry(1, count="count - 1"),), COUNT),
+    "a larger count": ((set_entry(1, count="count + 1"),), COUNT),
+    "another release": ((set_entry(1, table_digest="'ab'"),), "they were drawn with this table"),
+    "other labels": ((set_entry(1, labels_digest="'ab'"),), DEBIT),
+    "no last entry": (LAST_ENTRY_GONE, DEBIT),
+    "no first entry": (FIRST_ENTRY_GONE, DEBIT),
+    "two merged entries": ((set_entry(2, count=29), *FIRST_ENTRY_GONE), DEBIT),
+    "no entries": (("DELETE FROM entries", UPDATE_LAST_ENTRY), DEBIT),
 }
-# the budget, and fields that no other file repeats: only a receipt's digest detects changes
+# no other file repeats these fields: only a receipt's digest refutes them
 UNDETECTED_LIES: dict[str, tuple[str, ...]] = {
     "a budget twice as large": ("UPDATE budget SET epsilon = '41'",),
     "a larger δ": ("UPDATE budget SET delta = '0.02'",),
-    "another composition": (
-        "UPDATE budget SET composition = CASE composition WHEN 'renyi' THEN 'adaptive' ELSE 'renyi' END",
-    ),
+    "another composition": ("UPDATE budget SET composition = 'renyi'",),
     "another identity": (f"UPDATE budget SET identity = '{'ab' * 16}'",),
     "another population": ("UPDATE budget SET population = 'ward 8'",),
     "a later beginning": ("UPDATE budget SET created = '2999-01-01T00:00:00.000+00:00'",),
@@ -404,77 +359,132 @@ UNDETECTED_LIES: dict[str, tuple[str, ...]] = {
     "no labels": (set_entry(1, labels_digest="''"),),
     "another note": (set_entry(1, note="'a trial'"),),
     "another time": (set_entry(1, time="'1999-01-01T00:00:00.000+00:00'"),),
+    "another token": ("UPDATE entries SET token = 'cd' WHERE id = 1",),
+    "another output": (set_entry(1, output="'/a/b.csv'"),),
+    "names of questions": (set_entry(1, questions="'[\"c\"]'", count=1),),
     "two entries exchanged": (set_entry(1, id=99), set_entry(2, id=1), set_entry(99, id=2)),
 }
-# for the ledger of two files and a stream; the stream's last answer is not yet delivered
-FORGERIES: dict[str, tuple[str, ...]] = {
-    "a middle entry costs nearly nothing": (INSERT_CHEAP_COST, set_entry(14, cost=9)),
+# of the ledger of two files and a stream
+WAITING = "not delivered yet"
+FORGERIES: dict[str, tuple[tuple[str, ...], str]] = {
+    "a cheap middle entry": ((INSERT_CHEAP_COST, set_entry(14, cost=9)), "all its queries are of one kind"),
     "a cheap entry of a planned ledger": (
-        INSERT_CHEAP_COST,
-        set_entry(1, cost=9),
-        "UPDATE budget SET composition = 'planned'",
+        (INSERT_CHEAP_COST, set_entry(1, cost=9), "UPDATE budget SET composition = 'planned'"),
+        "one query costs at most",
     ),
     **{
-        f"entry {n} has the time {time!r}": (set_entry(n, time=f"'{time}'"),)
+        f"entry {n} of the time {time!r}": ((set_entry(n, time=f"'{time}'"),), "it was debited from")
         for n, time in ((1, "soon"), (2, "2026-02-30T00:00:00.000+00:00"), (9, ""), (9, "2026-11-23T08:00:00.000"))
     },
     "a small entry with the labels of another": (
-        set_entry(2, labels_digest="(SELECT labels_digest FROM entries WHERE id = 1)", count=2),
+        (set_entry(2, labels_digest="(SELECT labels_digest FROM entries WHERE id = 1)", count=2),),
+        COUNT,
     ),
-    "other labels wait": (set_entry(26, labels="x'00'"),),
-    "no labels wait": (set_entry(26, labels="x''"),),
-    "more labels wait": (set_entry(26, count=2),),
+    "other waiting labels": ((set_entry(26, labels="x'00'"),), WAITING),
+    "no waiting labels": ((set_entry(26, labels="x''"),), WAITING),
+    "one label of two in the last entry": ((set_entry(26, count=2),), COUNT),
+    **{
+        f"a small budget of the composition {name!r}": (
+            (f"UPDATE budget SET epsilon = '0.5', composition = '{name}'",),
+            "53 labels keep to the budget (0.5, 0.01)",
+        )
+        for name in ("planned", "adaptive", "renyi")
+    },
+}
+TAMPERED: tuple[tuple[str, ...], ...] = (
+    ("DELETE FROM entries WHERE id = 2", "UPDATE costs SET total = 44"),
+    ("UPDATE entries SET note = 'x' WHERE id = 1",),
+    ("UPDATE entries SET id = 99 WHERE id = 1",),
+    ("UPDATE budget SET identity = 'x'",),
+    ("PRAGMA application_id = 0",),
+    ("CREATE TRIGGER undo AFTER UPDATE ON costs BEGIN UPDATE costs SET total = 0; END",),
+    ("CREATE VIEW sums AS SELECT * FROM costs",),
+)
+COLUMNS = "time, cost, count, note, table_digest, labels_digest, token, output, questions, entry_hash, signature"
+INSERT_COPY = f"INSERT INTO entries SELECT 4, {COLUMNS}, files, labels FROM entries WHERE id = 3"
+# of a signed ledger, to a reader who has the public key
+SIGNATURE_LIES: dict[str, Change] = {
+    "a smaller count": forge(set_entry(1, count=4)),
+    "another note": forge(set_entry(3, note="'a trial'")),
+    "a larger budget": forge("UPDATE budget SET epsilon = '10'"),
+    "another identity": forge(f"UPDATE budget SET identity = '{'ab' * 16}'"),
+    "no first entry": forge(*FIRST_ENTRY_GONE),
+    "no signatures": forge("UPDATE entries SET signature = ''"),
+    "no signatures, and a smaller count": forge("UPDATE entries SET signature = '', count = 4"),
+    "no last signature": forge(set_entry(3, signature="''")),
+    "no first signature": forge(set_entry(1, signature="''")),
+    "one more entry": forge(INSERT_COPY, UPDATE_LAST_ENTRY),
+    "a changed signature": forge(set_entry(2, signature="replace(signature, 'a', 'b')")),
+    "no hexadecimal digits": forge(set_entry(2, signature="'ed25519:xy'")),
+    "two signatures exchanged": forge(
+        "UPDATE entries SET signature = (SELECT signature FROM entries c WHERE c.id = 4 - entries.id)"
+    ),
 }
 
 
-def list_ledger_lies() -> Iterator[Case]:
-    """Change ledgers and recompute all hashes, with and without receipts."""
-    for name, statements in {**LEDGER_LIES, **UNDETECTED_LIES}.items():
-        yield Case("majority", f"a ledger with {name}", forge(*statements))
-        unknown = NOT_TRUNCATED if name in UNDETECTED_LIES else ""
-        yield Case("majority", f"without a receipt, {name}", drop_receipts(forge(*statements)), unknown)
-    yield Case("gnmax", "a ledger with a budget twice as large", forge(*UNDETECTED_LIES["a budget twice as large"]))
-    for name, statements in FORGERIES.items():
-        yield Case("majority", f"forged, {name}", drop_receipts(forge(*statements)))
-    yield Case(
-        "majority",
-        "a stream's last answer is gone, and so is its line",
-        _forget_last_answer,
-        f"{NOT_TRUNCATED} after entry",
-    )
-    names = ("labels.csv.receipt.json", "more.csv.receipt.json")
-    yield Case("gnmax", "two receipts exchanged", partial(swap_files, *names))
+def sign_by_another_key(folder: Path) -> None:
+    """Change an entry, and sign all entries with another key."""
+    relink(folder / "ledger.sqlite", set_entry(1, count=4))
+    new_signing_key(folder / ".other.key")
+    ledger, key = PrivacyLedger(folder / "ledger.sqlite"), SigningKey(folder / ".other.key")
+    signatures = {number: key.sign(str(ledger.digest(number))) for number in (1, 2, 3)}
+    relink(folder / "ledger.sqlite", *(set_entry(number, signature=f"'{s}'") for number, s in signatures.items()))
 
 
-def _forget_last_answer(folder: Path) -> None:
+def rewrite_beside_older_copy(folder: Path) -> None:
+    copy(folder / "ledger.sqlite", folder / "older.sqlite")
+    relink(folder / "ledger.sqlite", set_entry(3, note="'a trial'"), "UPDATE entries SET signature = ''")
+
+
+def forget_last_answer(folder: Path) -> None:
     """Delete the last answer of a stream from ledger and labels."""
-    relink(folder / "ledger.sqlite", "DELETE FROM entries WHERE id = (SELECT max(id) FROM entries)", UPDATE_LAST_ENTRY)
+    relink(folder / "ledger.sqlite", *LAST_ENTRY_GONE)
     edit_lines("answers.csv", lambda old: old[:-1], folder)
 
 
-LABEL_EDITS: dict[str, Callable[[list[str]], list[str]]] = {
-    "the first label turned": lambda old: [flip_label(old[0]), *old[1:]],
-    "the last label turned": lambda old: [*old[:-1], flip_label(old[-1])],
-    "a label more": lambda old: [*old, old[0]],
-    "a label less": lambda old: old[:-1],
-    "the first label gone": lambda old: old[1:],
-    "all labels equal": lambda old: [line.strip()[:-1] + "1\n" for line in old],
-    "labels in order": lambda old: sorted(old) if sorted(old) != old else sorted(old)[::-1],
-    "a label of no class": lambda old: [*old[:-1], old[-1].rpartition(",")[0] * 0 + "7\n"],
-    "another release's labels": lambda old: [flip_label(line) for line in old],
-}
+def store_waiting_label(count: int, folder: Path) -> None:
+    """Let the stream's last label wait for its delivery, in an entry that pays for ``count``."""
+    label = (folder / "answers.csv").read_text().split(",")[-1]
+    file = BytesIO()
+    np.save(file, np.array([int(label)]))
+    relink(folder / "ledger.sqlite", set_entry(26, count=count, labels=f"x'{file.getvalue().hex()}'"))
 
 
-def lower_part(where: str, factor: float) -> Callable[[Json], object]:
-    """Understate a part of a query's cost: a list of numbers, or one number."""
+def list_ledger_lies() -> Iterator[Lie]:
+    """Change ledgers, with and without receipts."""
+    for name, (statements, claim) in LEDGER_LIES.items():
+        receipt_claim = DEBIT if name == "no last entry" else UNCHANGED  # receipts are of the first two entries
+        yield Lie("majority", f"a ledger with {name}", forge(*statements), receipt_claim)
+        yield Lie("majority", f"without a receipt, a ledger with {name}", drop_receipts(forge(*statements)), claim)
+    for name, statements in UNDETECTED_LIES.items():
+        claim = "the ledger that holds this entry is called" if name == "another identity" else UNCHANGED
+        yield Lie("majority", f"a ledger with {name}", forge(*statements), claim)
+        change = drop_receipts(forge(*statements))
+        yield Lie("majority", f"without a receipt, {name}", change, NOT_TRUNCATED, is_refutable=False)
+    for name, (statements, claim) in FORGERIES.items():
+        yield Lie("majority", f"without a receipt, {name}", drop_receipts(forge(*statements)), claim)
+    for number, statements in enumerate(TAMPERED, 1):
+        yield Lie("majority", f"tampering {number}", tamper(*statements), WHOLE_LEDGER)
+    yield Lie("gnmax", "a budget twice as large", forge(*UNDETECTED_LIES["a budget twice as large"]), UNCHANGED)
+    yield Lie("majority", "one waiting label of two", partial(store_waiting_label, 2), WAITING)
+    name = "no last answer of a stream in ledger and labels"
+    yield Lie("majority", name, forget_last_answer, f"{NOT_TRUNCATED} after entry", is_refutable=False)
+    change = partial(swap_files, "labels.csv.receipt.json", "more.csv.receipt.json")
+    yield Lie("gnmax", "two receipts exchanged", change, "are those that were paid for")
+    for name, change in SIGNATURE_LIES.items():
+        yield Lie("signed", name, drop_receipts(change), "signed")
+    yield Lie("signed", "signatures by another key", drop_receipts(sign_by_another_key), "signed")
+    yield Lie("signed", "a rewritten ledger beside a copy", drop_receipts(rewrite_beside_older_copy), "are copies of")
+    for name, where, factor, claim in (
+        ("guarantee", "guarantee/0", 0.6, "one query costs at most"),
+        ("curve", "renyi/1", 0.99, "the Rényi curve of a query"),
+        ("profile", "profile/1", 0.9, "the privacy profile of a query"),
+        ("slightly lower profile", "profile/1", 1 - 1e-9, "the privacy profile of a query"),
+    ):
+        yield Lie("majority", f"a lower {name} in the ledger", partial(understate_costs, where, factor), claim)
 
-    def edit(cost: Json) -> None:
-        name, place = where.split("/")
-        values = cost[name][int(place)]
-        lowered = [repr(float(values) * factor)] if isinstance(values, str) else [factor * value for value in values]
-        cost[name][int(place)] = lowered[0] if isinstance(values, str) else lowered
 
-    return edit
+# ------------------------------------------------------------------------------------------------ sampling and costs
 
 
 def edit_costs(edit: Callable[[Json], object], folder: Path) -> None:
@@ -492,56 +502,64 @@ def edit_costs(edit: Callable[[Json], object], folder: Path) -> None:
     relink(path, *statements)
 
 
-def _half_rate(sampled: Json) -> Json:
-    return {**sampled, "rate": repr(float(sampled["rate"]) / 2)}
+def understate_costs(where: str, factor: float, folder: Path) -> None:
+    """Lower a part of a query's cost, a list of numbers or one number."""
+
+    def edit(cost: Json) -> None:
+        name, place = where.split("/")
+        values = cost[name][int(place)]
+        is_list = isinstance(values, list)
+        cost[name][int(place)] = [factor * value for value in values] if is_list else multiply(factor)(values)
+
+    edit_costs(edit, folder)
 
 
-def _other_scheme(sampled: Json) -> Json:
-    return {**sampled, "scheme": "fixed" if sampled["scheme"] == "poisson" else "poisson"}
-
-
-SAMPLING_LIES: dict[str, object] = {
-    "half the rate": _half_rate,
-    "another scheme": _other_scheme,
+OTHER_SCHEME = {"poisson": "fixed", "fixed": "poisson"}
+SamplingChange = Callable[[Json], Json] | None  # None deletes the sampling
+SAMPLING_LIES: dict[str, SamplingChange] = {
+    "half the rate": lambda sampled: {**sampled, "rate": repr(float(sampled["rate"]) / 2)},
+    "another scheme": lambda sampled: {
+        **sampled,
+        "scheme": {"poisson": "fixed", "fixed": "poisson"}[sampled["scheme"]],
+    },
     "one record each": lambda sampled: {name: value for name, value in sampled.items() if name != "records"},
-    "nobody drawn again": None,
+    "no resampling": None,
+}
+# the parts of a cost that a ledger keeps
+COST_PARTS = {
+    "drawn": ("guarantee/0", "profile/1", "profile/2"),
+    "drawn table": ("guarantee/0", "profile/1", "profile/2"),
+    "drawn gnmax": ("renyi/1",),
+    "drawn exponential": ("guarantee/0", "renyi/1"),
+    "drawn flip": ("guarantee/0", "renyi/1"),
+    "fixed": ("profile/1",),
 }
 
 
-def list_sampling_lies() -> Iterator[Case]:
+def list_sampling_lies() -> Iterator[Lie]:
     """Change the sampling and its costs in files, in the ledger, and in both."""
     for folder, (classes, mechanism, sampling) in RESAMPLED.items():
         is_table = mechanism == "optimal" or (classes == 2 and mechanism not in {"gnmax", "lnmax"})
         places = ("problem/sampled" if is_table else "voters/sampled", "plan/workload/sampled")
-        for name, value in SAMPLING_LIES.items():
+        for name, edit in SAMPLING_LIES.items():
             if sampling.records == 1 and "record" in name:
                 continue
-            file_changes = [partial(change_field, "plan.json", where, value) for where in places]
-            ledger_change = partial(edit_costs, partial(_edit_sampling, value))
-            yield Case(folder, f"{name} in the file", drop_receipts(file_changes[0]))
-            yield Case(folder, f"{name} in the plan", drop_receipts(file_changes[1]))
-            yield Case(folder, f"{name} in the file and its plan", drop_receipts(*file_changes))
-            yield Case(folder, f"{name} in the ledger", drop_receipts(ledger_change))
+            in_file, in_plan = (partial(change_fields, "plan.json", {where: edit}) for where in places)
+            in_ledger = partial(edit_costs, partial(edit_sampling, edit))
+            yield Lie(folder, f"{name} in the file", drop_receipts(in_file), WORKLOAD)
+            yield Lie(folder, f"{name} in the plan", drop_receipts(in_plan), WORKLOAD)
+            yield Lie(folder, f"{name} in the file and its plan", drop_receipts(in_file, in_plan), DIGEST)
+            yield Lie(folder, f"{name} in the ledger", drop_receipts(in_ledger), "how records are drawn")
             # no file shows who was sampled, so a rate that all files repeat is an assumption
-            everywhere = drop_receipts(*file_changes, ledger_change, _update_release_digest)
-            yield Case(folder, f"{name} everywhere", everywhere, "drawn with probability")
-        parts = {"guarantee": "guarantee/0", "curve": "renyi/1", "profile": "profile/1", "other direction": "profile/2"}
-        for name, where in parts.items():
+            everywhere = drop_receipts(in_file, in_plan, in_ledger, update_release_digest)
+            yield Lie(folder, f"{name} everywhere", everywhere, "drawn with probability", is_refutable=False)
+        for where in COST_PARTS[folder]:
+            change = drop_receipts(partial(understate_costs, where, 0.9))
             # the bound on permute-and-flip is not tight
-            unknown = "of a query is at least what it costs" if folder == "drawn flip" else ""
-            change = drop_receipts(partial(_understate_costs, where))
-            yield Case(folder, f"a lower {name} in the ledger", change, unknown)
+            yield Lie(folder, f"a lower {where}", change, "query", is_refutable=folder != "drawn flip")
 
 
-def _understate_costs(where: str, folder: Path) -> None:
-    """Lower a part of the costs, or the count of queries if they lack this part."""
-    try:
-        edit_costs(lower_part(where, 0.9), folder)
-    except (TypeError, IndexError):
-        relink(folder / "ledger.sqlite", "UPDATE entries SET count = count - 1 WHERE id = 1")
-
-
-def _update_release_digest(folder: Path) -> None:
+def update_release_digest(folder: Path) -> None:
     """Write the digest of the changed release into the ledger."""
     with suppress(TableError):
         release = load_release(folder / "plan.json")
@@ -549,139 +567,69 @@ def _update_release_digest(folder: Path) -> None:
         relink(folder / "ledger.sqlite", f"UPDATE entries SET table_digest = '{digest}'")
 
 
-def _edit_sampling(edit: Any, cost: Json) -> None:
-    """Change or delete the sampling in a cost."""
+def edit_sampling(edit: SamplingChange, cost: Json) -> None:
     if edit is None:
         del cost["sampled"]
     else:
         cost["sampled"] = edit(cost["sampled"])
 
 
-def list_label_lies() -> Iterator[Case]:
+# ------------------------------------------------------------------------------------------------ labels
+
+
+def flip_label(line: str) -> str:
+    number, comma, value = line.strip().rpartition(",")
+    return f"{number}{comma}{1 if value == '0' else 0}\n"
+
+
+def renumber_answers(first: int, lines: list[str]) -> list[str]:
+    return [f"{number},{line.split(',')[1]}" for number, line in enumerate(lines, first)]
+
+
+ALL_FLIPPED = "all labels turned"
+LINE_LIES: dict[str, Callable[[list[str]], list[str]]] = {
+    "the first label turned": lambda old: [flip_label(old[0]), *old[1:]],
+    "the last label turned": lambda old: [*old[:-1], flip_label(old[-1])],
+    "all labels equal": lambda old: [line.strip()[:-1] + "1\n" for line in old],
+    ALL_FLIPPED: lambda old: [flip_label(line) for line in old],
+    "a label more": lambda old: [*old, old[0]],
+    "a label less": lambda old: old[:-1],
+    "no first label": lambda old: old[1:],
+    "labels in order": lambda old: sorted(old) if sorted(old) != old else sorted(old)[::-1],
+    "a label of no class": lambda old: [*old[:-1], "7\n"],
+}
+ARRAY_LIES: dict[str, Callable[[Any], Any]] = {
+    "the first label turned": lambda old: np.concatenate([1 - old[:1], old[1:]]),
+    "a label less": lambda old: old[:-1],
+    "a label more": lambda old: np.concatenate([old, old[:1]]),
+    ALL_FLIPPED: lambda old: 1 - old,
+}
+
+
+def list_label_lies() -> Iterator[Lie]:
     """Change labels of every format."""
     for folder in ("majority", "gnmax"):
-        for name, edit in LABEL_EDITS.items():
-            yield Case(folder, name, partial(edit_lines, "labels.csv", edit))
-    array_edits: dict[str, Callable[[Any], Any]] = {
-        "a label turned": lambda old: np.concatenate([1 - old[:1], old[1:]]),
-        "a label less": lambda old: old[:-1],
-        "a label more": lambda old: np.concatenate([old, old[:1]]),
-        "all turned": lambda old: 1 - old,
-    }
-    for name, edit in array_edits.items():
-        yield Case("majority", f"an array with {name}", partial(edit_array, "more.npy", edit))
-        lie = partial(edit_parquet, "labels/a.parquet", edit)
-        yield Case("parquet", f"a Parquet file with {name}", lie)
-        yield Case("parquet", f"without a receipt, a Parquet file with {name}", drop_receipts(lie))
-    for name in ("the first label turned", "the last label turned", "all labels equal", "another release's labels"):
-        yield Case("majority", f"a stream with {name}", partial(edit_lines, "answers.csv", LABEL_EDITS[name]))
-    for first_number in (0, 2, 25):
-        change = partial(edit_lines, "answers.csv", partial(_renumber_answers, first_number - 1))
-        yield Case("majority", f"a stream numbered from {first_number}", change)
-    change = partial(edit_parquet, "labels/year=2/a.parquet", array_edits["a label turned"])
-    yield Case("nested", "a label turned", change)
-    yield Case("parquet", "files exchanged", partial(swap_files, "labels/a.parquet", "labels/b.parquet"))
-    yield Case("parquet", "a file gone", lambda folder: (folder / "labels" / "b.parquet").unlink())
-    yield Case("majority", "labels of the other file", lambda folder: copy(folder / "more.npy", folder / "labels.npy")
-              and (folder / "labels.csv").write_text("0\n" * 20))  # fmt: skip
+        for name, edit in LINE_LIES.items():
+            yield Lie(folder, name, partial(edit_lines, "labels.csv", edit), DEBIT)
+    yield Lie(
+        "majority", "a third class", partial(edit_lines, "labels.csv", LINE_LIES["a label of no class"]), "one of 2"
+    )
+    for name in list(LINE_LIES)[:4]:
+        yield Lie("majority", f"a stream with {name}", partial(edit_lines, "answers.csv", LINE_LIES[name]), DEBIT)
+    for first in (0, 2, 25):
+        change = partial(edit_lines, "answers.csv", partial(renumber_answers, first))
+        yield Lie("majority", f"a stream numbered from {first}", change, DEBIT)
+    for name, edit_labels in ARRAY_LIES.items():
+        yield Lie("majority", f"an array with {name}", partial(edit_array, "more.npy", edit_labels), DEBIT)
+        change = partial(edit_parquet, "labels/a.parquet", edit_labels)
+        yield Lie("parquet", f"a Parquet file with {name}", change, "are those that were paid for")
+        yield Lie("parquet", f"without a receipt, a Parquet file with {name}", drop_receipts(change), DEBIT)
+    change = partial(edit_parquet, "labels/year=2/a.parquet", ARRAY_LIES["the first label turned"])
+    yield Lie("nested", "the first label turned", change, "are those that were paid for")
+    claim = "are those that were paid for"
+    yield Lie("parquet", "files exchanged", partial(swap_files, "labels/a.parquet", "labels/b.parquet"), claim)
+    yield Lie("parquet", "no second file", lambda folder: (folder / "labels" / "b.parquet").unlink(), claim)
 
 
-def _renumber_answers(step: int, old: list[str]) -> list[str]:
-    """Add a step to the numbers of answers."""
-    return [f"{int(line.split(',')[0]) + step},{line.split(',')[1]}" for line in old]
-
-
-def list_lies() -> list[Case]:
-    """List every lie."""
-    return [*list_plan_lies(), *list_table_lies(), *list_ledger_lies(), *list_label_lies(), *list_sampling_lies()]
-
-
-# ------------------------------------------------------------------------------------------------ honest variations
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-def _rewrite(name: str, write: Callable[[bytes], bytes], folder: Path) -> None:
-    (folder / name).write_bytes(write((folder / name).read_bytes()))
-
-
-def _rename(old: str, new: str, folder: Path) -> None:
-    (folder / old).rename(folder / new)
-
-
-def _dump_json(**settings: Any) -> Callable[[bytes], bytes]:
-    return lambda old: json.dumps(json.loads(old), **settings).encode()
-
-
-LABEL_FORMATS: dict[str, Callable[[bytes], bytes]] = {
-    "a byte order mark": lambda old: BYTE_ORDER_MARK + old,
-    "a spreadsheet's line ends": lambda old: old.replace(b"\n", b"\r\n"),
-    "no last line end": lambda old: old.removesuffix(b"\n"),
-}
-JSON_FORMATS = {
-    "no indent": _dump_json(),
-    "a large indent": _dump_json(indent=7),
-    "sorted keys": _dump_json(sort_keys=True),
-    "letters beyond ASCII": _dump_json(ensure_ascii=False),
-    "a byte order mark and line ends": lambda old: BYTE_ORDER_MARK + old.replace(b"\n", b"\r\n"),
-}
-
-
-def list_honest_variations() -> list[Case]:
-    """List changes of form, and not of content."""
-    return [
-        *(Case(name, "as it was made", lambda _folder: None) for name in FOLDERS),
-        *(
-            Case(folder, f"labels with {name}", partial(_rewrite, "labels.csv", write))
-            for folder in ("majority", "gnmax", "differing")
-            for name, write in LABEL_FORMATS.items()
-        ),
-        *(
-            Case("majority", f"a stream with {name}", partial(_rewrite, "answers.csv", write))
-            for name, write in LABEL_FORMATS.items()
-        ),
-        *(
-            Case(folder, f"{file} with {name}", partial(_rewrite, file, write))
-            for folder, file in (
-                *((name, "plan.json") for name in ("plan", "plurality", "shaped", "flip")),
-                ("majority", "table.json"),
-                ("majority", "labels.csv.receipt.json"),
-            )
-            for name, write in JSON_FORMATS.items()
-        ),
-        Case("majority", "a renamed table", partial(_rename, "table.json", "law.json")),
-        Case("majority", "a renamed ledger", partial(_rename, "ledger.sqlite", "paid.db")),
-        Case("majority", "a renamed stream", partial(_rename, "answers.csv", "b.csv")),
-        Case("gnmax", "renamed labels", partial(_rename, "more.csv", "second.csv")),
-        Case("parquet", "a renamed folder", partial(_rename, "labels", "drawn")),
-        Case("majority", "a copy of the ledger", lambda at: copy(at / "ledger.sqlite", at / "backup.sqlite")),
-        Case("gnmax", "a copy of the plan", lambda at: copy(at / "plan.json", at / "plan (1).json")),
-        Case("majority", "a copy of labels", lambda at: copy(at / "labels.csv", at / "labels (1).csv")),
-        Case("majority", "no labels", partial(_delete, "*.csv")),
-        Case("majority", "no ledger", lambda at: (at / "ledger.sqlite").unlink()),
-        Case("gnmax", "no plan", lambda at: (at / "plan.json").unlink()),
-        Case("plan", "no receipts", partial(_delete, "*.receipt.json")),
-        Case("lnmax", "one file of labels gone", lambda at: (at / "more.csv").unlink()),
-        Case("majority", "notes beside it", lambda at: (at / "notes.txt").write_text("ask Ada\n")),
-        *(
-            Case("majority", f"a part of its stream, {part}", partial(edit_lines, "answers.csv", itemgetter(part)))
-            for part in (slice(0, 9), slice(5, 24), slice(23, 24))
-        ),
-        Case("majority", "its stream backwards", partial(edit_lines, "answers.csv", lambda old: old[::-1])),
-        Case("plan", "without its plan", partial(change_field, "plan.json", "plan", None)),
-        Case("majority", "a second debit after the receipts", _debit_again),
-    ]
-
-
-def _debit_again(folder: Path) -> None:
-    """Release once more."""
-    votes = np.random.default_rng(9).integers(0, 2, (5, 3))
-    ledger = PrivacyLedger(folder / "ledger.sqlite")
-    release_debited(load_release(folder / "table.json"), votes, ledger=ledger, output=folder / "third.csv")
-
-
-def audit_copy(source: Path, target: Path, change: Change) -> Audit:
-    """Audit a changed copy of a folder."""
-    folder = Path(copytree(source, target))
-    change(folder)
-    return audit([folder])
+def list_lies() -> list[Lie]:
+    return [*list_field_lies(), *list_parameter_lies(), *list_ledger_lies(), *list_label_lies(), *list_sampling_lies()]

@@ -9,20 +9,11 @@ from typing import Any
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority.noise_function import NoiseFunction
 from darrm.problem import Problem, Voters
+from darrm.verify import formats
 from darrm.verify.chain import Ledger, read_ledger
 from darrm.verify.costs import Cost
 from darrm.verify.files import ledger_files
-from darrm.verify.formats import (
-    Answering,
-    Charge,
-    Mechanism,
-    Table,
-    parse_json,
-    read_charge,
-    read_release,
-    read_voters,
-)
-from darrm.verify.formats import Voters as Counted
+from darrm.verify.formats import Answering, Charge, Mechanism, Table, parse_json, read_charge, read_release, read_voters
 from darrm.verify.gamma import Gamma, worst_costs
 from darrm.verify.ledger import LedgerAudit
 from darrm.verify.verdicts import FALSE, Interval, Verdict
@@ -55,7 +46,7 @@ def charge_of(cost: PrivacyCost) -> Charge:
     return replace(charge, count=cost.count)
 
 
-def voters_of(voters: Voters) -> Counted:
+def voters_of(voters: Voters) -> formats.Voters:
     return read_voters(voters.to_json())
 
 

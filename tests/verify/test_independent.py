@@ -1,4 +1,4 @@
-"""The verifier imports nothing of the rest of darrm, and judges the same where the rest is not there."""
+"""The verifier imports nothing of the rest of darrm, and judges the same without it."""
 
 import ast
 import json
@@ -6,67 +6,57 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from darrm import verify
-from tests.verify.lies import make_mechanism, make_plurality
 
 FOLDER = Path(verify.__file__).parent
-# an attack draws labels through the release itself: it alone may import that, and nothing but --attack imports it
-ATTACK = {"attack.py"}
+ATTACK = "attack.py"  # it draws labels through the release itself; only --attack imports it
 LIBRARIES = {"numpy", "flint", "click", "darrm"}
 
 
-def imported(path: Path) -> set[str]:
+def list_imports(path: Path) -> set[str]:
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     return names | {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
 
 
-@pytest.mark.parametrize("path", sorted(set(FOLDER.glob("*.py")), key=str), ids=lambda path: path.name)
-def test_no_module_imports_the_rest(path: Path) -> None:
-    names = imported(path)
-    if path.name in ATTACK:
-        return
+@pytest.mark.parametrize("path", sorted(set(FOLDER.glob("*.py")) - {FOLDER / ATTACK}), ids=lambda path: path.name)
+def test_a_module_imports_only_the_verifier_and_three_libraries(path: Path) -> None:
+    names = list_imports(path)
     assert {name for name in names if name.startswith("darrm") and not name.startswith("darrm.verify")} == set()
-    assert {f"darrm.verify.{name.removesuffix('.py')}" for name in ATTACK} & names == set()
-    roots = {name.partition(".")[0] for name in names}
-    assert roots - LIBRARIES <= set(sys.stdlib_module_names)
+    assert "darrm.verify.attack" not in names
+    assert {name.partition(".")[0] for name in names} - LIBRARIES <= set(sys.stdlib_module_names)
 
 
 # run with the paths of libraries only, and one folder that holds the package
-ALONE = """
+ISOLATED = """
 import runpy, sys
-sys.path[:] = [{where!r}, *(path for path in sys.path if "lib" in path)]
+sys.path[:] = [{package!r}, *(path for path in sys.path if "lib" in path)]
 sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in str(finder).lower()]
 sys.argv = ["darrm.verify", {folder!r}, "--format", "json"]
 runpy.run_module("darrm.verify", run_name="__main__")
 """
 
 
-def judged(where: Path, folder: Path) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-c", ALONE.format(where=str(where), folder=str(folder))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def verify_in_process(package: Path, folder: Path) -> Any:
+    command = [sys.executable, "-P", "-c", ISOLATED.format(package=str(package), folder=str(folder))]
+    process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [make_plurality, pytest.param(partial(make_mechanism, "exponential", "adaptive"), marks=pytest.mark.slow)],
-    ids=["plurality", "exponential"],
-)
-def test_it_runs_where_the_rest_is_not_there(make: Callable[[Path], None], tmp_path: Path) -> None:
-    alone, folder = tmp_path / "alone" / "darrm", tmp_path / "folder"
-    shutil.copytree(FOLDER, alone / "verify", ignore=shutil.ignore_patterns(*ATTACK, "__pycache__"))
-    (alone / "__init__.py").write_text("")
-    folder.mkdir()
-    make(folder)
-    own, whole = judged(alone.parent, folder), judged(FOLDER.parents[1], folder)
-    assert own["answers"][0]["answer"] == "PASS"
-    assert own["verdicts"] == whole["verdicts"]
+@pytest.mark.parametrize("name", ["plurality", pytest.param("exponential", marks=pytest.mark.slow)])
+def test_the_verifier_judges_the_same_without_the_rest(
+    name: str, copied: Callable[[str], Path], tmp_path: Path
+) -> None:
+    package = tmp_path / "isolated" / "darrm"
+    shutil.copytree(FOLDER, package / "verify", ignore=shutil.ignore_patterns(ATTACK, "__pycache__"))
+    (package / "__init__.py").write_text("")
+    folder = copied(name)
+    isolated, whole = (verify_in_process(path, folder) for path in (package.parent, FOLDER.parents[1]))
+    assert isolated["answers"][0]["answer"] == "PASS"
+    assert isolated["verdicts"] == whole["verdicts"]
