@@ -1,4 +1,4 @@
-"""The verifier's own costs of noisy maxima: never below brute force over histograms, and close to the prover's."""
+"""Costs of noisy maxima: never below brute force over histograms, and close to those of the prover."""
 
 import itertools
 import math
@@ -9,19 +9,22 @@ import mpmath
 import numpy as np
 import pytest
 
-from darrm.noisy_max.label_cost import label_curve, label_profile
+from darrm.noisy_max.label_cost import label_curve
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.verify import noisy_labels
 from darrm.verify.noisy_labels import TooWideError, delta_of_label, renyi_of_label
 from darrm.verify.verdicts import Array, Interval
 
-GAUSSIAN, LAPLACE, SHAPED = DiscreteGaussian(1.5), DiscreteLaplace(0.6), AsymmetricNoise(3.0, 3.0, 1.5, 1.25)
-NOISES: dict[str, IntegerNoise] = {"Gaussian": GAUSSIAN, "Laplace": LAPLACE, "shaped": SHAPED}
-# of the bound: a level of the others that does not vary is worse
-LEAST = {"Gaussian": 0.9, "Laplace": 0.7, "shaped": 0.6}
+GAUSSIAN, SHAPED = DiscreteGaussian(1.5), AsymmetricNoise(3.0, 3.0, 1.5, 1.25)
+# with the share of the bound that the worst pair attains: a level of the others that does not vary is worse
+NOISES: dict[str, tuple[IntegerNoise, float]] = {
+    "Gaussian": (GAUSSIAN, 0.9),
+    "Laplace": (DiscreteLaplace(0.6), 0.7),
+    "shaped": (SHAPED, 0.6),
+}
 
 
-def weights_of(noise: IntegerNoise) -> Callable[[Array], Array]:
+def make_weights(noise: IntegerNoise) -> Callable[[Array], Array]:
     return lambda points: noise.log_weights(points.astype(np.int64))
 
 
@@ -31,164 +34,155 @@ def label_law(noise: IntegerNoise, histogram: tuple[int, ...], *, first_wins: bo
     masses = np.exp(noise.log_weights(points))
     masses /= masses.sum()
     law = np.zeros(len(histogram))
-    for place in range(len(histogram)):
-        for value, mass in zip(points + histogram[place], masses, strict=True):
-            below, level = [], []
-            for other, votes in enumerate(histogram):
-                if other != place:
-                    level.append(masses[points + votes == value].sum())
-                    below.append(masses[points + votes < value].sum())
-            for tied in itertools.product((0, 1), repeat=len(below)):
-                others = [k for k in range(len(histogram)) if k != place]
-                chance = mass * math.prod(level[k] if tie else below[k] for k, tie in enumerate(tied))
+    for place, votes in enumerate(histogram):
+        others = [k for k in range(len(histogram)) if k != place]
+        for value, mass in zip(points + votes, masses, strict=True):
+            level = [masses[points + histogram[k] == value].sum() for k in others]
+            below = [masses[points + histogram[k] < value].sum() for k in others]
+            for ties in itertools.product((0, 1), repeat=len(others)):
+                chance = mass * math.prod(level[k] if tie else below[k] for k, tie in enumerate(ties))
                 if first_wins:
-                    chance *= all(not tie or others[k] > place for k, tie in enumerate(tied))
+                    chance *= all(not tie or k > place for k, tie in zip(others, ties, strict=True))
                 else:
-                    chance /= 1 + sum(tied)
+                    chance /= 1 + sum(ties)
                 law[place] += chance
     return law
 
 
 def neighbors(K: int, C: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    found = []
+    """List the pairs of histograms where one vote moves."""
+    pairs = []
     for histogram in itertools.product(range(K + 1), repeat=C):
         if sum(histogram) == K:
             for a, b in itertools.permutations(range(C), 2):
                 if histogram[a]:
                     moved = [votes - (c == a) + (c == b) for c, votes in enumerate(histogram)]
-                    found.append((histogram, tuple(moved)))
-    return found
+                    pairs.append((histogram, tuple(moved)))
+    return pairs
+
+
+def list_laws(noise: IntegerNoise, pairs: Any, *, first_wins: bool) -> list[tuple[Array, Array]]:
+    laws = {histogram: label_law(noise, histogram, first_wins=first_wins) for pair in pairs for histogram in pair}
+    return [(laws[p], laws[q]) for p, q in pairs]
+
+
+def find_worst_divergence(laws: list[tuple[Array, Array]], order: float) -> float:
+    return max(math.log(np.sum(p**order * q ** (1 - order))) / (order - 1) for p, q in laws)
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    ("name", "first_wins"),
-    [("Gaussian", True), *((name, False) for name in NOISES)],
-)
+@pytest.mark.parametrize(("name", "first_wins"), [("Gaussian", True), *((name, False) for name in NOISES)])
 def test_no_pair_of_histograms_costs_more(name: str, *, first_wins: bool) -> None:
-    noise, pairs = NOISES[name], neighbors(4, 3) + neighbors(9, 2)
-    laws = {histogram: label_law(noise, histogram, first_wins=first_wins) for histogram in {p for p, _ in pairs}}
+    noise, share = NOISES[name]
+    laws = list_laws(noise, neighbors(4, 3) + neighbors(9, 2), first_wins=first_wins)
     for order in (1.5, 4.0):
-        bound = renyi_of_label(weights_of(noise), order).upper
-        costs = [math.log(np.sum(laws[p] ** order * laws[q] ** (1 - order))) / (order - 1) for p, q in pairs]
-        assert LEAST[name] * bound < max(costs) <= bound
+        bound = renyi_of_label(make_weights(noise), order).upper
+        assert share * bound < find_worst_divergence(laws, order) <= bound
     for epsilon in (0.0, 0.4):
-        bound = delta_of_label(weights_of(noise), epsilon).upper
-        deltas = [np.maximum(0.0, laws[p] - math.exp(epsilon) * laws[q]).sum() for p, q in pairs]
-        assert LEAST[name] * bound < max(deltas) <= bound
-
-
-WIDE = (DiscreteGaussian(40.0), DiscreteLaplace(0.05), AsymmetricNoise(30.0, 20.0, 2.5, 1.5))
-
-
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(("noise", "order"), [(WIDE[0], 8.0), (WIDE[1], 20.0), (WIDE[2], 2.0)])
-def test_it_is_the_provers_curve_within_two_percent(noise: IntegerNoise, order: float) -> None:
-    curve = label_curve(noise)
-    theirs = float(curve.values[curve.orders == order][0])
-    ours = renyi_of_label(weights_of(noise), order)
-    assert 0.975 * theirs < ours.lower <= ours.upper <= theirs * (1.0 + 1e-3)
-    assert ours.upper <= ours.lower * (1.0 + 1.1e-3)
-
-
-def test_the_profile_of_gaussian_noise_is_that_of_the_counts() -> None:
-    profile = label_profile(GAUSSIAN)
-    assert profile is not None
-    for epsilon, delta in list(zip(profile.epsilons, profile.deltas, strict=True))[5:60:9]:
-        exact = math.fsum(
-            max(0.0, p - math.exp(epsilon) * q) for p, q in zip(difference(0), difference(2), strict=True)
-        )
-        ours = delta_of_label(weights_of(GAUSSIAN), epsilon)
-        assert ours.lower <= exact <= ours.upper <= exact * (1.0 + 2e-3) + 1e-15
-        assert delta >= exact * (1 - 1e-9)
-
-
-def difference(shift: int) -> list[float]:
-    points = np.arange(-40, 41)
-    masses = np.exp(GAUSSIAN.log_weights(points))
-    law = np.convolve(masses / masses.sum(), masses / masses.sum())
-    return np.roll(law, -shift).tolist()
-
-
-def test_what_takes_too_long_says_so() -> None:
-    with pytest.raises(TooWideError):
-        renyi_of_label(lambda points: -((points / 1e7) ** 2), 2.0)
-    with pytest.raises(TooWideError):
-        renyi_of_label(lambda points: -1e6 * np.abs(points), 2.0)
-    with pytest.raises(TooWideError, match="order"):
-        renyi_of_label(lambda points: -(points**2) / 2.0, 1e4)
-
-
-@pytest.mark.parametrize("z", [0, 1])
-def test_three_outcomes_are_all_there_are(z: int) -> None:
-    law = noisy_labels._Noise(weights_of(SHAPED), 2.0)
-    i, j = (corner.ravel() for corner in np.meshgrid(np.arange(-9, 12), np.arange(-9, 12), indexing="ij"))
-    for side in (0, 1):  # before the vote moves, and after
-        outcomes = [pair[side] for pair in noisy_labels._find_outcomes(law, i, j, z)]
-        assert sum(outcomes) == pytest.approx(1.0, abs=1e-12)
-    wins = noisy_labels._find_outcomes(law, i, j, 0)[0][0] - noisy_labels._find_outcomes(law, i, j, 1)[0][0]
-    assert np.all(wins >= 0.0)  # a tie goes to a, or it does not
-    assert np.max(wins) > 0.01
-
-
-@pytest.mark.parametrize("penalty", [noisy_labels.RenyiPenalty(3.0), noisy_labels._HockeyStick(0.3)])
-def test_a_block_is_bounded_by_its_corners(penalty: Any) -> None:
-    law, rng = noisy_labels._Noise(weights_of(SHAPED), 3.0), np.random.default_rng(3)
-    for _ in range(40):
-        i, j, across, along = (int(number) for number in (*rng.integers(-8, 10, 2), *rng.integers(0, 5, 2)))
-        block = np.array([[i], [j], [across], [along]])
-        row, column = (at.ravel() for at in np.mgrid[i : i + across + 1, j : j + along + 1])
-        least, values = zip(*(noisy_labels._evaluate_places(law, penalty, row, column, z) for z in (0, 1)), strict=True)
-        assert noisy_labels._bound_blocks(law, penalty, block)[0] >= max(float(np.max(own)) for own in values) * (
-            1.0 - 1e-15
-        )
-        assert all(np.all(own >= exact) for own, exact in zip(values, least, strict=True))
+        bound = delta_of_label(make_weights(noise), epsilon).upper
+        worst = max(np.maximum(0.0, p - math.exp(epsilon) * q).sum() for p, q in laws)
+        assert share * bound < worst <= bound
 
 
 @pytest.mark.parametrize(("K", "C"), [(2, 2), (3, 2)])
 def test_few_voters_cost_less(K: int, C: int) -> None:
-    noise, pairs, order = DiscreteGaussian(2.0), neighbors(K, C), 8.0
-    laws = {histogram: label_law(noise, histogram, first_wins=True) for pair in pairs for histogram in pair}
-    cost = max(math.log(np.sum(laws[p] ** order * laws[q] ** (1 - order))) / (order - 1) for p, q in pairs)
-    bounds = [renyi_of_label(weights_of(noise), order, lead=lead).upper for lead in (K, K + 1, math.inf)]
-    assert cost < bounds[0] < bounds[1] < bounds[2]
+    noise, order = DiscreteGaussian(2.0), 8.0
+    worst = find_worst_divergence(list_laws(noise, neighbors(K, C), first_wins=True), order)
+    bounds = [renyi_of_label(make_weights(noise), order, lead=lead).upper for lead in (K, K + 1, math.inf)]
+    assert worst < bounds[0] < bounds[1] < bounds[2]
 
 
-@pytest.mark.parametrize("of_label", [lambda w, enough: renyi_of_label(w, 4.0, goal=enough),
-                                      lambda w, enough: delta_of_label(w, 0.3, goal=enough)])  # fmt: skip
-def test_what_is_enough_is_proved_and_no_more(of_label: Callable[..., Interval[float]]) -> None:
-    close = of_label(weights_of(GAUSSIAN), 0.0)
-    for factor in (1.01, 1.3, 5.0):
-        found = of_label(weights_of(GAUSSIAN), close.upper * factor)
-        assert close.lower * 0.5 < found.lower <= close.upper <= found.upper <= close.upper * factor
-    assert found.upper > close.upper * 1.1
-    for factor in (0.5, 0.99):
-        found = of_label(weights_of(GAUSSIAN), close.lower * factor)
-        assert [found.lower, found.upper] == pytest.approx([close.lower, close.upper], rel=2e-3)
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(
+    ("noise", "order"),
+    [(DiscreteGaussian(40.0), 8.0), (DiscreteLaplace(0.05), 20.0), (AsymmetricNoise(30.0, 20.0, 2.5, 1.5), 2.0)],
+)
+def test_the_divergence_is_that_of_the_prover_within_two_percent(noise: IntegerNoise, order: float) -> None:
+    curve = label_curve(noise)
+    stated = float(curve.values[curve.orders == order][0])
+    divergence = renyi_of_label(make_weights(noise), order)
+    assert 0.975 * stated < divergence.lower <= divergence.upper <= stated * (1.0 + 1e-3)
+    assert divergence.upper <= divergence.lower * (1.0 + 1.1e-3)
 
 
-def test_the_profile_of_wide_gaussian_noise_is_that_of_a_normal_law() -> None:
+def test_delta_of_gaussian_noise_is_that_of_two_counts() -> None:
+    points = np.arange(-40, 41)
+    masses = np.exp(GAUSSIAN.log_weights(points))
+    law = np.convolve(masses / masses.sum(), masses / masses.sum())
+    for epsilon in (0.0, 0.1, 0.7, 1.5, 3.0):
+        exact = float(np.maximum(0.0, law - math.exp(epsilon) * np.roll(law, -2)).sum())
+        delta = delta_of_label(make_weights(GAUSSIAN), epsilon)
+        assert delta.lower <= exact * (1 + 1e-12)
+        assert exact <= delta.upper <= exact * (1.0 + 2e-3) + 1e-15
+
+
+def test_delta_of_wide_gaussian_noise_is_that_of_a_normal_law() -> None:
     sigma = 4000.0
     for epsilon in (0.0, 0.0003, 0.002, 0.003):
         mu = math.sqrt(2.0) / sigma
         with mpmath.workdps(30):
             true = mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
-        found = noisy_labels.delta_of_gaussian_label(sigma, epsilon)
-        assert found.lower == pytest.approx(float(true), rel=1e-4)
-        assert found.lower < found.upper < found.lower * (1.0 + 1e-11)
+        delta = noisy_labels.delta_of_gaussian_label(sigma, epsilon)
+        assert delta.lower == pytest.approx(float(true), rel=1e-4)
+        assert delta.lower < delta.upper < delta.lower * (1.0 + 1e-11)
 
 
-def test_the_box_and_three_lines_are_looked_at() -> None:
-    law = noisy_labels._Noise(weights_of(GAUSSIAN), 2.0)
+@pytest.mark.parametrize(
+    ("log_weights", "order"),
+    [
+        (lambda points: -((points / 1e7) ** 2), 2.0),
+        (lambda points: -1e6 * np.abs(points), 2.0),
+        (lambda points: -(points**2) / 2.0, 1e4),
+    ],
+)
+def test_noise_that_takes_too_long_is_refused(log_weights: Callable[[Array], Array], order: float) -> None:
+    with pytest.raises(TooWideError):
+        renyi_of_label(log_weights, order)
+
+
+@pytest.mark.parametrize(
+    "enclose", [lambda w, goal: renyi_of_label(w, 4.0, goal=goal), lambda w, goal: delta_of_label(w, 0.3, goal=goal)]
+)
+def test_a_bound_is_as_close_as_its_goal_needs(enclose: Callable[..., Interval[float]]) -> None:
+    weights = make_weights(GAUSSIAN)
+    close = enclose(weights, 0.0)
+    for factor in (1.01, 1.3, 5.0):
+        loose = enclose(weights, close.upper * factor)
+        assert close.lower * 0.5 < loose.lower <= close.upper <= loose.upper <= close.upper * factor
+    assert loose.upper > close.upper * 1.1
+    for factor in (0.5, 0.99):
+        tight = enclose(weights, close.lower * factor)
+        assert [tight.lower, tight.upper] == pytest.approx([close.lower, close.upper], rel=2e-3)
+
+
+# ------------------------------------------------------------------------------------------------ the search
+
+
+@pytest.mark.parametrize("penalty", [noisy_labels.RenyiPenalty(3.0), noisy_labels._HockeyStick(0.3)])
+def test_the_bound_of_a_block_is_above_all_its_places(penalty: Any) -> None:
+    law, rng = noisy_labels._Noise(make_weights(SHAPED), 3.0), np.random.default_rng(3)
+    for _ in range(40):
+        i, j, across, along = (int(number) for number in (*rng.integers(-8, 10, 2), *rng.integers(0, 5, 2)))
+        bound = noisy_labels._bound_blocks(law, penalty, np.array([[i], [j], [across], [along]]))[0]
+        row, column = (places.ravel() for places in np.mgrid[i : i + across + 1, j : j + along + 1])
+        for z in (0, 1):
+            lower, upper = noisy_labels._evaluate_places(law, penalty, row, column, z)
+            assert np.all(upper >= lower)
+            assert bound >= float(np.max(upper)) * (1.0 - 1e-15)
+
+
+def test_the_first_blocks_are_a_box_and_three_lines() -> None:
+    law = noisy_labels._Noise(make_weights(GAUSSIAN), 2.0)
     i, j, across, along = noisy_labels._list_first_blocks(law)
     far = law.last - law.first + 2
-    lines = [(i < -far, across), (j < -far, along), ((i > far) & (j > law.radius), across)]
-    assert all(np.any(at) and not np.any(more[at]) for at, more in lines)
+    for places, extent in ((i < -far, across), (j < -far, along), ((i > far) & (j > law.radius), across)):
+        assert np.any(places)
+        assert not np.any(extent[places])
 
 
-def test_an_outcome_is_bounded_at_both_ends_of_its_loss_and_beyond_its_rounding() -> None:
-    law, penalty = noisy_labels._Noise(weights_of(GAUSSIAN), 2.0), noisy_labels.RenyiPenalty(2.0)
-    one, ends = np.ones(1), [np.array([0.1]), np.array([-3.0])]
-    bound = noisy_labels._bound_term(law, penalty, one, ends)
+def test_a_term_is_bounded_at_both_ends_of_its_loss_and_beyond_its_rounding() -> None:
+    law, penalty = noisy_labels._Noise(make_weights(GAUSSIAN), 2.0), noisy_labels.RenyiPenalty(2.0)
+    ends = [np.array([0.1]), np.array([-3.0])]
+    bound = noisy_labels._bound_term(law, penalty, np.ones(1), ends)
     assert bound[0] > max(float(penalty.weigh(end)[0]) for end in ends)
-    assert noisy_labels._bound_term(law, penalty, one, ends, 0.0)[0] == float(penalty.weigh(ends[1])[0])
+    assert noisy_labels._bound_term(law, penalty, np.ones(1), ends, 0.0)[0] == float(penalty.weigh(ends[1])[0])
