@@ -23,7 +23,7 @@ from darrm.plurality.proof import largest_excess, list_neighbor_pairs
 from darrm.priors import Dirichlet, Independent, Point
 from darrm.verify.attack import label_law
 from darrm.verify.audit import judge_file
-from darrm.verify.costs import enclose_differences, enclose_private_voters, judge_charge, list_partitions
+from darrm.verify.costs import enclose_differences, enclose_private_voters, judge_charge
 from darrm.verify.ledger import judge_ledger
 from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN
 from tests.plurality.test_voter_corners import any_law, worst_by_hand
@@ -105,12 +105,6 @@ def test_private_voters_cost_the_worst_of_all_multisets(voters: Voters, classes:
 def test_too_many_private_voters_are_not_enclosed() -> None:
     problem = Problem(Voters(14, PrivacyParams("0.4")), PrivacyParams("0.9"), 3)
     assert enclose_private_voters(table_of(certify(problem, random_law(14, 3))), [Fraction(1)]) is None
-
-
-def test_partitions_of_few_votes_on_many_classes_are_listed_at_once() -> None:
-    parts = list(list_partitions(3, 2000, 3))
-    assert [part[:4] for part in parts] == [(3, 0, 0, 0), (2, 1, 0, 0), (1, 1, 1, 0)]
-    assert {len(part) for part in parts} == {2000}
 
 
 # ------------------------------------------------------------------------------------------------ mechanisms

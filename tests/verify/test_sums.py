@@ -266,23 +266,6 @@ def test_a_total_is_within_one_percent_of_the_accountants(name: str) -> None:
     assert compose_delta(kinds, epsilon, least=Fraction(delta)) <= Fraction(delta) * 21 / 20
 
 
-def test_a_goal_stops_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds, steps, compose = list_kinds(ACCOUNTS["no common step"][0]), list[Fraction](), sums.compose
-
-    def count_steps(kinds: Sequence[Kind], step: Fraction, delta: Fraction, *_: object, **__: object) -> LossSum:
-        steps.append(step)
-        return compose(kinds, step, delta)
-
-    monkeypatch.setattr(sums, "compose", count_steps)
-    close_enough = compose_epsilon(kinds, SMALL, goal=Fraction(14))
-    num_steps = len(steps)
-    best = compose_epsilon(kinds, SMALL)
-    assert close_enough is not None
-    assert best is not None
-    assert best < close_enough <= 14
-    assert 1 <= num_steps < len(steps) - num_steps
-
-
 # ------------------------------------------------------------------------------------------------ choice of points
 
 LINE = [(Fraction(place), Fraction(1, 2 + place)) for place in range(5)]
