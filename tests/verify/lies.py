@@ -182,18 +182,20 @@ FIELD_LIES: dict[tuple[tuple[str, ...], str], list[FieldLie]] = {
     (("models",), "plan.json"): [
         ("a workload of fresh voters", {"plan/workload/models": None}, WORKLOAD),
         ("a table for fresh voters", {"problem/models": None}, WORKLOAD),
-        ("a workload of non-private voters", {"plan/workload/each/epsilon": "inf"}, WORKLOAD),
+        ("a workload of non-private voters", {"plan/workload/each": {"epsilon": "inf", "delta": "0"}}, WORKLOAD),
         ("a smaller number of γ", {"gamma/0": multiply(0.99)}, DIGEST),
         ("a larger number of γ", {"gamma/4": multiply(1.01)}, DIGEST),
     ],
-    (("plurality",), "plan.json"): [("another weight", {"weights/0/0": add(-(2**40))}, FORMAT)],
+    (("plurality",), "plan.json"): [
+        ("another weight", {"weights/0/0": add(-(2**40))}, FORMAT),
+        ("half the worst cost", {"certificate/worst_cost": multiply(0.5)}, "no pair of neighbors costs more"),
+    ],
     (("plurality",), "unused.json"): [
         ("an unused table with another weight", {"weights/0/0": add(-(2**40))}, FORMAT),
         ("an unused table with a smaller ε", {"problem/target/epsilon": multiply(0.5)}, LABEL),
         ("an unused table of less private voters", {"problem/each/epsilon": multiply(2)}, LABEL),
         ("an unused table of four classes", {"problem/classes": 4}, FORMAT),
         ("an unused table with a note", {"note": "(0.001, 0)-private"}, FORMAT),
-        ("half the worst cost", {"certificate/worst_cost": multiply(0.5)}, "no pair of neighbors costs more"),
     ],
     (("differing",), "table.json"): [
         ("a more private voter", {"problem/own/0/epsilon": multiply(0.5)}, DIGEST),
