@@ -88,8 +88,8 @@ def prepare(folder: Path) -> None:
         _make_teachers().save(folder / "teachers.safetensors")
     (folder / "folder").mkdir()
     os.mkfifo(folder / "pipe")
-    for door in COMMANDS:
-        import_module(f"darrm.{door}.__main__")
+    for command in COMMANDS:
+        import_module(f"darrm.{command}.__main__")
 
 
 def make_command_line(commands: tuple[str, ...], rng: Random) -> tuple[str, Case]:
