@@ -199,7 +199,7 @@ FIELD_LIES: dict[tuple[tuple[str, ...], str], list[FieldLie]] = {
     ],
     (("differing",), "table.json"): [
         ("a more private voter", {"problem/own/0/epsilon": multiply(0.5)}, DIGEST),
-        ("a smaller ε", {"problem/target/epsilon": multiply(0.7)}, LABEL),
+        ("a smaller ε", {"problem/target/epsilon": multiply(0.7)}, "the budget of a label is at least"),
         ("a larger number of γ", {"gamma/0": multiply(1.01)}, DIGEST),
     ],
     (("majority",), "table.json"): [
