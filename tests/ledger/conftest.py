@@ -1,4 +1,4 @@
-"""Places of ledgers: a file, and PostgreSQL."""
+"""Places of ledgers: memory, a file, and PostgreSQL."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.ledger.servers import Server, running
+
+POSTGRES = pytest.param("postgresql", marks=pytest.mark.slow)
 
 
 @pytest.fixture
@@ -15,20 +17,30 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    with running() as made:
-        yield made
+    with running() as server:
+        yield server
 
 
 @pytest.fixture
 def own_server() -> Iterator[Server]:
     """A server that a test may kill."""
-    with running() as made:
-        yield made
+    with running() as server:
+        yield server
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A file or a URL for a new ledger; both satisfy the same contract."""
-    if request.param == "sqlite":
-        return str(tmp_path / "ledger.sqlite")
-    return str(request.getfixturevalue("server").empty())
+def name_place(kind: str, request: pytest.FixtureRequest, path: Path) -> str:
+    if kind == "postgresql":
+        return str(request.getfixturevalue("server").empty())
+    return {"memory": ":memory:", "sqlite": str(path)}[kind]
+
+
+@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+def any_place(request: pytest.FixtureRequest, path: Path) -> str:
+    """The name of a new ledger in any storage."""
+    return name_place(request.param, request, path)
+
+
+@pytest.fixture(params=["sqlite", POSTGRES])
+def place(request: pytest.FixtureRequest, path: Path) -> str:
+    """The name of a new ledger that can be opened again: a file or a URL."""
+    return name_place(request.param, request, path)

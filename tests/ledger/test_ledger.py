@@ -1,129 +1,60 @@
-"""The ledger: what it admits, what it refuses, and what it says about files that it cannot trust."""
+"""The contract of all storages of a ledger: what a debit admits, keeps, shares and refuses."""
 
-import os
-import random
 import sqlite3
-import subprocess
-import sys
-import textwrap
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
-from darrm.errors import BudgetExceededError, LedgerError
-from darrm.ledger import transaction
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.admission import MOST_QUERIES, Admission
+from darrm.errors import BudgetExceededError, DeliveryError, LedgerError
+from darrm.ledger import ledger as ledger_module
 from darrm.ledger.chain import Entry
-from darrm.ledger.ledger import PrivacyLedger, StreamCursor
-from darrm.ledger.sqlite import SQLiteDatabase
+from darrm.ledger.ledger import LONGEST_ID, PrivacyLedger, StreamCursor
 from darrm.loss.composition import compose_optimal
 from darrm.loss.privacy_cost import PrivacyCost
-from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
-from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams, at_least
-from darrm.problem import Problem, Voters
-from darrm.table.release import describe_cost
-from darrm.table.table import certify
-from darrm.util import files
-from tests.ledger.common import BUDGET, OTHER, PARAMS, QUERY, edit
+from darrm.votes.labels_file import labels_digest
+from tests.ledger.support import BUDGET, FREE, OTHER, PARAMS, QUERY, edit, run_python, start_python
 
 
-def test_the_budget_admits_what_the_composition_admits(place: str) -> None:
-    ledger = PrivacyLedger.create(place, BUDGET)
+def test_budget_admits_what_the_composition_admits(any_place: str) -> None:
+    ledger = PrivacyLedger.create(any_place, BUDGET)
     fit = ledger.queries_that_fit(QUERY)
-    assert compose_optimal(PARAMS, fit, 1e-3).epsilon <= 3.0
-    assert compose_optimal(PARAMS, fit + 1, 1e-3).epsilon > 3.0
-    ledger.debit(QUERY.repeat(fit - 2), note="first")
-    with pytest.raises(BudgetExceededError) as caught:
+    assert compose_optimal(PARAMS, fit, 1e-3).epsilon <= 3.0 < compose_optimal(PARAMS, fit + 1, 1e-3).epsilon
+    ledger.debit(QUERY.repeat(fit - 2))
+    with pytest.raises(BudgetExceededError, match="2 still fit") as error:
         ledger.debit(QUERY.repeat(5))
-    error = caught.value
-    assert error.queries_that_fit == 2
-    assert error.requested == "5 queries of majority of 11"
     left = 3.0 - compose_optimal(PARAMS, fit - 2, 1e-3).epsilon
-    assert error.remaining == f"epsilon {at_least(left, 6)} of 3 at delta 0.001"
-    assert "2 still fit" in str(error)
-    assert [entry.count for entry in ledger.entries()] == [fit - 2]  # nothing changed
-    ledger.debit(QUERY.repeat(2), note="the rest")
-    with pytest.raises(BudgetExceededError) as caught:
-        ledger.debit(QUERY)
-    assert caught.value.queries_that_fit == 0
-    spent = ledger.spent
-    assert spent.queries == fit
-    assert spent.epsilon == pytest.approx(compose_optimal(PARAMS, fit, 1e-3).epsilon)
-    assert [entry.number for entry in ledger.entries()] == [1, 2]  # no number was lost
-
-
-def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
-    ledger = PrivacyLedger.create(path, PrivacyParams(10, "2.5e-6"))
+    assert (error.value.queries_that_fit, error.value.requested) == (2, "5 queries of majority of 11")
+    assert error.value.remaining == f"epsilon {at_least(left, 6)} of 3 at delta 0.001"
     ledger.debit(QUERY.repeat(2))
-    with pytest.raises(BudgetExceededError, match="one more would fail with more than that delta, whatever epsilon"):
+    with pytest.raises(BudgetExceededError, match="0 still fit"):
         ledger.debit(QUERY)
-    small = PrivacyLedger.create(":memory:", PrivacyParams("0.1", "1e-3"))
-    with pytest.raises(BudgetExceededError) as caught:
-        small.debit(QUERY.repeat(50))
-    assert "one more would fail" not in str(caught.value)
+    assert [(entry.number, entry.count) for entry in ledger.entries()] == [(1, fit - 2), (2, 2)]
+    assert ledger.spent.queries == fit
+    assert ledger.spent.epsilon == pytest.approx(compose_optimal(PARAMS, fit, 1e-3).epsilon)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kinds", ["one", "planned", "adaptive"])
-def test_a_second_query_of_private_models_is_refused(kinds: str, path: Path) -> None:
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1"), models=True), 1)
-    cost = describe_cost(certify(problem, NoiseFunction(3, [1.0, 1 / 3])))
-    ledger = PrivacyLedger.create(path, PrivacyParams("0.2", "1e-3"), composition=kinds)
-    for asked, fit in ((cost.repeat(2), 1), (cost, 0)):
-        with pytest.raises(BudgetExceededError, match="share the randomness of their training") as caught:
-            PrivacyLedger(path).debit(asked)  # opened again: the file remembers what does not add up
-        assert caught.value.queries_that_fit == fit
-        assert "\n" not in str(caught.value)
-        if fit:
-            ledger.debit(cost)
-    assert ledger.spent.queries == 1
-    assert ledger.spent.epsilon == pytest.approx(0.1, rel=0.02)
-    assert ledger.queries_that_fit(cost) == 0
+def test_refusal_says_whether_delta_or_epsilon_is_used_up() -> None:
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(10, "2.5e-6"))
+    ledger.debit(QUERY.repeat(2))
+    with pytest.raises(BudgetExceededError, match="one more would fail with more than that delta"):
+        ledger.debit(QUERY)
+    with pytest.raises(BudgetExceededError) as error:
+        PrivacyLedger.create(":memory:", PrivacyParams("0.1", "1e-3")).debit(QUERY.repeat(50))
+    assert "one more would fail" not in str(error.value)
 
 
-def test_the_log(place: str) -> None:
-    ledger = PrivacyLedger.create(place, BUDGET, composition="planned", population="ward 7")
-    note = "Grüße — '; DROP TABLE entries; --"
-    ledger.debit(QUERY.repeat(3), note=note)
-    ledger.debit(OTHER)
-    first, second = PrivacyLedger(place).entries()
-    assert first == Entry(first.time, "majority of 11", 3, note, number=1, kind=1)
-    assert second == Entry(second.time, "majority of 5", 1, "", number=2, kind=2)
-    assert first.time <= second.time
-    assert first.time.endswith("+00:00")
-    again = PrivacyLedger(place)
-    assert (again.budget, again.composition, again.population) == (BUDGET, "planned", "ward 7")
-    assert (again.identity, again.digest(), again.digest(1).number) == (ledger.identity, ledger.digest(), 1)
-    assert again.accountant().costs == (QUERY.repeat(3), OTHER)
-    assert again.spent == ledger.spent
-
-
-def test_entries_name_questions_where_they_have_some(path: Path) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    ledger.debit(QUERY)
-    labels = np.zeros(2, dtype=np.int64)
-    ledger.debit(QUERY.repeat(2), labels=labels, cursor=StreamCursor("-", 0, ("a", "b")))
-    ledger.debit(QUERY, labels=labels[:1], cursor=StreamCursor("-", 2))
-    assert [entry.questions for entry in PrivacyLedger(path).entries()] == [(), ("a", "b"), ()]
-    with pytest.raises(ValueError, match="the ids of questions must be 2, one for each query of the cost, or none"):
-        ledger.debit(QUERY.repeat(2), labels=labels, cursor=StreamCursor("-", 3, ("a",)))
-
-
-def test_one_kind_only_unless_declared(path: Path) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    ledger.debit(QUERY)
-    with pytest.raises(ValueError, match="queries of one kind, 'majority of 11', and 'majority of 5'"):
-        ledger.debit(OTHER)
-    assert ledger.spent.queries == 1
-
-
-def test_adaptive_kinds_use_the_filter(path: Path) -> None:
-    planned = PrivacyLedger.create(":memory:", BUDGET, composition="planned")
-    adaptive = PrivacyLedger.create(path, BUDGET, composition="adaptive")
+def test_adaptive_composition_uses_the_filter() -> None:
+    planned, adaptive = (
+        PrivacyLedger.create(":memory:", BUDGET, composition=composition) for composition in ("planned", "adaptive")
+    )
     assert 0 < adaptive.queries_that_fit(QUERY) < planned.queries_that_fit(QUERY)
     adaptive.debit(QUERY.repeat(10))
     adaptive.debit(OTHER.repeat(2))
@@ -132,192 +63,188 @@ def test_adaptive_kinds_use_the_filter(path: Path) -> None:
         adaptive.debit(QUERY.repeat(planned.queries_that_fit(QUERY) - 12))
 
 
+def test_number_of_queries_is_bounded(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET, composition="planned")
+    with pytest.raises(ValueError, match="the number of queries in a cost must be at most"):
+        ledger.debit(FREE.repeat(2**62))
+    ledger.debit(FREE.repeat(5))
+    assert ledger.queries_that_fit(FREE, most=2**60) == MOST_QUERIES - 5
+    ledger.debit(FREE.repeat(MOST_QUERIES - 6))
+    ledger.debit(QUERY)
+    with pytest.raises(ValueError, match="the number of queries in a ledger must be at most"):
+        ledger.debit(QUERY)
+    assert PrivacyLedger(path).accountant().queries == MOST_QUERIES
+
+
+# what a ledger keeps
+
+
+def test_log_is_the_same_when_the_ledger_is_opened_again(place: str) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET, composition="planned", population="ward 7")
+    note = "Grüße\u00a0— '; DROP TABLE entries; --"
+    ledger.debit(QUERY.repeat(3), note=note)
+    ledger.debit(OTHER)
+    reopened = PrivacyLedger(place)
+    first, second = reopened.entries()
+    assert first == Entry(first.time, "majority of 11", 3, note, table=QUERY.table, number=1, kind=1)
+    assert second == Entry(second.time, "majority of 5", 1, "", number=2, kind=2)
+    assert first.time <= second.time
+    assert first.time.endswith("+00:00")
+    assert (reopened.budget, reopened.composition, reopened.population) == (BUDGET, "planned", "ward 7")
+    assert (reopened.identity, reopened.digest()) == (ledger.identity, ledger.digest())
+    assert reopened.digest(1).number == 1
+    assert reopened.accountant().costs == (QUERY.repeat(3), OTHER)
+    assert reopened.spent == ledger.spent
+
+
+@pytest.mark.quick_cases(1)
+def test_labels_stay_in_the_ledger_until_they_are_delivered(place: str, tmp_path: Path) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET)
+    labels, output = np.array(["no", "yes", "no"]), tmp_path / "labels.csv"
+    number = ledger.debit(QUERY.repeat(3), labels=labels, output=output)
+    with pytest.raises(DeliveryError, match="no space; the budget is spent and the labels are kept"):
+        ledger.raise_if_paid(OSError("no space"), after=number - 1)
+    with pytest.raises(ValueError, match=r"were paid for already and are not delivered yet \(entry 1"):
+        ledger.debit(QUERY.repeat(3), labels=labels, output=output)
+    reopened = PrivacyLedger(place)
+    assert reopened.kept_labels(1).tolist() == labels.tolist()
+    with pytest.raises(ValueError, match="the entry must be one of 1, got 2"):
+        reopened.kept_labels(2)
+    digest = ledger.digest()
+    reopened.forget_labels(1)
+    assert ledger.undelivered() == ()
+    assert ledger.digest() == digest  # a delivery is no entry
+    with pytest.raises(ValueError, match="the entry must be undelivered, and none is, got 1"):
+        ledger.kept_labels(1)
+
+
+def test_stream_keeps_its_last_labels_and_the_ids_of_its_questions(place: str) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET)
+    labels = np.zeros(2, dtype=np.int64)
+    ledger.debit(QUERY)
+    ledger.debit(QUERY.repeat(2), labels=labels, cursor=StreamCursor("-wards", 0, ("a", "b")))
+    ledger.debit(QUERY, labels=labels[:1], cursor=StreamCursor.of("wards", 2))
+    assert [entry.questions for entry in PrivacyLedger(place).entries()] == [(), ("a", "b"), ()]
+    assert [entry.number for entry in ledger.undelivered()] == [3]
+    with pytest.raises(ValueError, match="another process answers this stream"):
+        PrivacyLedger(place).debit(QUERY, labels=labels[:1], cursor=StreamCursor.of("wards", 2))
+
+
+def test_costs_have_any_length(place: str) -> None:
+    orders = np.linspace(2, 500, 2_000)
+    long = PrivacyCost("a curve", renyi=RenyiCurve(orders, orders / 3e6))
+    short = PrivacyCost("small", renyi=RenyiCurve(np.array([2.0, 8.0]), np.array([1e-4, 4e-4])))
+    ledger = PrivacyLedger.create(place, BUDGET, composition="renyi")
+    assert [ledger.debit(cost) for cost in (long, long, short)] == [1, 2, 3]
+    assert [cost.count for cost in PrivacyLedger(place).costs().values()] == [2, 1]
+
+
+# what is refused
+
+NOTES = ("a\nb", "\x1b[2J", "caf\udce9", "a\x00b", "a\u2028b", "\u202eabc")
+TWO = {"labels": np.zeros(2, dtype=np.int64)}
+REFUSED_CREATIONS: list[tuple[dict[str, Any], str]] = [
+    ({"composition": "two"}, "composition"),
+    ({"timeout": 0}, "timeout"),
+    ({"timeout": float("nan")}, "timeout"),
+    ({"budget": PrivacyParams(0, 0.1)}, "budget_epsilon"),
+    ({"population": "a\nb"}, "population must be printable text"),
+    ({"population": "x" * (LONGEST_ID + 1)}, "population must be printable text"),
+]
+REFUSED_DEBITS: list[tuple[PrivacyCost, dict[str, Any], str]] = [
+    *((QUERY, {"note": note}, "note must be printable Unicode text on one line") for note in NOTES),
+    (PrivacyCost("a\nb", guarantee=PARAMS), {}, "the cost's words must be printable"),
+    (OTHER, {}, "queries of one kind, 'majority of 11', and 'majority of 5'"),
+    (QUERY.repeat(3), TWO, r"labels must be \(3,\), one for each query"),
+    (QUERY.repeat(2), {**TWO, "cursor": StreamCursor("-", 0, ("a",))}, "the ids of questions must be 2"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED_CREATIONS)
+def test_create_refuses_bad_arguments(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PrivacyLedger.create(":memory:", **{"budget": BUDGET, **options})
+
+
+@pytest.mark.parametrize(("cost", "options", "message"), REFUSED_DEBITS)
+def test_debit_refuses_bad_arguments(cost: PrivacyCost, options: dict[str, Any], message: str) -> None:
+    ledger = PrivacyLedger.create(":memory:", BUDGET)
+    ledger.debit(QUERY)
+    with pytest.raises(ValueError, match=message):
+        ledger.debit(cost, **options)
+    assert ledger.accountant().queries == 1
+    assert ledger.queries_that_fit(OTHER) == 0
+
+
+def test_kept_labels_refuses_changed_labels(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    ledger.debit(QUERY.repeat(2), **TWO)
+    edit(path, "UPDATE entries SET labels = zeroblob(10)")
+    with pytest.raises(LedgerError, match="the labels that wait in it were changed"):
+        ledger.kept_labels(1)
+
+
+# threads and processes
+
+
+def test_threads_share_a_budget(any_place: str) -> None:
+    ledger = PrivacyLedger.create(any_place, PrivacyParams(1, "1e-3"))
+    fit = ledger.queries_that_fit(QUERY)
+    ledger.debit(QUERY)
+    numbers: list[int | None] = []
+
+    def debit_many() -> None:
+        for _ in range(fit // 2):
+            try:
+                numbers.append(ledger.debit(QUERY))
+            except BudgetExceededError:
+                numbers.append(None)
+            with pytest.raises(ValueError, match="queries of one kind"):
+                ledger.debit(OTHER)
+
+    threads = [threading.Thread(target=debit_many) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(numbers) == 4 * (fit // 2)
+    assert sorted(number for number in numbers if number is not None) == list(range(2, fit + 1))
+    assert [entry.number for entry in ledger.entries()] == list(range(1, fit + 1))
+
+
 @pytest.mark.parametrize(
-    "cost",
-    [
-        QUERY,
-        PrivacyCost("x", renyi=RenyiCurve(np.array([2.0, 3.5]), np.array([0.1, np.inf]))),
-        PrivacyCost("x", profile=PrivacyProfile((0.0, 0.1), (0.3, 1e-300))),
-        PrivacyCost("x", guarantee=PrivacyParams("1/3", "1e-9"), renyi=RenyiCurve.from_pure(1.0 / 3.0)),
-    ],
+    ("processes", "debits", "fit"), [(2, 15, 20), pytest.param(8, 200, 400, marks=pytest.mark.slow)]
 )
-def test_charges_survive_being_text(cost: PrivacyCost) -> None:
-    again = PrivacyCost.from_text(cost.to_text(), what=cost.what)
-    assert again == cost
-    assert hash(again) == hash(cost)
-    with pytest.raises(ValueError, match="no stored cost"):
-        PrivacyCost.from_text("{}", what="x")
-
-
-def test_create_never_forgets(path: Path, tmp_path: Path) -> None:
-    PrivacyLedger.create(path, BUDGET).debit(QUERY)
-    with pytest.raises(LedgerError, match="it exists already"):
-        PrivacyLedger.create(path, PrivacyParams(100, 0.1))
-    assert PrivacyLedger(path).spent.queries == 1
-    with pytest.raises(LedgerError, match="cannot be created: No such file"):
-        PrivacyLedger.create(tmp_path / "no" / "ledger", BUDGET)
-    with pytest.raises(LedgerError, match="no such file"):
-        PrivacyLedger(tmp_path / "missing")
-    assert not (tmp_path / "missing").exists()
-
-
-def test_a_file_that_vanishes_in_the_last_moment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    path.unlink()
-    monkeypatch.setattr(type(path), "is_file", lambda _: True)
-    with pytest.raises(LedgerError, match="cannot be opened"):
-        ledger.debit(QUERY)
-    assert not path.exists()
-
-
-def test_commits_are_durable(path: Path) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    with ledger._store.transaction(write=True) as tables:
-        connection = cast("SQLiteDatabase", tables).connection
-        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-
-
-@pytest.mark.parametrize("name", ["a?b#c%20.sqlite", "ü ö.sqlite", "file:x?mode=memory", os.fsdecode(b"\xff?#%")])
-def test_odd_names_lead_to_one_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    ledger = PrivacyLedger.create(name, BUDGET)
-    monkeypatch.chdir("/")  # a relative path stays where it was
-    ledger.debit(QUERY)
-    ledger.recovery(1).encode()  # every terminal can show it
-    assert (tmp_path / name).is_file()
-    assert PrivacyLedger(tmp_path / name).spent.queries == 1
-
-
-@pytest.mark.parametrize(
-    ("content", "word"),
-    [
-        (b"", "empty"),
-        (b"\x00" * 8192, "no ledger"),
-        (b"once upon a time " * 999, "corrupted"),
-        (b"SQLite", "corrupted"),
-    ],
-)
-def test_what_is_no_ledger(content: bytes, word: str, path: Path, tmp_path: Path) -> None:
-    path.write_bytes(content)
-    with pytest.raises(LedgerError, match=word):
-        PrivacyLedger(path)
-    edit(tmp_path / "other", "CREATE TABLE budget (epsilon REAL)")  # another program's database
-    with pytest.raises(LedgerError, match="it is no ledger"):
-        PrivacyLedger(tmp_path / "other")
-
-
-def test_a_ledger_that_was_emptied_does_not_ask_for_a_new_budget(path: Path) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    ledger.debit(QUERY)
-    path.write_bytes(b"")
-    for use in (lambda: PrivacyLedger(path), lambda: ledger.debit(QUERY)):
-        with pytest.raises(LedgerError, match=r"it is empty: restore a copy .* count its whole budget as spent\. If"):
-            use()
-
-
-def test_a_clock_that_was_set_back_does_not_order_entries_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    times = iter(["2001-01-01T00:00:00.000+00:00", "2101-02-03T04:05:06.789+00:00", "2101-02-03T04:00:00.000+00:00"])
-    monkeypatch.setattr(transaction, "now", lambda: next(times))
-    for _ in range(3):
-        ledger.debit(QUERY)
-    latest = "2101-02-03T04:05:06.789+00:00"
-    assert [entry.time for entry in ledger.entries()] == [ledger.created, latest, latest]
-
-
-def test_no_flipped_byte_brings_budget_back(path: Path) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    for count in (3, 1, 7):
-        ledger.debit(QUERY.repeat(count))
-    whole = path.read_bytes()
-    used = [index for index, byte in enumerate(whole) if byte]
-    generator = random.Random(20261121)  # noqa: S311 (places to damage, no secrets)
-    noticed = 0
-    for index in generator.sample(used, 400):
-        broken = bytearray(whole)
-        broken[index] ^= 1 << generator.randrange(8)
-        path.write_bytes(bytes(broken))
-        try:
-            spent = PrivacyLedger(path)
-            assert spent.budget == BUDGET, index
-            assert spent.accountant().queries == 11, index
-            assert spent.accountant().costs[0] == QUERY.repeat(11), index
-        except LedgerError:
-            noticed += 1
-    assert noticed > 100
-
-
-def test_another_process_holds_the_lock(path: Path) -> None:
-    PrivacyLedger.create(path, BUDGET)
-    ledger = PrivacyLedger(path, timeout=0.05)
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    with pytest.raises(LedgerError, match="another process kept it locked"):
-        ledger.debit(QUERY)
-    holder.execute("ROLLBACK")
-    holder.close()
-    ledger.debit(QUERY)
-    assert ledger.spent.queries == 1
-
-
-def test_threads_share_a_ledger(place: str) -> None:
-    for where in (":memory:", place):
-        ledger = PrivacyLedger.create(where, PrivacyParams(1, "1e-3"))
-        fit = ledger.queries_that_fit(QUERY)
-        came: list[int | None] = []
-
-        def debit_many(ledger: PrivacyLedger = ledger, came: list[int | None] = came, times: int = fit) -> None:
-            for _ in range(times // 2):
-                try:
-                    came.append(ledger.debit(QUERY))
-                except BudgetExceededError:
-                    came.append(None)
-                with pytest.raises(ValueError, match="queries of one kind"):
-                    ledger.debit(OTHER)
-
-        ledger.debit(QUERY)
-        threads = [threading.Thread(target=debit_many) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert ledger.spent.queries == fit
-        numbers = [number for number in came if number is not None]
-        assert len(came) == 4 * (fit // 2)
-        assert sorted(numbers) == list(range(2, fit + 1))  # none twice
-        assert [entry.number for entry in ledger.entries()] == [1, *sorted(numbers)]
-
-
-PRELUDE = """
-import os, resource, sys
-from darrm.loss.privacy_cost import PrivacyCost
-from darrm.ledger.ledger import PrivacyLedger, StreamCursor
-from darrm.errors import LedgerError
-from darrm.privacy import PrivacyParams, at_least
-query = PrivacyCost("q", guarantee=PrivacyParams("0.1", "1e-6"))
-ledger = PrivacyLedger(sys.argv[1])
-"""
-
-
-def run_python(script: str, path: Path | str) -> str:
-    """What a process prints that runs the script with the ledger at a path."""
-    whole = PRELUDE + textwrap.dedent(script)
-    done = subprocess.run([sys.executable, "-c", whole, str(path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def test_processes_share_a_budget(processes: int, debits: int, fit: int, place: str) -> None:
+    epsilon = compose_optimal(PARAMS, fit, 1e-3).epsilon  # a budget that admits exactly so many queries
+    PrivacyLedger.create(place, PrivacyParams(epsilon, 1e-3))
+    script = """
+        num_paid = 0
+        for _ in range(int(sys.argv[2])):
+            try:
+                num_paid += ledger.debit(query) > 0
+            except BudgetExceededError:
+                pass
+        print(num_paid)
+    """
+    running = [start_python(script, place, debits) for _ in range(processes)]
+    outputs, errors = zip(*(process.communicate() for process in running), strict=True)
+    assert "".join(errors) == ""
+    assert sum(map(int, outputs)) == fit
+    ledger = PrivacyLedger(place)
+    assert ledger.accountant().queries == len(ledger.entries()) == fit
 
 
 @pytest.mark.slow
-def test_a_forked_child_shares_the_ledger_but_not_its_connection_or_memory(place: str) -> None:
+def test_forked_child_shares_the_ledger_but_not_its_connection_or_memory(place: str) -> None:
     PrivacyLedger.create(place, BUDGET)
     script = """
-        own = PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))
+        in_memory = PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))
         ledger.debit(query)
         if os.fork() == 0:
             ledger.debit(query)
             try:
-                own.debit(query)
+                in_memory.debit(query)
             except LedgerError as error:
                 print("refused:", error, flush=True)
             os._exit(0)
@@ -325,142 +252,124 @@ def test_a_forked_child_shares_the_ledger_but_not_its_connection_or_memory(place
         ledger.debit(query)
         print(ledger.spent.queries)
     """
-    out = run_python(script, place)
-    assert "refused: ledger ':memory:': a ledger in memory belongs to the process that made it" in out
-    assert out.split()[-1] == "3"
+    output = run_python(script, place)
+    assert "refused: ledger ':memory:': a ledger in memory belongs to the process that made it" in output
+    assert output.split()[-1] == "3"
 
 
-@pytest.mark.slow
-def test_children_that_are_forked_while_threads_debit_do_not_wait_for_themselves(path: Path) -> None:
-    PrivacyLedger.create(path, BUDGET)
-    script = """
-        import threading, warnings
-        warnings.simplefilter("ignore")  # later Pythons warn of forks beside threads, which this is about
-        free, stop = PrivacyCost("free", guarantee=PrivacyParams(0)), threading.Event()
-        def work(call):
-            while not stop.is_set():
-                call()
-        calls = (lambda: ledger.debit(free), ledger.entries)
-        threads = [threading.Thread(target=work, args=(call,)) for call in calls]
-        for thread in threads:
-            thread.start()
-        ended = []
-        for _ in range(10):
-            child = os.fork()
-            if child == 0:
-                status = 1
-                try:
-                    PrivacyLedger(sys.argv[1], timeout=10).debit(free)
-                    status = 0
-                finally:
-                    os._exit(status)
-            ended.append(os.waitpid(child, 0)[1])
-        stop.set()
-        for thread in threads:
-            thread.join()
-        print(ended)
-    """
-    assert run_python(script, path) == f"{[0] * 10}\n"
+# bounds are computed while the lock is free
 
 
-def test_files_are_opened_and_closed_under_the_lock_that_forks_wait_for(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+def test_bounds_are_computed_while_the_lock_is_free(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    fit = ledger.queries_that_fit(QUERY)
+    admits, calls = PrivacyAccountant.admits, list[int]()
+
+    def lock_and_admit(self: PrivacyAccountant, budget: PrivacyParams, *, adaptive: bool = False) -> bool:
+        other = sqlite3.connect(path, isolation_level=None, timeout=0)
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("ROLLBACK")
+        other.close()
+        calls.append(self.queries)
+        return admits(self, budget, adaptive=adaptive)
+
+    monkeypatch.setattr(PrivacyAccountant, "admits", lock_and_admit)
+    for _ in range(fit):
+        ledger.debit(QUERY)
+    with pytest.raises(BudgetExceededError):
+        ledger.debit(QUERY)
+    assert len(calls) < 4 * np.log2(fit) + 4  # and not one for each debit
+
+
+def test_debits_of_others_meanwhile_are_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = PrivacyLedger.create(path, BUDGET).queries_that_fit(QUERY)
+    ledger, other = PrivacyLedger(path), PrivacyLedger(path)
+    other.debit(QUERY.repeat(fit - 3))
+    other.debit(QUERY)
+    admits = PrivacyAccountant.admits
+
+    def debit_and_admit(self: PrivacyAccountant, budget: PrivacyParams, *, adaptive: bool = False) -> bool:
+        monkeypatch.undo()
+        other.debit(QUERY.repeat(2))
+        return admits(self, budget, adaptive=adaptive)
+
+    monkeypatch.setattr(PrivacyAccountant, "admits", debit_and_admit)
+    with pytest.raises(BudgetExceededError):
+        ledger.debit(QUERY)
+    assert ledger.accountant().queries == fit
+
+
+def test_debit_that_is_always_overtaken_is_decided_under_the_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, other = PrivacyLedger.create(path, BUDGET), PrivacyLedger(path)
+    make_room = Admission.make_room
+
+    def debit_and_make_room(self: Admission, account: PrivacyAccountant, cost: PrivacyCost) -> None:
+        if self is ledger._admission:
+            other.debit(QUERY.repeat(3))
+            self._reserve = 0
+        make_room(self, account, cost)
+
+    monkeypatch.setattr(Admission, "make_room", debit_and_make_room)
+    ledger.debit(QUERY)
+    assert ledger.accountant().queries == 3 * ledger_module._ATTEMPTS + 1
+
+
+def test_debit_never_mixes_the_counts_of_two_accounts(path: Path) -> None:
+    """Another thread may replace the admitted account between the comparisons of two kinds."""
+    one, other = (PrivacyCost(name, guarantee=PrivacyParams(name)) for name in ("1", "2"))
+    ledger = PrivacyLedger.create(path, PrivacyParams(4), composition="planned")
+    ledger.debit(one.repeat(2))
+    admitted, later = (PrivacyAccountant(costs=costs) for costs in ([one.repeat(2), other], [other.repeat(2)]))
+
+    class Replaced(dict[PrivacyCost, int]):
+        def get(self, kind: PrivacyCost, default: int = 0) -> int:  # type: ignore[override]
+            ledger._admission._admitted_account = later  # within the budget, as the admitted one is
+            return super().get(kind, default)
+
+    admitted._counts = Replaced(admitted._counts)
+    ledger._admission._admitted_account = admitted
+    with pytest.raises(BudgetExceededError):
+        ledger.debit(other.repeat(2))
+    assert ledger.spent.epsilon == 2.0
+
+
+class Interrupted:
+    """A connection that presses Ctrl-C before or after its first commit."""
+
+    def __init__(self, connection: sqlite3.Connection, *, after: bool) -> None:
+        self.connection, self.after = connection, after
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.connection, name)
+
+    def execute(self, statement: str, *arguments: Any) -> object:
+        if statement != "COMMIT":
+            return self.connection.execute(statement, *arguments)
+        if self.after:
+            self.connection.execute(statement)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_interrupt_around_the_commit_says_whether_labels_are_paid(
+    after: bool, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, closed = list[bool](), list[bool]()  # whether this thread held it; else a child keeps SQLite's locks
-    connect = sqlite3.connect
-    lock: Any = files.between_transactions
-
-    class Seen(sqlite3.Connection):
-        def close(self) -> None:
-            closed.append(lock._is_owned())
-            super().close()
-
-    def seen(*arguments: Any, **how: Any) -> sqlite3.Connection:
-        opened.append(lock._is_owned())
-        return connect(*arguments, factory=Seen, **how)
-
-    monkeypatch.setattr(sqlite3, "connect", seen)
-    PrivacyLedger.create(path, BUDGET).debit(QUERY)
-    assert PrivacyLedger(path).accountant().queries == 1
-    assert len(opened) == len(closed) >= 3
-    assert all(opened + closed)
-
-
-def test_a_full_disk_loses_nothing(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
-    ledger.debit(QUERY.repeat(3))
-    script = """
-        size = os.path.getsize(sys.argv[1])
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-        for attempt in range(3):
-            try:
-                ledger.debit(query, note="x" * 100_000)
-            except LedgerError as error:
-                print(error)
-        print(ledger.accountant().queries)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        ledger.debit(query, note="x" * 100_000)
-        print(ledger.accountant().queries)
-    """
-    out = run_python(script, path).splitlines()
-    assert len(out) == 5
-    assert all("disk" in line and str(path) in line for line in out[:3])
-    assert out[3:] == ["3", "4"]
-    assert [entry.count for entry in PrivacyLedger(path).entries()] == [3, 1]
+    connect: Callable[..., sqlite3.Connection] = sqlite3.connect
+    labels, connections = np.array([1, 0]), list[Any]()
 
+    def connect_interrupted(*arguments: Any, **options: Any) -> Any:
+        connections.append(connect(*arguments, **options))
+        # the first transaction bounds, the second one writes
+        return Interrupted(connections[-1], after=after) if len(connections) == 2 else connections[-1]
 
-def test_a_read_only_file_is_reported(path: Path) -> None:
-    PrivacyLedger.create(path, BUDGET).debit(QUERY)
-    for parent in (path.parent, *path.parent.parents):  # the test's own folders must be open to the user below
-        if parent.stat().st_uid == os.getuid() and "pytest-of-" in str(parent):
-            parent.chmod(0o755)
-    path.chmod(0o444)
-    script = """
-        if os.getuid() == 0:
-            os.setuid(65534)  # root may write anything
-        try:
-            ledger.debit(query)
-        except LedgerError as error:
-            print(error)
-        print(ledger.accountant().queries)
-    """
-    out = run_python(script, path).splitlines()
-    assert "cannot be written, so nothing was debited" in out[0]
-    assert out[1] == "1"
-
-
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [({"composition": "two"}, "composition"), ({"timeout": 0}, "timeout"), ({"timeout": float("nan")}, "timeout")],
-)
-def test_bad_arguments(options: dict[str, Any], word: str) -> None:
-    with pytest.raises(ValueError, match=word):
-        PrivacyLedger.create(":memory:", BUDGET, **options)
-    with pytest.raises(ValueError, match="budget_epsilon"):
-        PrivacyLedger.create(":memory:", PrivacyParams(0, 0.1))
-
-
-def test_sqlite_reports_a_full_database(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    connect = sqlite3.connect
-
-    def tiny(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*arguments, **options)
-        connection.execute("PRAGMA max_page_count = 1")  # clamped to the present size
-        return connection
-
-    monkeypatch.setattr(sqlite3, "connect", tiny)
-    with pytest.raises(LedgerError, match="the disk is full: nothing was debited"):
-        ledger.debit(QUERY, note="x" * 100_000)
-    monkeypatch.undo()
-    assert ledger.entries() == ()
-
-
-def test_truncated(path: Path) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    for _ in range(20):
-        ledger.debit(QUERY, note="x" * 500)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(LedgerError, match="corrupted"):
-        PrivacyLedger(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", connect_interrupted)
+        with pytest.raises(DeliveryError if after else KeyboardInterrupt) as error:
+            ledger.debit(QUERY.repeat(2), labels=labels)
+    entries = PrivacyLedger(path).undelivered()
+    assert len(entries) == after
+    if after:
+        assert "interrupted; the budget is spent and the labels are kept" in str(error.value)
+        assert (entries[0].labels, entries[0].table) == (labels_digest(labels), QUERY.table)
+        assert ledger.kept_labels(1).tolist() == [1, 0]
