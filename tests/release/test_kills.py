@@ -29,7 +29,7 @@ from darrm.release import delivery, partitions, pipe
 from darrm.votes.labels_file import labels_digest, load_labels, save_labels
 from tests.exhaustive import EXHAUSTIVE
 from tests.killed import apart, ended
-from tests.release.tables import table_of
+from tests.release.support import table_of
 
 QUERIES = 40  # of a file: two releases draw the same labels with probability about 2⁻²⁵, and a digest tells them apart
 PARTS = ("a.parquet", "day=2/b.parquet")
