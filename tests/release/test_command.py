@@ -177,7 +177,7 @@ REFUSED: list[tuple[str, str, str, str]] = [  # votes, options, output, message
         "wide.npy",
         "--layout labels",
         "x.npy",
-        "K = 3 voters, got 4 columns: one column is one voter: remove other columns",
+        "got 4 columns: one column is one voter: remove other columns",
     ),
     ("narrow.npy", "--layout labels", "x.npy", "K = 3 voters, got 2 columns: one column is one voter; for counts say"),
     ("votes.npy", "--layout counts", "x.npy", "the number of columns of the counts, 3"),

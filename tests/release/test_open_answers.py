@@ -1,4 +1,4 @@
-"""Answers that nobody listed, through every door that reads them, and what leaves: strings, or no answer."""
+"""Answers that no list names, through every way that reads them; what leaves are strings, or no answer."""
 
 import csv
 import json
@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 
 from darrm.commands.command_line import run
-from darrm.errors import DarrmError, DeliveryError
+from darrm.errors import DeliveryError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.loss.privacy_cost import PrivacyCost
-from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize import optimize_table
 from darrm.pate import __main__ as pate
 from darrm.privacy import PrivacyParams
@@ -25,42 +23,24 @@ from darrm.release import delivery, open_release, partitions, release_debited
 from darrm.release.delivery import check_answered, recover
 from darrm.release.partitions import release_partitions
 from darrm.table.release import Release
-from darrm.table.table import certify
 from darrm.verify import __main__ as verify
 from darrm.verify.files import read_labels
-from darrm.votes import ABSTAIN, Votes
+from darrm.votes import Votes
 from darrm.votes.labels_file import labels_digest, save_labels
-from tests.serve.deployments import table as votes_table
+from tests.doors import refused
+from tests.release.support import MajorityAnswer, write_parquet
 from tests.votes.test_open_votes import STRANGE
 
 ROWS = [[word, "other", word] for word in STRANGE] + [["all", "of them", "differ"]]
 LABELS = [*STRANGE, None]
 
 
-class MostSaid:
-    """Answers with the string that more than half of three voters say: no privacy, so that a test can foretell it."""
-
-    voters, classes = Voters(3, PrivacyParams("inf"), overlap=1), OPEN
-    guarantee = PrivacyParams(1)
-
-    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        return PrivacyCost("open answers of 3", guarantee=self.guarantee).repeat(queries)
-
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Any:  # noqa: ARG002
-        places = np.full(votes.require_voters(3).queries, ABSTAIN)
-        queries, columns = votes.sparse.nonzero()
-        many = votes.sparse.data >= 2
-        places[queries[many]] = columns[many]
-        return votes.name_labels(places)
-
-
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(command, "load_release", lambda _: MostSaid())
-    monkeypatch.setattr(partitions, "make_document", lambda _: {"format": "most said"})
-    PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(1000, "0.1"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def answers_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, where table.json answers with the majority of open answers."""
+    monkeypatch.setattr(command, "load_release", lambda _: MajorityAnswer())
+    monkeypatch.setattr(partitions, "make_document", lambda _: {"format": "majority answer"})
+    return folder
 
 
 def write(path: Path, rows: list[list[str]]) -> None:
@@ -70,10 +50,9 @@ def write(path: Path, rows: list[list[str]]) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL).writerows(rows)
     else:
-        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        columns = {f"v{k}": [row[k] for row in rows] for k in range(len(rows[0]))}
-        columns["v0"] = arrow.array(columns["v0"]).dictionary_encode()
-        parquet.write_table(arrow.table(columns), path)
+        arrow = pytest.importorskip("pyarrow")
+        columns = {f"v{k}": arrow.array([row[k] for row in rows], arrow.string()) for k in range(len(rows[0]))}
+        write_parquet(path, {**columns, "v0": columns["v0"].dictionary_encode()})
 
 
 def read(path: Path) -> list[str | None]:
@@ -83,29 +62,29 @@ def read(path: Path) -> list[str | None]:
     return [label or None for label in read_labels(path).labels.tolist()]
 
 
-def do(*words: str) -> int:
-    return run(lambda: command.main([*words, "--ledger", "l.sqlite", "--quiet"]))
+def release_words(*words: str) -> int:
+    return run(lambda: command.main([*words, "--table", "table.json", "--ledger", "l.sqlite"]))
 
 
-def paid(folder: Path) -> int:
-    return PrivacyLedger(folder / "l.sqlite").accountant().queries
+def ask(questions: str, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    Path("questions").write_bytes(questions.encode())
+    with Path("questions").open("rb") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        return release_words("stream", "--quiet", *words)
 
 
 @pytest.mark.parametrize(
-    ("votes", "labels"),
-    [("v.csv", "l.csv"), ("v.npy", "l.npy"), ("v.csv", "l.npy"), ("v.parquet", "l.parquet")],
+    ("votes", "labels"), [("v.csv", "l.csv"), ("v.npy", "l.npy"), ("v.csv", "l.npy"), ("v.parquet", "l.parquet")]
 )
-def test_what_was_said_leaves_as_it_was_said(votes: str, labels: str, folder: Path) -> None:
-    write(folder / votes, ROWS)
-    assert do("file", votes, "--table", "t.json", "--output", labels) == 0
-    assert read(folder / labels) == LABELS
-    assert paid(folder) == len(ROWS)
+def test_strings_of_any_kind_are_released(votes: str, labels: str, answers_folder: Path, ledger: PrivacyLedger) -> None:
+    write(answers_folder / votes, ROWS)
+    assert release_words(votes, "--output", labels) == 0
+    assert read(answers_folder / labels) == LABELS
+    assert ledger.accountant().queries == len(ROWS)
     assert run(lambda: verify.main(["l.sqlite", labels, f"{labels}.receipt.json", "--quiet"])) == 0
-    counted = Votes.read(folder / votes, classes="open", voters=3)
-    assert MostSaid().release(counted).tolist() == LABELS
 
 
-def test_a_file_is_as_wide_as_the_labels_not_as_the_answers(tmp_path: Path) -> None:
+def test_file_is_as_wide_as_its_longest_label(tmp_path: Path) -> None:
     save_labels(tmp_path / "short.npy", np.array(["ab", None], dtype=object))
     assert np.load(tmp_path / "short.npy").dtype == np.dtype("<U2")
     save_labels(tmp_path / "none.csv", np.array([None, None], dtype=object))
@@ -114,262 +93,233 @@ def test_a_file_is_as_wide_as_the_labels_not_as_the_answers(tmp_path: Path) -> N
     assert labels_digest(no_answer) != labels_digest(word)
 
 
-def test_classes_are_not_listed_for_open_answers(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    write(folder / "v.csv", ROWS)
-    assert do("file", "v.csv", "--table", "t.json", "--output", "l.csv", "--classes", "a,b") == 2
-    assert "--classes must be open, or left out, got 'a,b'" in capfd.readouterr().err
-    assert paid(folder) == 0
-
-
-def test_what_was_paid_for_and_not_delivered_is_recovered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = PrivacyLedger(folder / "l.sqlite")
-    with monkeypatch.context() as broken:
-        broken.setattr(delivery, "save_labels", lambda *_: os.fsync(-1))
+@pytest.mark.usefixtures("answers_folder")
+def test_strings_are_recovered(ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(delivery, "save_labels", lambda *_: os.fsync(-1))
         with pytest.raises(DeliveryError):
-            release_debited(MostSaid(), Votes.from_answers(ROWS), ledger=ledger, output=folder / "l.csv")
+            release_debited(MajorityAnswer(), Votes.from_answers(ROWS), ledger=ledger, output="l.csv")
     (entry,) = ledger.undelivered()
-    assert recover(ledger, entry.number, folder / "l.csv").tolist() == [label or "" for label in LABELS]
-    assert read(folder / "l.csv") == LABELS
+    assert recover(ledger, entry.number, "l.csv").tolist() == [label or "" for label in LABELS]
+    assert read(Path("l.csv")) == LABELS
     assert ledger.undelivered() == ()
-    handed = release_debited(MostSaid(), Votes.from_answers(ROWS), ledger=ledger)
-    assert handed.tolist() == LABELS
 
 
-def ask(folder: Path, questions: str, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    (folder / "questions").write_bytes(questions.encode())
-    with (folder / "questions").open("rb") as file:
-        monkeypatch.setattr(sys, "stdin", file)
-        return do("stream", "--table", "t.json", *words)
-
-
-def test_a_stream_answers_with_strings(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    asked = "".join(json.dumps(row) + "\n" for row in ROWS)
-    assert ask(folder, asked, monkeypatch, "--format", "json") == 0
+@pytest.mark.usefixtures("answers_folder", "ledger")
+def test_stream_answers_with_strings(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    questions = "".join(json.dumps(row) + "\n" for row in ROWS)
+    assert ask(questions, monkeypatch, "--format", "json") == 0
     answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert answers == [{"query": number, "label": label} for number, label in enumerate(LABELS, 1)]
     rows = [row for row in ROWS if "\n" not in row[0]]
-    assert ask(folder, "".join(",".join(map(quoted, row)) + "\n" for row in rows), monkeypatch, "--stream", "b") == 0
-    (folder / "answers.csv").write_text(capfd.readouterr().out, encoding="utf-8", newline="")
-    assert read(folder / "answers.csv") == [label for label in LABELS if label != "two\nlines"]
-    assert (folder / "answers.csv").read_text(encoding="utf-8").endswith(f"{len(rows)},\n")
+    lines = (",".join('"' + word.replace('"', '""') + '"' for word in row) + "\n" for row in rows)
+    assert ask("".join(lines), monkeypatch, "--stream", "b") == 0
+    Path("answers.csv").write_text(capfd.readouterr().out, encoding="utf-8", newline="")
+    assert read(Path("answers.csv")) == [label for label in LABELS if label != "two\nlines"]
 
 
-def quoted(word: str) -> str:
-    return '"' + word.replace('"', '""') + '"'
-
-
-def test_answers_that_wait_are_handed_out_again(folder: Path) -> None:
-    ledger = PrivacyLedger(folder / "l.sqlite")
-    open_release(MostSaid(), ledger).answer(["a", "b", "c"])  # and its process dies
-    again = open_release(MostSaid(), ledger)
-    assert again.waiting() == [None]
-    assert again.answer(["None", "None", "c"]) == "None"
-    third = open_release(MostSaid(), ledger)
+def test_unacknowledged_strings_are_handed_out_again(ledger: PrivacyLedger) -> None:
+    open_release(MajorityAnswer(), ledger).answer(["a", "b", "c"])  # then its process dies
+    second = open_release(MajorityAnswer(), ledger)
+    assert second.waiting() == [None]
+    assert second.answer(["None", "None", "c"]) == "None"
+    third = open_release(MajorityAnswer(), ledger)
     assert (third.waiting(), third.answered) == (["None"], 2)
 
 
-@pytest.mark.parametrize("door", ["file", "stream", "folder", "python"])
-def test_what_was_done_to_the_answers_is_in_the_log(door: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, flags = [["Flu ", "flu", "cold"]], ["--classes", "open", "--normalize", "casefold,strip"]
-    if door == "stream":
-        assert ask(folder, "Flu ,flu,cold\n", monkeypatch, *flags, "--note", "mine") == 0
-    elif door == "python":
+@pytest.mark.parametrize("way", ["votes.csv", "votes.parquet", "stream", "python"])
+def test_log_names_the_normalization_of_answers(
+    way: str, answers_folder: Path, ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, options = [["Flu ", "flu", "cold"]], ["--classes", "open", "--normalize", "casefold,strip", "--note", "mine"]
+    if way == "stream":
+        assert ask("Flu ,flu,cold\n", monkeypatch, *options) == 0
+    elif way == "python":
         votes = Votes.from_answers(rows, normalize="casefold,strip")
-        release_debited(MostSaid(), votes, ledger=PrivacyLedger(folder / "l.sqlite"), note="mine")
+        release_debited(MajorityAnswer(), votes, ledger=ledger, note="mine")
     else:
-        name = "votes.csv" if door == "file" else "votes.parquet"
-        write(folder / name, rows)
-        output = f"labels{Path(name).suffix}"
-        assert do("file", name, "--table", "t.json", *flags, "--note", "mine", "--output", output) == 0
-        assert read(folder / output) == ["flu"]
-    (entry,) = PrivacyLedger(folder / "l.sqlite").entries()
-    assert entry.note == "mine; answers normalized by casefold,strip"
+        output = way.replace("votes", "labels")
+        write(answers_folder / way, rows)
+        assert release_words(way, *options, "--output", output) == 0
+        assert read(answers_folder / output) == ["flu"]
+    assert [entry.note for entry in ledger.entries()] == ["mine; answers normalized by casefold,strip"]
 
 
-def test_a_folder_of_answers_is_drawn_again_where_it_was_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "votes").mkdir()
+def test_folder_of_answers_continues_after_a_failure(
+    answers_folder: Path, ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in "ab":
-        write(folder / "votes" / f"{name}.parquet", ROWS)
-    ledger = PrivacyLedger(folder / "l.sqlite")
-    with monkeypatch.context() as broken:
-        broken.setattr(partitions.PartitionDestination, "publish", lambda *_: os.fsync(-1))
+        write(answers_folder / "votes" / f"{name}.parquet", ROWS)
+    with monkeypatch.context() as patch:
+        patch.setattr(partitions.PartitionDestination, "publish", lambda *_: os.fsync(-1))
         with pytest.raises(DeliveryError):
-            release_partitions(MostSaid(), "votes", ledger=ledger, output="labels", normalize="casefold")
-    for named, message in (
+            release_partitions(MajorityAnswer(), "votes", ledger=ledger, output="labels", normalize="casefold")
+    wrong_options: tuple[tuple[Any, str], ...] = (
         ({"normalize": str.upper}, "normalize must be a str, .* a function cannot be written into the plan"),
         ({"missing": "coin"}, "must be 'refuse', or 'blank' for open answers"),
-    ):
+    )
+    for options, message in wrong_options:
         with pytest.raises(ValueError, match=message):
-            release_partitions(MostSaid(), "votes", ledger=ledger, output="more", **named)
-    done = release_partitions(MostSaid(), "votes", ledger=ledger, output="labels", normalize="casefold")
-    assert (done.rows, paid(folder)) == (2 * len(ROWS), 2 * len(ROWS))
+            release_partitions(MajorityAnswer(), "votes", ledger=ledger, output="more", **options)
+    result = release_partitions(MajorityAnswer(), "votes", ledger=ledger, output="labels", normalize="casefold")
+    assert result.rows == ledger.accountant().queries == 2 * len(ROWS)
     for name in "ab":
-        expected = [label and label.casefold() for label in LABELS]
-        assert read(folder / "labels" / f"{name}.parquet") == expected
+        labels = read(answers_folder / "labels" / f"{name}.parquet")
+        assert labels == [label and label.casefold() for label in LABELS]
     assert run(lambda: verify.main(["l.sqlite", "labels", "labels.receipt.json", "--quiet"])) == 0
 
 
-def test_open_answers_are_refused_where_classes_are_listed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    table = certify(Problem.from_allowance(Voters(3, PrivacyParams("0.02")), 3), NoiseFunction(3, [0, 0.05]))
-    monkeypatch.undo()
-    monkeypatch.chdir(folder)
-    table.save(folder / "t.json")
-    write(folder / "v.csv", ROWS)
-    for words, message in (
-        (["--classes", "open"], "--classes must be two different labels, like no,yes, got 'open': t.json is for 2"),
-        (["--normalize", "strip"], "normalize (--normalize) must be left out where classes are listed, got 'strip'"),
-    ):
-        assert do("file", "v.csv", "--table", "t.json", "--output", "l.csv", *words) == 2
-        assert message in capfd.readouterr().err
-    assert run(lambda: pate.main(["v.csv", "--classes", "open", "--sigma2", "40", "--delta", "1e-5"])) == 2
-    assert "votes must be about classes that are listed, got open answers" in capfd.readouterr().err
+# missing answers
 
 
-@pytest.mark.parametrize("door", [".csv", ".npy", ".parquet", "json", "lines"])
-def test_answers_that_are_missing_count_for_no_string(
-    door: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("way", [".csv", ".npy", ".parquet", "json", "lines"])
+@pytest.mark.usefixtures("ledger")
+def test_missing_answers_count_for_no_string(
+    way: str, answers_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [["", "b", ""], ["a", "", "a"], ["NA", "NA", ""]]
-    if door == ".parquet":
-        rows = [[None if word == "" else word for word in row] for row in rows]  # type: ignore[misc]
-    if door in {"json", "lines"}:
-        said = json.dumps(rows).replace('""', "null").replace("], ", "]\n")[1:-1] + "\n"
-        said = said if door == "json" else "".join(",".join(row) + "\n" for row in rows)
-        more = ["--format", "json"] if door == "json" else []
-        assert ask(folder, said, monkeypatch, "--missing", "blank", *more) == 0
-        out = capfd.readouterr().out.splitlines()
-        labels = [json.loads(line)["label"] if more else line.partition(",")[2] or None for line in out]
+    rows: list[list[Any]] = [["", "b", ""], ["a", "", "a"], ["NA", "NA", ""]]
+    labels: list[str | None]
+    if way == "json":
+        questions = "".join(json.dumps([word or None for word in row]) + "\n" for row in rows)
+        assert ask(questions, monkeypatch, "--missing", "blank", "--format", "json") == 0
+        labels = [json.loads(line)["label"] for line in capfd.readouterr().out.splitlines()]
+    elif way == "lines":
+        assert ask("".join(",".join(row) + "\n" for row in rows), monkeypatch, "--missing", "blank") == 0
+        labels = [line.partition(",")[2] or None for line in capfd.readouterr().out.splitlines()]
     else:
-        write(folder / f"v{door}", rows)
-        words = ["file", f"v{door}", "--table", "t.json", "--output", f"l{door}", "--ledger", "l.sqlite"]
-        assert run(lambda: command.main([*words, "--missing", "blank"])) == 0
-        labels = read(folder / f"l{door}")
-        assert ("4 of 9 answers are missing and count for no string" in capfd.readouterr().err) == (door != ".parquet")
+        write(
+            answers_folder / f"v{way}", [[word or (None if way == ".parquet" else "") for word in row] for row in rows]
+        )
+        assert release_words(f"v{way}", "--output", f"l{way}", "--missing", "blank") == 0
+        labels = read(answers_folder / f"l{way}")
+        assert ("4 of 9 answers are missing and count for no string" in capfd.readouterr().err) == (way != ".parquet")
     assert labels == [None, "a", "NA"]
-    assert do("stream", "--table", "t.json", "--missing", "drop") == 2
-
-
-WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
-    "an empty field": (lambda path: path.write_text("a,b,c\na,,c\n"), "line 2, field 2: an answer must be text with"),
-    "other voters": (lambda path: path.write_text("a,b\n"), "of K = 3 voters, got 2 columns"),
-    "too long": (lambda path: path.write_text(f"a,b,{'c' * 201}\n"), "line 1, field 3: .* at most 200 characters"),
-    "no text": (lambda path: np.save(path, [[1, 2, 3]]), "open answers are text, and its type is int64"),
-    "a null": (
-        lambda path: write(path, [["a", "b", "c"], ["a", "b", None]]),  # type: ignore[list-item]
-        "row 1, column 'v2': an answer must be text with at least one",
-    ),
-    "an empty string": (
-        lambda path: write(path, [["a", "b", "c"], ["a", "", "c"]]),
-        "row 1, column 'v1': an answer must be text with at least one",
-    ),
-    "four columns": (lambda path: write(path, [["a", "b", "c", "d"]]), "3 columns, one a voter"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_files_that_hold_no_answers_are_named(case: str, tmp_path: Path) -> None:
-    spoil, message = WRONG[case]
-    suffix = {"no text": ".npy", "a null": ".parquet", "an empty string": ".parquet", "four columns": ".parquet"}
-    path = tmp_path / f"votes{suffix.get(case, '.csv')}"
-    spoil(path)
-    with pytest.raises(ValueError, match=message) as caught:
-        Votes.read(path, classes=OPEN, voters=3)
-    assert "\n" not in str(caught.value)
-
-
-def test_words_of_a_dictionary_that_nobody_said_are_not_said(tmp_path: Path) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    column = arrow.DictionaryArray.from_arrays([1, 1], ["", "a", "b"])
-    parquet.write_table(arrow.table({"v": column}), tmp_path / "v.parquet")
-    assert Votes.read(tmp_path / "v.parquet", classes=OPEN).names == ("a",)
-    parquet.write_table(arrow.table({"v": column.slice(0, 0)}), tmp_path / "none.parquet")
-    assert Votes.read(tmp_path / "none.parquet", classes=OPEN, normalize="strip").queries == 0
-
-
-def test_bytes_that_are_no_text_are_named_with_their_row(tmp_path: Path) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    offsets, content = arrow.py_buffer(np.array([0, 1, 2, 4], dtype=np.int32)), arrow.py_buffer(b"aa\xe9a")
-    column = arrow.Array.from_buffers(arrow.string(), 3, [None, offsets, content])
-    parquet.write_table(arrow.table({"v": column}), tmp_path / "v.parquet")
-    with pytest.raises(ValueError, match=r"v\.parquet', row 2, column 'v': ") as caught:
-        Votes.read(tmp_path / "v.parquet", classes=OPEN)
-    assert type(caught.value) is ValueError
-
-
-# queries of a file or a stream that nobody answered are neither answered nor paid for
-
-_OPEN = Release(optimize_table(Problem(Voters(3, PrivacyParams("inf"), overlap=1), PrivacyParams("0.1"), OPEN)))
-
-
-def ledger_of(folder: Path) -> PrivacyLedger:
-    return PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(10, "0.1"))
-
-
-def test_a_file_with_lines_of_commas_is_refused_with_their_numbers_and_leaves_no_ledger(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    votes_table().save(tmp_path / "t.json")
-    (tmp_path / "v.csv").write_text("1,0,1\n" * 20 + ",,\n" * 3)
-    words = [str(tmp_path / "v.csv"), "--table", str(tmp_path / "t.json"), "--ledger", str(tmp_path / "l.sqlite")]
-    words += ["--create-budget", "3,0", "--missing", "coin", "--output", str(tmp_path / "labels.csv"), "--quiet"]
-    assert run(lambda: command.main(words)) == 2
-    assert "none for queries 20, 21, 22: leave them out" in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json", "v.csv"]
 
 
 @pytest.mark.parametrize(
-    ("rows", "named"),
+    ("rows", "message"),
     [
         ([[None] * 3], "query 0: leave it out"),
         ([[1, None, None], [None] * 3, [0, 0, 0]], "query 1: leave it out"),
         ([[None] * 3] * 7, "queries 0, 1, 2, 3, 4 and 2 more: leave them out"),
     ],
 )
-@pytest.mark.parametrize("kind", ["labels", "answers"])
-def test_queries_without_a_vote_are_named(rows: Any, named: str, kind: str) -> None:
+@pytest.mark.parametrize("is_open", [False, True])
+def test_queries_without_a_vote_are_named(rows: Any, message: str, is_open: bool) -> None:
     words: Any = [[None if vote is None else f"w{vote}" for vote in row] for row in rows]
-    votes = Votes.from_labels(rows, missing="coin") if kind == "labels" else Votes.from_answers(words, missing="blank")
-    with pytest.raises(ValueError, match=named):
+    votes = Votes.from_answers(words, missing="blank") if is_open else Votes.from_labels(rows, missing="coin")
+    with pytest.raises(ValueError, match=message):
         check_answered(votes)
     check_answered(votes[:0])
 
 
-def test_votes_in_memory_are_answered_so_that_a_failure_of_all_prompts_is_not_seen(tmp_path: Path) -> None:
-    rows: Any = [[None] * 3]
-    ledger, votes = ledger_of(tmp_path), Votes.from_labels(rows, missing="coin")
-    assert release_debited(Release(votes_table()), votes, ledger=ledger).size == 1
+def test_queries_without_a_vote_are_refused_in_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("v.csv").write_text("1,0,1\n" * 20 + ",,\n" * 3)
+    before = set(folder.iterdir())
+    words = "v.csv --table table.json --ledger l.sqlite --create-budget 3,0 --missing coin --output l.csv --quiet"
+    refused(command.main, words, "none for queries 20, 21, 22: leave them out", capsys)
+    assert set(folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("more", [[], ["--format", "json"]])
-@pytest.mark.parametrize("missing", ["coin", "blank"])
-def test_a_line_of_a_stream_is_named_and_ends_it_unpaid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], missing: str, more: list[str]
+def test_queries_without_a_vote_are_refused_in_parquet_files(folder: Path, ledger: PrivacyLedger) -> None:
+    rows = [["a", "b", "a"]] * 3 + [[None] * 3] + [["a", None, None]]
+    write(folder / "v.parquet", rows)  # type: ignore[arg-type]
+    problem = Problem(Voters(3, PrivacyParams("inf"), overlap=1), PrivacyParams("0.1"), OPEN)
+    release = Release(optimize_table(problem))
+    with pytest.raises(ValueError, match=r"v\.parquet.*none for query 3: leave it out"):
+        release_partitions(release, "v.parquet", output="o.parquet", ledger=ledger, missing="blank")
+    assert ledger.entries() == ()
+
+
+@pytest.mark.parametrize("options", [[], ["--format", "json"]])
+def test_question_without_a_vote_ends_a_stream(
+    options: list[str],
+    answers_folder: Path,  # noqa: ARG001 (sets the answers)
+    ledger: PrivacyLedger,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    ledger = ledger_of(tmp_path)
-    monkeypatch.setattr(command, "load_release", lambda _: Release(votes_table()) if missing == "coin" else _OPEN)
-    one = '"1"' if more and missing == "blank" else "1"
-    lines = f"[{one},null,{one}]\n[null,null,null]\n" if more else "1,,1\n,,\n"
-    (tmp_path / "lines").write_text(lines)
-    words = ["stream", "--table", "t.json", "--ledger", str(tmp_path / "l.sqlite"), "--missing", missing, "--quiet"]
-    with (tmp_path / "lines").open() as file:
-        monkeypatch.setattr("sys.stdin", file)
-        assert run(lambda: command.main([*words, *more])) == 2
+    questions = '["1",null,"1"]\n[null,null,null]\n' if options else "1,,1\n,,\n"
+    assert ask(questions, monkeypatch, "--missing", "blank", *options) == 2
     assert "line 2 has no vote at all: leave the question out" in capfd.readouterr().err
     assert [entry.count for entry in ledger.entries()] == [1]
 
 
-def test_a_row_of_nulls_in_parquet_is_named_before_the_debit(tmp_path: Path) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    rows = np.array([["a", "b", "a"]] * 3 + [[None] * 3] + [["a", None, None]])
-    columns = arrow.table({f"v{n}": arrow.array(rows[:, n].tolist(), arrow.string()) for n in range(3)})
-    parquet.write_table(columns, tmp_path / "v.parquet", row_group_size=2)
-    ledger = ledger_of(tmp_path)
-    with pytest.raises((ValueError, DarrmError), match=r"v\.parquet.*none for query 3: leave it out"):
-        release_partitions(
-            _OPEN, tmp_path / "v.parquet", output=tmp_path / "o.parquet", ledger=ledger, classes="open", missing="blank"
-        )
+def test_votes_in_memory_without_a_vote_are_answered(ledger: PrivacyLedger, aggregator: Release) -> None:
+    """A refusal would reveal that all prompts failed."""
+    votes = Votes.from_labels([[None] * 3], missing="coin")
+    assert release_debited(aggregator, votes, ledger=ledger).size == 1
+
+
+# what is refused
+
+
+def write_bytes(path: Path) -> None:
+    """Write a column of strings with a byte that is no UTF-8."""
+    arrow = pytest.importorskip("pyarrow")
+    offsets, content = arrow.py_buffer(np.array([0, 1, 2, 4], dtype=np.int32)), arrow.py_buffer(b"aa\xe9a")
+    column = arrow.Array.from_buffers(arrow.string(), 3, [None, offsets, content])
+    write_parquet(path, {"v0": column, "v1": ["a"] * 3, "v2": ["a"] * 3})
+
+
+REFUSED: list[tuple[str, Callable[[Path], Any], str]] = [
+    ("v.csv", lambda path: path.write_text("a,b,c\na,,c\n"), "line 2, field 2: an answer must be text with"),
+    ("v.csv", lambda path: path.write_text("a,b\n"), "of K = 3 voters, got 2 columns"),
+    ("v.csv", lambda path: path.write_text(f"a,b,{'c' * 201}\n"), "line 1, field 3: .* at most 200 characters"),
+    ("v.npy", lambda path: np.save(path, [[1, 2, 3]]), "open answers are text, and its type is int64"),
+    ("v.parquet", lambda path: write(path, [["a", "b", "c"], ["a", "b", None]]), "row 1, column 'v2': an answer"),  # type: ignore[list-item]
+    ("v.parquet", lambda path: write(path, [["a", "b", "c"], ["a", "", "c"]]), "row 1, column 'v1': an answer must"),
+    ("v.parquet", lambda path: write(path, [["a", "b", "c", "d"]]), "3 columns, one a voter"),
+    ("v.parquet", write_bytes, r"v\.parquet', row 2, column 'v0': "),
+]
+
+
+@pytest.mark.parametrize(("name", "write_file", "message"), REFUSED)
+def test_file_without_answers_is_refused(
+    name: str, write_file: Callable[[Path], Any], message: str, tmp_path: Path
+) -> None:
+    write_file(tmp_path / name)
+    with pytest.raises(ValueError, match=message) as error:
+        Votes.read(tmp_path / name, classes=OPEN, voters=3)
+    assert "\n" not in str(error.value)
+    assert type(error.value) is ValueError
+
+
+def test_word_of_a_dictionary_that_no_voter_answers_is_ignored(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    column = arrow.DictionaryArray.from_arrays([1, 1], ["", "a", "b"])
+    write_parquet(tmp_path / "v.parquet", {"v": column})
+    assert Votes.read(tmp_path / "v.parquet", classes=OPEN).names == ("a",)
+    write_parquet(tmp_path / "none.parquet", {"v": column.slice(0, 0)})
+    assert Votes.read(tmp_path / "none.parquet", classes=OPEN, normalize="strip").queries == 0
+
+
+@pytest.mark.parametrize(
+    ("is_open", "options", "message"),
+    [
+        (True, ["--classes", "a,b"], "--classes must be open, or left out, got 'a,b'"),
+        (False, ["--classes", "open"], "--classes must be two different labels, like no,yes, got 'open': table.json"),
+        (False, ["--normalize", "strip"], "normalize (--normalize) must be left out where classes are listed"),
+    ],
+)
+def test_options_of_the_other_kind_of_classes_are_refused(
+    is_open: bool,
+    options: list[str],
+    message: str,
+    folder: Path,
+    ledger: PrivacyLedger,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if is_open:
+        monkeypatch.setattr(command, "load_release", lambda _: MajorityAnswer())
+    write(folder / "v.csv", ROWS)
+    assert release_words("v.csv", "--output", "l.csv", *options) == 2
+    assert message in capsys.readouterr().err
     assert ledger.entries() == ()
+
+
+def test_analysis_of_pate_refuses_open_answers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder / "v.csv", ROWS)
+    words = "v.csv --classes open --sigma2 40 --delta 1e-5"
+    refused(pate.main, words, "votes must be about classes that are listed, got open answers", capsys)
