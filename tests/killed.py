@@ -6,18 +6,18 @@ import sys
 from pathlib import Path
 
 
-def ended(number: int) -> int:
+def wait_for(number: int) -> int:
     """Return the exit status of a forked process, or minus the signal that killed it."""
     return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
 
 
-def apart(test: str, folder: Path, expression: str) -> str:
+def run_apart(test: str, folder: Path, expression: str) -> str:
     """Return the output of an expression with ``kills``, a module of tests, and ``folder`` in a new process."""
     script = (
         f"import sys; sys.path.insert(0, {str(Path(test).parent)!r}); import {Path(test).stem} as kills; "
         f"from pathlib import Path; folder = Path({str(folder)!r}); print({expression})"
     )
     root = Path(__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=root)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=root)
+    assert process.returncode == 0, process.stderr
+    return process.stdout

@@ -1,4 +1,4 @@
-"""The contract of every destination: draw, debit and keep, hand over, acknowledge; each step durable before the next.
+"""The order of steps of every destination: draw, debit and keep, hand over, acknowledge; each durable before the next.
 
 `test_kills.py` kills processes between these steps.
 """
@@ -18,7 +18,16 @@ from darrm.release import pipe, release_debited
 from darrm.table.release import Release
 from darrm.table.table import Table
 from darrm.votes import Votes
-from tests.release.test_kills import PARTS, QUERIES, check_paid, entries_of, left_in, prepare, published, words_of
+from tests.release.test_kills import (
+    PARTS,
+    QUERIES,
+    check_paid,
+    list_entries,
+    list_leftovers,
+    make_words,
+    prepare,
+    read_published,
+)
 
 PART = ["draw", "debit", "publish"]
 STEPS = {
@@ -31,14 +40,14 @@ STEPS = {
 }
 
 
-def _content(path: Path) -> object:
+def describe_content(path: Path) -> object:
     if path.is_file():
         return path.stat().st_size
-    return sorted(each.name for each in path.iterdir() if not each.name.startswith((".labels-", "l.sqlite-")))
+    return sorted(file.name for file in path.iterdir() if not file.name.startswith((".labels-", "l.sqlite-")))
 
 
 class Watch:
-    """Records the steps of a release into ``output``, and checks what each rests on."""
+    """Records the steps of a release into ``output``, and checks that each begins after the previous one is durable."""
 
     def __init__(self, folder: Path, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.output, self.steps = folder, output, list[str]()
@@ -61,11 +70,11 @@ class Watch:
 
     def check_durable(self, *paths: Path) -> None:
         for path in paths:
-            assert self._durable.get(path.stat().st_ino) == _content(path), path
+            assert self._durable.get(path.stat().st_ino) == describe_content(path), path
 
     def fsync(self, handle: int) -> None:
         path = Path(f"/proc/self/fd/{handle}").readlink()
-        self._durable[path.stat().st_ino] = _content(path)
+        self._durable[path.stat().st_ino] = describe_content(path)
         if path == self.folder / self.output and self.output == "stream":
             self.steps.append("publish")
 
@@ -90,7 +99,7 @@ class Watch:
         entry = PrivacyLedger(ledger.path).entries()[number - 1]  # as another process sees it
         assert not entry.delivered
         if self.output != "memory":
-            labels = published(self.folder, self.output)
+            labels = read_published(self.folder, self.output)
             assert len(labels[entry.output]) >= entry.count
             self.check_durable(self.folder / self.output if self.output == "stream" else Path(entry.output))
             check_paid(self.folder, self.output)
@@ -103,7 +112,7 @@ class Watch:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux names open files")
 @pytest.mark.parametrize("output", STEPS)
-def test_a_destination_keeps_the_order_of_the_theorem(
+def test_destination_keeps_the_order_of_the_theorem(
     output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if output in {"labels", "labels.parquet"}:
@@ -114,14 +123,14 @@ def test_a_destination_keeps_the_order_of_the_theorem(
     if output == "memory":
         release_debited(Release(Table.load(tmp_path / "table.json")), Votes.from_labels([[1, 1, 0]]), ledger=ledger)
     else:
-        with (tmp_path / "questions").open("rb") as asked, (tmp_path / "stream").open("ab") as answers:
-            monkeypatch.setattr(sys, "stdin", asked)
+        with (tmp_path / "questions").open("rb") as questions, (tmp_path / "stream").open("ab") as answers:
+            monkeypatch.setattr(sys, "stdin", questions)
             monkeypatch.setattr(sys, "stdout", answers)
-            assert run(lambda: command.main(words_of(tmp_path, output))) == 0
+            assert run(lambda: command.main(make_words(tmp_path, output))) == 0
     assert watch.steps == STEPS[output]
     assert not ledger.undelivered()
-    assert left_in(tmp_path) == []
+    assert list_leftovers(tmp_path) == []
     if output != "memory":
         amount = QUERIES * (len(PARTS) if output == "labels" else 1)
-        assert sum(entry.count for entry in entries_of(tmp_path, output)) == amount
-        assert sum(map(len, published(tmp_path, output).values())) == amount
+        assert sum(entry.count for entry in list_entries(tmp_path, output)) == amount
+        assert sum(map(len, read_published(tmp_path, output).values())) == amount

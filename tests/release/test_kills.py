@@ -1,8 +1,8 @@
 """Releases whose process dies: before each step that the disk or a reader can see, at random moments, on a full disk.
 
-One contract for all destinations: nothing leaves unpaid, every debit has its labels, no query has two, nothing else is
-left; the same command, or `recover`, ends what was begun. Of a release a step is whatever opens, links, removes, syncs
-or writes a file, and every statement of SQLite, before it and after it.
+One contract for all destinations: no label leaves unpaid, every debit has its labels, no query has two, nothing else is
+left, and the same command, or `recover`, completes the release. A step opens, links, removes, syncs or writes a
+file, or comes before or after a statement of SQLite.
 """
 
 import json
@@ -28,7 +28,7 @@ from darrm.release import __main__ as release
 from darrm.release import delivery, partitions, pipe
 from darrm.votes.labels_file import labels_digest, load_labels, save_labels
 from tests.exhaustive import EXHAUSTIVE
-from tests.killed import apart, ended
+from tests.killed import run_apart, wait_for
 from tests.release.support import table_of
 
 QUERIES = 40  # of a file: two releases draw the same labels with probability about 2⁻²⁵, and a digest tells them apart
@@ -58,8 +58,8 @@ def prepare(folder: Path, gamma: float = 0.3, m: int = 1) -> None:
             parquet.write_table(pa.table(columns), folder / "votes" / part)
 
 
-def words_of(folder: Path, output: str, note: str = "") -> list[str]:
-    """The command line that releases votes of a folder into an output of one of the kinds."""
+def make_words(folder: Path, output: str, note: str = "") -> list[str]:
+    """Return the command line that releases the votes of a folder into an output of one of the kinds."""
     files = ["--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite"), "--quiet", "--note", note]
     if output.endswith("stream"):
         return ["stream", *files, "--stream", output, "--first", "1"]
@@ -69,55 +69,55 @@ def words_of(folder: Path, output: str, note: str = "") -> list[str]:
     return [str(votes), *files, "--output", str(folder / output)]
 
 
-class Dying:
-    """Counts the steps of this process, and kills it before one of them."""
+class Killer:
+    """Counts the steps of this process, and kills it before the step ``last``, if it has one."""
 
-    def __init__(self, at: int) -> None:
-        self.steps, self.at, self.is_on = 0, at, True
-        sys.addaudithook(self.audited)
-        os.write, os.fsync = self.counted(os.write), self.counted(os.fsync)
-        connect, step = sqlite3.connect, self.step
+    def __init__(self, last: int) -> None:
+        self.steps, self.last, self.is_on = 0, last, True
+        sys.addaudithook(self.audit)
+        os.write, os.fsync = self.count_calls(os.write), self.count_calls(os.fsync)
+        connect, step = sqlite3.connect, self.count_step
 
-        class Counted(sqlite3.Connection):
+        class CountedConnection(sqlite3.Connection):
             def execute(self, *arguments: Any) -> sqlite3.Cursor:
                 step()
-                found = super().execute(*arguments)
+                cursor = super().execute(*arguments)
                 step()
-                return found
+                return cursor
 
-        sqlite3.connect = lambda *arguments, **named: connect(*arguments, factory=Counted, **named)  # type: ignore[assignment]
+        sqlite3.connect = lambda *arguments, **named: connect(*arguments, factory=CountedConnection, **named)  # type: ignore[assignment]
 
-    def audited(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in SEEN or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES):
-            self.step()
+            self.count_step()
 
-    def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def count_calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            self.step()
+            self.count_step()
             return function(*arguments)
 
         return call
 
-    def step(self) -> None:
+    def count_step(self) -> None:
         self.steps += self.is_on
-        if self.steps == self.at:
+        if self.steps == self.last:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fill(limit: int) -> None:
-    """Let no file grow beyond a limit: that of the ledger from now on, or that of the labels when they are written."""
+def limit_sizes(limit: int) -> None:
+    """Let no file grow beyond a limit: a large one, of the ledger, at once; a small one when labels are written."""
     if limit > FIRST_PAGES:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         return
 
-    def full(path: Path, labels: np.ndarray, *_: object) -> None:
+    def limit_and_save(path: Path, labels: np.ndarray, *_: object) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         save_labels(path, labels)
 
-    delivery.save_labels = full  # type: ignore[assignment, attr-defined]
+    delivery.save_labels = limit_and_save  # type: ignore[assignment, attr-defined]
 
 
-def child(
+def fork_release(
     folder: Path, words: list[str], *, at: int = 0, seconds: float = 0.0, limit: int = 0, ends: tuple[int, int] = (0, 0)
 ) -> int:
     """Fork a process that runs a command and dies at a step or after seconds; return its number."""
@@ -133,25 +133,25 @@ def child(
     os.closerange(3, 100)
     pipe.MOST_TOGETHER, partitions.ROWS_AT_ONCE = 9, 7
     if limit:
-        fill(limit)
-    status, dying = 99, Dying(at)
+        limit_sizes(limit)
+    status, killer = 99, Killer(at)
     try:
-        signal.setitimer(signal.ITIMER_REAL, seconds)  # nobody handles this signal: it ends the process as it stands
+        signal.setitimer(signal.ITIMER_REAL, seconds)  # no handler: the signal kills the process
         sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
         status = run(lambda: release.main(words))
-        dying.is_on = False
-        (folder / "steps").write_text(str(dying.steps))
+        killer.is_on = False
+        (folder / "steps").write_text(str(killer.steps))
     finally:
         os._exit(status)
 
 
-def entries_of(folder: Path, output: str) -> list[Entry]:
+def list_entries(folder: Path, output: str) -> list[Entry]:
     places = {f"-{output}", str(folder / output), *(str(folder / output / part) for part in PARTS)}
     return [entry for entry in PrivacyLedger(folder / "l.sqlite").entries() if entry.output in places]
 
 
-def published(folder: Path, output: str) -> dict[str, Any]:
-    """The labels that anybody can see, by the output of their debit."""
+def read_published(folder: Path, output: str) -> dict[str, Any]:
+    """Map the output of each debit to its published labels."""
     path = folder / output
     if output.endswith("stream"):
         pairs = [line.split(",") for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
@@ -165,16 +165,16 @@ def published(folder: Path, output: str) -> dict[str, Any]:
 
 
 def check_paid(folder: Path, output: str) -> None:
-    """What can be seen was paid for: also what stands under a temporary name."""
-    entries, seen = entries_of(folder, output), published(folder, output)
-    for place, labels in seen.items():
-        mine, at = [entry for entry in entries if entry.output == place], 0
-        assert mine, place
-        for entry in mine:
-            part = labels[at : at + entry.count]
-            assert not part or labels_digest(np.array(part)) == entry.labels or entry == mine[-1]
-            at += entry.count
-        assert at >= len(labels)
+    """Check that all labels on the disk were paid for, those under a temporary name, too."""
+    all_entries = list_entries(folder, output)
+    for place, labels in read_published(folder, output).items():
+        entries, start = [entry for entry in all_entries if entry.output == place], 0
+        assert entries, place
+        for entry in entries:
+            part = labels[start : start + entry.count]
+            assert not part or labels_digest(np.array(part)) == entry.labels or entry == entries[-1]
+            start += entry.count
+        assert start >= len(labels)
     ledger = PrivacyLedger(folder / "l.sqlite")
     for path in folder.rglob(".labels*/labels.*"):
         try:
@@ -186,17 +186,17 @@ def check_paid(folder: Path, output: str) -> None:
             assert not labels.size or is_paid or (ledger.undelivered() and path.suffix == ".csv")  # a part of a text
 
 
-def settle(folder: Path, output: str) -> None:
-    """End a release as a user does, and check that each query has the one label that was paid for."""
-    seen, amount = published(folder, output), len(PARTS) * QUERIES if output.endswith("labels") else QUERIES
-    entries = entries_of(folder, output)
+def complete(folder: Path, output: str) -> None:
+    """Complete a release as a user does, and check that each query has the one label that was paid for."""
+    amount = len(PARTS) * QUERIES if output.endswith("labels") else QUERIES
+    entries, first_labels = list_entries(folder, output), read_published(folder, output)
     is_alone = Path(output).suffix in {".npy", ".csv"}
     if is_alone and entries and not entries[0].delivered:
         words = ["recover", str(entries[0].number), "--ledger", str(folder / "l.sqlite"), "--quiet", "--output"]
-        assert ended(child(folder, [*words, str(folder / output)])) == 0
+        assert wait_for(fork_release(folder, [*words, str(folder / output)])) == 0
     elif output.endswith("stream") or not entries or (folder / f".{output}.release.json").exists():
-        assert ended(child(folder, words_of(folder, output))) == 0
-    entries, labels = entries_of(folder, output), published(folder, output)
+        assert wait_for(fork_release(folder, make_words(folder, output))) == 0
+    entries, labels = list_entries(folder, output), read_published(folder, output)
     assert sum(entry.count for entry in entries) == amount  # once
     assert all(entry.delivered for entry in entries)
     for place, drawn in labels.items():
@@ -204,33 +204,33 @@ def settle(folder: Path, output: str) -> None:
         ends = np.cumsum([entry.count for entry in paid])
         for entry, part in zip(paid, np.split(np.array(drawn), ends[:-1]), strict=True):
             assert labels_digest(part) == entry.labels
-    assert {place: labels[place][: len(before)] for place, before in seen.items()} == seen
+    assert {place: labels[place][: len(before)] for place, before in first_labels.items()} == first_labels
     assert sum(map(len, labels.values())) == amount
     if not output.endswith("stream"):
         receipt = json.loads((folder / f"{output}.receipt.json").read_text())
         assert receipt["ledger_digest"]["number"] == entries[-1].number
-    if left_in(folder):  # of a process that died after another one had published these labels
-        assert ended(child(folder, words_of(folder, output))) == 2
+    if list_leftovers(folder):  # of a process that died after another process published these labels
+        assert wait_for(fork_release(folder, make_words(folder, output))) == 2
 
 
-def left_in(folder: Path) -> list[str]:
+def list_leftovers(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob(".*") if path.name != ".l.sqlite.lock"]
 
 
 def kill_at_steps(folder: Path, kind: str, stride: int) -> tuple[int, int]:
-    """Kill a release before every so many of its steps; count the deaths before and after a debit."""
+    """Kill a release before every ``stride``-th step; count the deaths before and after a debit."""
     prepare(folder)
-    assert ended(child(folder, words_of(folder, f"0-{kind}"))) == 0
+    assert wait_for(fork_release(folder, make_words(folder, f"0-{kind}"))) == 0
     steps, before, after = int((folder / "steps").read_text()), 0, 0
-    settle(folder, f"0-{kind}")
+    complete(folder, f"0-{kind}")
     for at in range(1, steps + 1, stride):
         output = f"{at}-{kind}"
-        status = ended(child(folder, words_of(folder, output), at=at))
+        status = wait_for(fork_release(folder, make_words(folder, output), at=at))
         assert status in {0, *DEATHS}, (at, status)
         check_paid(folder, output)
-        before, after = before + (not entries_of(folder, output)), after + bool(entries_of(folder, output))
-        settle(folder, output)
-        assert left_in(folder) == []
+        before, after = before + (not list_entries(folder, output)), after + bool(list_entries(folder, output))
+        complete(folder, output)
+        assert list_leftovers(folder) == []
     return before, after
 
 
@@ -246,36 +246,36 @@ def kill_at_moments(folder: Path, kind: str, mode: str, kills: int, seed: int) -
         seconds = generator.uniform(0.001, 0.25) if kill >= 3 else 0.0
         limits: dict[str, Any] = {"limit": limit} if mode == "full disk" else {}
         children = [
-            child(folder, words_of(folder, each, f"{kill}.{n}"), seconds=seconds, **limits)
+            fork_release(folder, make_words(folder, each, f"{kill}.{n}"), seconds=seconds, **limits)
             for n, each in enumerate(outputs)
         ]
-        for number, status in enumerate(map(ended, children)):
+        for number, status in enumerate(map(wait_for, children)):
             statuses[status] = statuses.get(status, 0) + 1
-            paid = [entry for entry in entries_of(folder, outputs[number]) if entry.note == f"{kill}.{number}"]
+            paid = [entry for entry in list_entries(folder, outputs[number]) if entry.note == f"{kill}.{number}"]
             assert status in {0, 2, 3, *DEATHS}
             if status not in DEATHS:
                 assert (status == 2) == (not paid), (kill, status)
         for output in set(outputs):
             check_paid(folder, output)
-            settle(folder, output)
-        assert left_in(folder) == []
+            complete(folder, output)
+        assert list_leftovers(folder) == []
     return statuses
 
 
-def test_a_death_at_a_step_loses_and_repeats_nothing(tmp_path: Path) -> None:
+def test_release_killed_at_some_steps_loses_and_repeats_nothing(tmp_path: Path) -> None:
     """The slow cases have all kinds and more steps."""
     kinds = ("labels.csv", "labels", "stream")
     deaths = f"*(n for kind in {kinds} for n in kills.kill_at_steps(folder / kind, kind, 71))"
-    printed = apart(__file__, tmp_path, deaths).split()
+    printed = run_apart(__file__, tmp_path, deaths).split()
     assert len(printed) == 2 * len(kinds)
     assert min(map(int, printed)) > 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STRIDES)
-def test_a_death_at_any_step_loses_and_repeats_nothing(kind: str, tmp_path: Path) -> None:
+def test_release_killed_at_any_step_loses_and_repeats_nothing(kind: str, tmp_path: Path) -> None:
     stride = 1 if EXHAUSTIVE else STRIDES[kind]
-    printed = apart(__file__, tmp_path, f"*kills.kill_at_steps(folder, {kind!r}, {stride})").split()
+    printed = run_apart(__file__, tmp_path, f"*kills.kill_at_steps(folder, {kind!r}, {stride})").split()
     assert min(map(int, printed)) > 0
 
 
@@ -283,19 +283,19 @@ def test_a_death_at_any_step_loses_and_repeats_nothing(kind: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("kind", "mode"), [("labels.npy", "together"), ("labels.npy", "full disk"), *((kind, "alone") for kind in STRIDES)]
 )
-def test_a_death_at_any_moment_loses_and_repeats_nothing(kind: str, mode: str, tmp_path: Path) -> None:
+def test_release_killed_at_any_moment_loses_and_repeats_nothing(kind: str, mode: str, tmp_path: Path) -> None:
     kills = 200 if EXHAUSTIVE else 30
-    printed = apart(__file__, tmp_path, f"kills.kill_at_moments(folder, {kind!r}, {mode!r}, {kills}, 11)")
+    printed = run_apart(__file__, tmp_path, f"kills.kill_at_moments(folder, {kind!r}, {mode!r}, {kills}, 11)")
     assert str(-signal.SIGALRM) in printed
     assert mode != "full disk" or "3: " in printed
 
 
-# a reader of a pipe, which knows of the answers that it has read, and of no others
+# a reader of a pipe, which knows only the answers that it has read
 
 
-def receive(answers: Any, got: dict[int, str]) -> int:
+def read_answer(stream: Any, got: dict[int, str]) -> int:
     """Read one answer and return its number, 0 if there is none."""
-    line = answers.readline()
+    line = stream.readline()
     if not line:
         return 0
     assert line.endswith("\n"), line
@@ -305,21 +305,21 @@ def receive(answers: Any, got: dict[int, str]) -> int:
 
 
 def converse(folder: Path, questions: list[str], got: dict[int, str], how: str, **kill: Any) -> int:
-    """Ask what is not answered; return the status of the process that answers."""
-    words = words_of(folder, "pipe-stream")[:-2]
-    if how == "ask first":  # an empty input first: what waits is delivered
+    """Ask all questions without an answer; return the status of the process that answers."""
+    words = make_words(folder, "pipe-stream")[:-2]
+    if how == "ask first":  # an empty input first: answers that wait are delivered
         with Path(os.devnull).open() as nothing:
             (answers, writing) = os.pipe()
-            number = child(folder, words, ends=(nothing.fileno(), writing))
+            number = fork_release(folder, words, ends=(nothing.fileno(), writing))
         os.close(writing)
         with os.fdopen(answers) as read:
-            while receive(read, got):
+            while read_answer(read, got):
                 pass
-        assert ended(number) == 0
+        assert wait_for(number) == 0
     else:
         words += ["--first", str(len(got) + 1)]
     (reading, asked), (answers, writing) = os.pipe(), os.pipe()
-    number = child(folder, words, ends=(reading, writing), **kill)
+    number = fork_release(folder, words, ends=(reading, writing), **kill)
     os.close(reading)
     os.close(writing)
     with os.fdopen(answers) as read:
@@ -328,17 +328,17 @@ def converse(folder: Path, questions: list[str], got: dict[int, str], how: str, 
                 ask.write(question)
                 ask.flush()
                 before = len(got)
-                while how != "ahead" and len(got) == before and receive(read, got):
+                while how != "ahead" and len(got) == before and read_answer(read, got):
                     pass
                 if how != "ahead" and len(got) == before:
                     break
-        while receive(read, got):
+        while read_answer(read, got):
             pass
-    return ended(number)
+    return wait_for(number)
 
 
 def kill_conversations(folder: Path, how: str, certain: bool, amount: int, seed: int) -> list[int]:
-    """Ask until all is answered, by processes that die; return how they ended."""
+    """Ask until all questions are answered, by processes that die; return how they ended."""
     prepare(folder, *((1.0, 3) if certain else (0.3, 1)))
     generator = random.Random(seed)  # noqa: S311 (moments to kill, no secrets)
     votes = [[generator.randrange(2) for _ in range(3)] for _ in range(amount)]
@@ -352,7 +352,7 @@ def kill_conversations(folder: Path, how: str, certain: bool, amount: int, seed:
         assert len(statuses) < 50 * amount
     assert converse(folder, questions, got, "ask first") == 0  # the answers that wait are the same
     assert converse(folder, questions, got, "lockstep") == 0  # and then the caller says that it has them
-    entries, done = entries_of(folder, "pipe-stream"), 0
+    entries, done = list_entries(folder, "pipe-stream"), 0
     assert all(entry.delivered for entry in entries)
     for entry in entries:
         assert labels_digest(np.array([got[done + n] for n in range(1, entry.count + 1)])) == entry.labels
@@ -368,7 +368,7 @@ def kill_conversations(folder: Path, how: str, certain: bool, amount: int, seed:
     ("how", "certain"),
     [("lockstep", True), ("lockstep", False), ("ask first", False), ("ahead", False), ("ahead", True)],
 )
-def test_the_reader_of_a_pipe_gets_each_answer_that_was_paid_for(how: str, certain: bool, tmp_path: Path) -> None:
+def test_reader_of_a_pipe_gets_each_answer_that_was_paid_for(how: str, certain: bool, tmp_path: Path) -> None:
     amount = (200 if how == "ahead" else 20) * (10 if EXHAUSTIVE else 1)
-    printed = apart(__file__, tmp_path, f"kills.kill_conversations(folder, {how!r}, {certain}, {amount}, 5)")
+    printed = run_apart(__file__, tmp_path, f"kills.kill_conversations(folder, {how!r}, {certain}, {amount}, 5)")
     assert str(-signal.SIGKILL) in printed
