@@ -330,39 +330,23 @@ def write_rows(path: Path) -> None:
     write_parquet(path, dict.fromkeys("abc", np.zeros(3 * 10**7, np.int8)), compression="zstd")
 
 
+def write_gzip(line: bytes, count: int) -> Callable[[Path], Any]:
+    return lambda path: path.write_bytes(gzip.compress(line * count, 1))
+
+
+def write_zeros(path: Path) -> None:
+    np.savez_compressed(path, v=np.zeros((10**8, 3), np.int8))
+
+
 BOMBS: list[tuple[str, Callable[[Path], Any], list[str], str, str]] = [  # name, writer, options, output, message
     ("words.parquet", write_words, [], "x.csv", "row 0"),
-    (
-        "kept.parquet",
-        write_kept_column,
-        ["--keep", "k"],
-        "x.parquet",
-        "rows of column 'k' unfold to 65,536,000,000 bytes",
-    ),
+    ("kept.parquet", write_kept_column, ["--keep", "k"], "x.parquet", "column 'k' unfold to 65,536,000,000 bytes"),
     ("words.parquet", write_words, [], "x.parquet", "is no number"),
     ("ids.parquet", write_kept_column, ["--id", "k"], "x.csv", "the id of row 0 must be Unicode text of at most 200"),
     ("rows.parquet", write_rows, [], "x.csv", "has 30,000,000 rows, too many for its size"),
-    (
-        "zeros.csv.gz",
-        lambda path: path.write_bytes(gzip.compress(b"0,0,0\n" * 2 * 10**7, 1)),
-        [],
-        "x.csv",
-        "unfolds to more",
-    ),
-    (
-        "line.csv.gz",
-        lambda path: path.write_bytes(gzip.compress(b"0," * 10**7, 1)),
-        [],
-        "x.csv",
-        "16,777,216 characters",
-    ),
-    (
-        "zeros.npz",
-        lambda path: np.savez_compressed(path, v=np.zeros((10**8, 3), np.int8)),
-        [],
-        "x.csv",
-        "unfolds to 300",
-    ),
+    ("zeros.csv.gz", write_gzip(b"0,0,0\n", 2 * 10**7), [], "x.csv", "unfolds to more"),
+    ("line.csv.gz", write_gzip(b"0,", 10**7), [], "x.csv", "16,777,216 characters"),
+    ("zeros.npz", write_zeros, [], "x.csv", "unfolds to 300"),
 ]
 
 

@@ -4,11 +4,9 @@ import errno
 import fcntl
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,7 @@ from darrm.release import __main__ as release
 from darrm.release import delivery, open_release, release_debited
 from darrm.release.delivery import recover, remove_leftovers
 from darrm.table.release import Release
-from darrm.util import progress
-from darrm.votes import Votes, labels_file
+from darrm.votes import Votes
 from darrm.votes.labels_file import labels_digest, save_labels
 from tests.doors import one_error, releasing
 from tests.release.support import MAJORITIES, VOTES, raise_error
@@ -97,46 +94,13 @@ def test_published_labels_that_the_ledger_keeps_are_left_in_place(
     assert ledger.undelivered() == ()
 
 
-def test_three_releases_into_one_file_pay_once(folder: Path, ledger: PrivacyLedger, aggregator: Release) -> None:
-    outcomes: list[str] = []
-    ready = threading.Barrier(3)
-
-    def release_labels() -> None:
-        own_ledger = PrivacyLedger(folder / "l.sqlite")
-        ready.wait()
-        try:
-            release_debited(aggregator, BATCH, ledger=own_ledger, output=folder / "labels.csv")
-            outcomes.append("paid")
-        except ValueError as error:
-            outcomes.append("refused" if "paid for" in str(error) else str(error))
-
-    threads = [threading.Thread(target=release_labels) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(outcomes) == ["paid", "refused", "refused"]
-    assert [entry.delivered for entry in ledger.entries()] == [True]
-
-
 def test_labels_in_memory_are_kept_if_the_call_does_not_return(
     ledger: PrivacyLedger, aggregator: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    debit = PrivacyLedger.debit
-
-    def debit_and_interrupt(self: PrivacyLedger, *arguments: Any, **options: Any) -> int:
-        debit(self, *arguments, **options)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PrivacyLedger, "forget_labels", raise_error(KeyboardInterrupt()))
-        with pytest.raises(DeliveryError, match="interrupted; the budget is spent and the labels are kept"):
-            release_debited(aggregator, BATCH, ledger=ledger)
-    with monkeypatch.context() as patch:
-        patch.setattr(PrivacyLedger, "debit", debit_and_interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            release_debited(aggregator, BATCH, ledger=ledger)
-    assert [ledger.kept_labels(number).tolist() for number in (1, 2)] == [MAJORITIES] * 2
+    monkeypatch.setattr(PrivacyLedger, "forget_labels", raise_error(KeyboardInterrupt()))
+    with pytest.raises(DeliveryError, match="interrupted; the budget is spent and the labels are kept"):
+        release_debited(aggregator, BATCH, ledger=ledger)
+    assert ledger.kept_labels(1).tolist() == MAJORITIES
 
 
 def test_output_is_one_file_under_all_its_names(
@@ -280,18 +244,6 @@ def test_interrupt_after_the_delivery_says_that_labels_are_paid(
     assert "labels.npy" in error
     assert np.load("labels.npy").tolist() == MAJORITIES
     assert [entry.delivered for entry in ledger.entries()] == [True]
-
-
-@pytest.mark.usefixtures("ledger")
-def test_long_release_shows_its_progress(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress, "LOGGED_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(labels_file, "_LABELS_AT_ONCE", 3)
-    assert releasing(folder, "votes.npy", output="labels.csv") == 0
-    lines = [re.sub(r" \[.*\]", "", line).partition(", ")[0] for line in capsys.readouterr().err.splitlines()]
-    steps = ["checking votes 4/4", "drawing 4 labels", "debiting 4 queries", "writing labels 3/4", "writing labels 4/4"]
-    assert [line for line in lines if line in steps] == steps
 
 
 # receipts

@@ -231,16 +231,11 @@ def test_queries_without_a_vote_are_refused_in_parquet_files(folder: Path, ledge
     assert ledger.entries() == ()
 
 
-@pytest.mark.parametrize("options", [[], ["--format", "json"]])
+@pytest.mark.usefixtures("answers_folder")
 def test_question_without_a_vote_ends_a_stream(
-    options: list[str],
-    answers_folder: Path,  # noqa: ARG001 (sets the answers)
-    ledger: PrivacyLedger,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    questions = '["1",null,"1"]\n[null,null,null]\n' if options else "1,,1\n,,\n"
-    assert ask(questions, monkeypatch, "--missing", "blank", *options) == 2
+    assert ask('["1",null,"1"]\n[null,null,null]\n', monkeypatch, "--missing", "blank", "--format", "json") == 2
     assert "line 2 has no vote at all: leave the question out" in capfd.readouterr().err
     assert [entry.count for entry in ledger.entries()] == [1]
 

@@ -501,19 +501,6 @@ def test_delivered_labels_that_are_gone_are_not_paid_for_again(
     check_whole(folder)
 
 
-def test_release_without_its_receipt_goes_on(
-    folder: Path, ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(PrivacyLedger, "receipt", raise_error(OSError("no receipt")))
-        with pytest.raises(DeliveryError):
-            release()
-    assert not os.path.lexists("labels.receipt.json")
-    release()
-    check_whole(folder)
-    assert json.loads(Path("labels.receipt.json").read_text())["ledger_digest"]["text"] == str(ledger.digest())
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells how much memory a process took")
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

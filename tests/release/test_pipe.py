@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -463,52 +462,3 @@ def test_questions_sent_ahead_are_paid_for_together_and_others_are_not_waited_fo
     assert (entry_counts[0], max(entry_counts), sum(entry_counts)) == (1, MOST_TOGETHER, amount + 1)
     os.close(reading)
     os.close(writing)
-
-
-@pytest.mark.slow
-def test_two_processes_share_a_budget_but_not_a_stream(ask: Asker) -> None:
-    with start("--quiet") as first, start("--quiet", "--stream", "other") as other:
-        assert ask_one(first, b"1,1,0\n") == b"1,1\n"
-        assert ask_one(other, b"0,0,1\n") == b"1,0\n"
-        with start("--quiet") as second:  # takes the stream over
-            assert ask_one(second, b"1,1,1\n") == b"1,1\n"  # the unacknowledged answer
-            assert second.stdout is not None
-            assert second.stdout.readline() == b"2,1\n"
-            assert ask_one(first, b"0,0,0\n") == b""
-            _, error = first.communicate()
-            assert ask_one(second, b"0,0,0\n") == b"3,0\n"
-            assert second.communicate() == (b"", b"")
-        assert ask_one(other, b"1,1,1\n") == b"2,1\n"
-        assert other.communicate() == (b"", b"")
-    assert (first.returncode, error.count(b"\n")) == (2, 1)
-    assert b"another process answers this stream (entry 3 of the ledger)" in error
-    assert [entry.output for entry in ask.ledger.entries()] == ["-", "-other", "-", "-", "-other"]
-
-
-KILLED_ASKER = """
-import os, select, signal, subprocess, sys
-process = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-for question in (b"1,1,0\\n", b"0,0,1\\n"):
-    process.stdin.write(question)
-    process.stdin.flush()
-    select.select([process.stdout], [], [])
-    if question[:1] == b"1" or sys.argv[1] == "read":
-        os.read(process.stdout.fileno(), 100)
-print(process.pid, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("last_answer", ["read", "unread"])
-def test_answer_to_a_killed_program_comes_again(last_answer: str, ask: Asker) -> None:
-    """Its death ends the questions, which is no sign that it has kept the answer."""
-    words = [sys.executable, "-c", KILLED_ASKER, last_answer, *COMMAND]
-    process = subprocess.run(words, capture_output=True, check=False)
-    assert process.returncode == -signal.SIGKILL
-    for _ in range(600):  # the command ends by itself
-        if not Path(f"/proc/{int(process.stdout)}").exists():
-            break
-        time.sleep(0.05)
-    assert ask(b"1,1,0\n0,0,1\n1,1,1\n", "--first", "1")[:2] == (0, "2,0\n3,1\n")
-    assert ask.count_paid() == 3
