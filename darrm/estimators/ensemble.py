@@ -10,7 +10,7 @@ For every key all shards except that of teacher(p) hold the same rows in the sam
 function of the key and the row's person. The rows of all others are the same in D and D', in the same order. ∎
 
 The seed of a teacher depends on the key and the teacher's number only, so all other teachers are equal to the bit, and
-at most one of K votes changes. `tests/estimators/test_shards.py` guards both.
+at most one of K votes changes. `tests/estimators/test_ensemble.py` guards both.
 
 Without ``groups`` every row is a person, identified by its position, and neighbors differ in the content of one row.
 Removing a row shifts all later positions. A secret key (``random_state=None``) covers this too: hashes of different
