@@ -129,7 +129,7 @@ class LimitedConfident:
     **Theorem.** With c the Rényi curve of a check and a that of an answer, the run has the curve Q·c + A·a [M17,
     Proposition 1]. *Proof.* The second step may depend on the outcome of the first, by adaptive composition, and
     answering fewer queries is post-processing of answering A. ∎ So the total is debited, and may be published, before
-    the release. `tests/estimators/test_confident.py` guards it.
+    the release. `tests/estimators/test_budget.py` guards it.
     """
 
     aggregator: ConfidentGNMax
