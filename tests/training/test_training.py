@@ -32,21 +32,6 @@ PRIVATE = PrivateSGD(learning_rate=0.5, steps=10, sampling_rate=0.15, noise=0.5,
 ADAM = PlainSGD(0.01, 6, 4, adam=True, augmentation=Augmentation(shift=1.0, distortion=0.2, mirror=True))
 
 
-@pytest.mark.parametrize("size", [1e-30, 1e-3, 1.0, 1e3, 1e15, 1e30])
-@pytest.mark.parametrize("others", [0, 1, 300])
-def test_one_example_moves_the_clipped_sum_by_at_most_the_threshold(size: float, others: int) -> None:
-    generator = torch.Generator().manual_seed(1)
-    gradients = {"w": torch.randn(1, others + 1, 40, 5, generator=generator), "b": torch.randn(1, others + 1, 7)}
-    gradients = {name: torch.cat([size * value[:, :1], value[:, 1:]], dim=1) for name, value in gradients.items()}
-    mask = torch.ones(1, others + 1)
-    total = sum_clipped(gradients, mask, 0.7)
-    mask[0, 0] = 0.0
-    without = sum_clipped(gradients, mask, 0.7)
-    moved = math.hypot(*(float((total[name].double() - without[name].double()).norm()) for name in gradients))
-    assert moved <= 0.7
-    assert not 1.0 <= size <= 1e15 or moved >= 0.699  # beyond, squares overflow: the example is dropped
-
-
 def test_one_of_many_parallel_gradients_moves_the_clipped_sum_by_at_most_the_threshold() -> None:
     # a sum in single precision moves by 1.001: its rounding changes, too
     generator = torch.Generator().manual_seed(0)
