@@ -113,7 +113,7 @@ def test_open_set_answers_are_words_of_the_teachers_or_none() -> None:
 
 
 @pytest.mark.slow
-def test_a_text_ends_at_a_stop_word_of_its_own_or_of_the_held_words() -> None:
+def test_a_text_ends_at_a_stop_word_or_by_its_length() -> None:
     whole = write()
     first = whole.numbers.index(whole.numbers[9])
     text = write(stop={whole.numbers[9]})
