@@ -1,26 +1,24 @@
-"""Check the privacy condition in exact rational arithmetic over all assignments of corners to voters.
+"""The privacy condition over all assignments of corners to voters: in exact fractions, and in floats for more voters.
 
-This module calls nothing of darrm. It replaces e^x by a rational with an error of at most 1e-60 of e^x − 1, so results
-are exact for problems that differ from the real one by less than that.
+Nothing here is computed by darrm. e^x becomes a rational with an error of at most 1e-60 of e^x − 1, so results are
+exact for problems that differ from the real one by less than that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from itertools import combinations_with_replacement, pairwise
-from types import SimpleNamespace
+from itertools import chain, combinations_with_replacement, pairwise, product
 from typing import TYPE_CHECKING
 
 import mpmath
 import numpy as np
 
-from lp_models.program import Array
-from lp_models.reference import corner_pairs as pairs_of
-from lp_models.reference import gamma_program
-
 if TYPE_CHECKING:
     from darrm import NoiseFunction, PrivacyParams, Problem, Voters
+
+Array = np.ndarray
+Corner = tuple[Fraction, Fraction]  # the probabilities (p, p') of a voter's 1 on two neighboring data sets
 
 
 def exponential(x: Fraction) -> Fraction:
@@ -30,20 +28,51 @@ def exponential(x: Fraction) -> Fraction:
     return Fraction(text)
 
 
-def corner_list(problem: Problem) -> list[tuple[Fraction, Fraction]]:
-    zero, one = Fraction(0), Fraction(1)
-    if not problem.voters.each.is_private:
-        return [(zero, zero), (one, one), (one, zero), (zero, one)]
-    growth, delta = exponential(problem.voters.each.exact_epsilon), problem.voters.each.exact_delta
-    hi, lo = (growth + delta) / (growth + 1), (1 - delta) / (growth + 1)
-    pairs = [(zero, zero), (one, one), (hi, lo), (lo, hi)]
-    if delta:
-        pairs += [(zero, delta), (delta, zero), (1 - delta, one), (one, 1 - delta)]
-    return pairs
-
-
 def exact_budget(problem: Problem) -> Fraction:
     return exponential(problem.target.exact_epsilon) - 1 + 2 * problem.target.exact_delta
+
+
+def list_corners(each: PrivacyParams) -> list[Corner]:
+    """List the corners of the region that (ε, Δ)-privacy allows, those with p = p' first."""
+    zero, one = Fraction(0), Fraction(1)
+    if not each.is_private:
+        return [(zero, zero), (one, one), (one, zero), (zero, one)]
+    growth, delta = exponential(each.exact_epsilon), each.exact_delta
+    hi, lo = (growth + delta) / (growth + 1), (1 - delta) / (growth + 1)
+    corners = [(zero, zero), (one, one), (hi, lo), (lo, hi)]
+    if delta:
+        corners += [(zero, delta), (delta, zero), (1 - delta, one), (one, 1 - delta)]
+    return corners
+
+
+def lowest_partner(p: Array, each: PrivacyParams) -> Array:
+    """Compute the smallest p' that (ε, Δ)-privacy allows for p, in floats; the largest is 1 − lowest_partner(1 − p)."""
+    e, delta = np.exp(each.epsilon), each.delta
+    return np.maximum.reduce([np.zeros_like(p), (p - delta) / e, 1 - e * (1 - p) - delta])
+
+
+def corner_rows(voters: Voters) -> Iterator[tuple[Corner, ...]]:
+    """Yield every multiset of corners, group by group, with at most ``overlap`` influenced voters."""
+    groups = [combinations_with_replacement(list_corners(each), n) for n, each in voters.groups]
+    for parts in product(*groups):
+        row = tuple(chain.from_iterable(parts))
+        if sum(p != p_prime for p, p_prime in row) <= voters.reached:
+            yield row
+
+
+def all_multisets(voters: Voters) -> tuple[Array, Array]:
+    """List `corner_rows` as (p, p'), two float arrays (rows, K)."""
+    rows = np.array([[(float(p), float(p_prime)) for p, p_prime in row] for row in corner_rows(voters)])
+    return rows[:, :, 0], rows[:, :, 1]
+
+
+def laws_of_ones(p: Array) -> Array:
+    """Compute the law of the number of ones of independent voters: (…, K) → (…, K + 1)."""
+    law = np.ones((*p.shape[:-1], 1))
+    for voter in range(p.shape[-1]):
+        one, zeros = p[..., voter, None], np.zeros((*p.shape[:-1], 1))
+        law = np.concatenate([law * (1.0 - one), zeros], axis=-1) + np.concatenate([zeros, law * one], axis=-1)
+    return law
 
 
 def signed_values(K: int, half: Iterable[float]) -> list[Fraction]:
@@ -52,53 +81,79 @@ def signed_values(K: int, half: Iterable[float]) -> list[Fraction]:
     return [-value for value in reversed(top)] + middle + top
 
 
+def signed_floats(K: int, half: Iterable[float]) -> Array:
+    return np.array(signed_values(K, half), dtype=np.float64)
+
+
+def privacy_cost(problem: Problem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
+    """Compute f(p, p'; γ) for probabilities on two neighboring data sets: two arrays (…, K) → (…)."""
+    g = signed_floats(gamma.K, gamma.half)
+    ratio = float(np.exp(problem.target.epsilon))
+    return np.asarray(laws_of_ones(np.asarray(p)) @ g - ratio * (laws_of_ones(np.asarray(p_prime)) @ g))
+
+
+def worst_cost(problem: Problem, gamma: NoiseFunction) -> float:
+    return float(np.max(privacy_cost(problem, gamma, *all_multisets(problem.voters))))
+
+
+def all_coefficients(problem: Problem) -> Array:
+    """Compute the coefficients of γ in the cost of every multiset, shape (rows, K − ⌊K/2⌋)."""
+    first, second = map(laws_of_ones, all_multisets(problem.voters))
+    cost = first - float(np.exp(problem.target.epsilon)) * second
+    return np.asarray((cost - cost[:, ::-1])[:, problem.voters.K // 2 + 1 :])
+
+
 def exact_worst_cost(problem: Problem, half: Iterable[float]) -> Fraction:
     """Compute the largest f over all assignments with at most ``overlap`` influenced voters, by recursion on voters.
 
     A voter without influence of the person has p = p'; f is linear in p, so the values 0 and 1 are enough.
-    f depends on the number of ones only, so the recursion assigns pairs to voters in ascending order.
+    f depends on the number of ones only, so the recursion assigns corners to the voters of a group in ascending order.
     """
-    # pairs with p = p' come last: they remain possible when the overlap is used up
-    pairs = sorted(corner_list(problem), key=lambda pair: pair[0] == pair[1])
+    # corners with p = p' come last: they remain possible when the overlap is used up
+    corners = [
+        sorted(list_corners(each), key=lambda corner: corner[0] == corner[1])
+        for n, each in problem.voters.groups
+        for _ in range(n)
+    ]
     ratio = exponential(problem.target.exact_epsilon)
     g = signed_values(problem.voters.K, half)
 
     def find_worst(
-        voters: int, remaining_overlap: int, first: list[Fraction], second: list[Fraction], min_pair: int = 0
+        voter: int, remaining_overlap: int, first: list[Fraction], second: list[Fraction], min_corner: int = 0
     ) -> Fraction:
         # first[s] = E[g(s + ones among the voters placed so far)], likewise second for p'
-        if voters == 0:
+        if voter == len(corners):
             return first[0] - ratio * second[0]
+        if voter and corners[voter] != corners[voter - 1]:
+            min_corner = 0
         return max(
             find_worst(
-                voters - 1, remaining_overlap - (p != p_prime), average(first, p), average(second, p_prime), number
+                voter + 1, remaining_overlap - (p != p_prime), average(first, p), average(second, p_prime), number
             )
-            for number, (p, p_prime) in enumerate(pairs)
-            if number >= min_pair and (remaining_overlap or p == p_prime)
+            for number, (p, p_prime) in enumerate(corners[voter])
+            if number >= min_corner and (remaining_overlap or p == p_prime)
         )
 
-    return find_worst(problem.voters.K, problem.voters.reached, g, g)
+    return find_worst(0, problem.voters.reached, g, g)
+
+
+def exact_divergence(problem: Problem, half: Iterable[float]) -> Fraction:
+    """Compute the largest Pr_p[o] − e^ε Pr_{p'}[o] of an output o at the target's ε."""
+    return (1 - exponential(problem.target.exact_epsilon) + exact_worst_cost(problem, half)) / 2
 
 
 def average(values: list[Fraction], p: Fraction) -> list[Fraction]:
     return [(1 - p) * low + p * high for low, high in pairwise(values)]
 
 
-def lowest_partner(p: np.ndarray, each: PrivacyParams) -> np.ndarray:
-    """Compute the smallest p' that (ε, Δ)-privacy allows for p, in floats; the largest is 1 − lowest_partner(1 − p)."""
-    e, delta = np.exp(each.epsilon), each.delta
-    return np.maximum.reduce([np.zeros_like(p), (p - delta) / e, 1 - e * (1 - p) - delta])
-
-
 def exact_rows(problem: Problem) -> list[list[Fraction]]:
     """Compute γ's coefficients in the cost of every multiset of corners with at most ``overlap`` influenced voters."""
     K, ratio = problem.voters.K, exponential(problem.target.exact_epsilon)
     rows = []
-    for corners in combinations_with_replacement(corner_list(problem), K):
-        if sum(p != p_prime for p, p_prime in corners) <= problem.voters.reached:
-            first, second = law(p for p, _ in corners), law(p_prime for _, p_prime in corners)
-            cost = [p_ones - ratio * q_ones for p_ones, q_ones in zip(first, second, strict=True)]
-            rows.append([cost[ones] - cost[K - ones] for ones in range(K // 2 + 1, K + 1)])
+    for row in corner_rows(problem.voters):
+        first, second = law(p for p, _ in row), law(p_prime for _, p_prime in row)
+        cost = [p_ones - ratio * q_ones for p_ones, q_ones in zip(first, second, strict=True)]
+        rows.append([cost[ones] - cost[K - ones] for ones in range(K // 2 + 1, K + 1)])
     return rows
 
 
@@ -156,41 +211,3 @@ def maximum(gain: list[Fraction], rows: list[list[Fraction]], limits: list[Fract
         gain = [(entry if place != entering else 0) - factor * pivot_row[place] for place, entry in enumerate(gain)]
         rows[leaving], limits[leaving] = pivot_row, step
         basic[leaving], free[entering] = free[entering], basic[leaving]
-
-
-def exact_divergence(problem: Problem, half: Iterable[float]) -> Fraction:
-    """Compute the largest Pr_p[o] − e^ε Pr_{p'}[o] of an output o at the target's ε."""
-    return (1 - exponential(problem.target.exact_epsilon) + exact_worst_cost(problem, half)) / 2
-
-
-def privacy_cost(problem: Problem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
-    """Compute f(p, p'; γ) for probabilities on two neighboring data sets: two arrays (…, K) → (…)."""
-    first, second = (np.asarray(side, dtype=np.float64)[..., None] for side in (p, p_prime))
-    means = other_means = np.broadcast_to(
-        np.array(signed_values(gamma.K, gamma.half), dtype=np.float64), (*p.shape[:-1], gamma.K + 1)
-    )
-    for voter in range(gamma.K):  # E[g(s + ones of the voters so far)]
-        means = (1.0 - first[..., voter, :]) * means[..., :-1] + first[..., voter, :] * means[..., 1:]
-        other_means = (1.0 - second[..., voter, :]) * other_means[..., :-1] + second[..., voter, :] * other_means[
-            ..., 1:
-        ]
-    return np.asarray(means[..., 0] - float(np.exp(problem.target.epsilon)) * other_means[..., 0])
-
-
-def corner_pairs(voters: Voters) -> Array:
-    each = voters.each
-    return pairs_of(each.epsilon if each.is_private else np.inf, each.delta)
-
-
-def all_multisets(voters: Voters) -> tuple[Array, Array]:
-    """List every multiset of corners as (p, p'), two arrays (rows, K)."""
-    return gamma_program(SimpleNamespace(voters=voters, target=SimpleNamespace(epsilon=1.0, delta=0.0))).probabilities()
-
-
-def all_coefficients(problem: Problem) -> Array:
-    """Compute the coefficients of γ in the cost of every multiset, shape (rows, K − floor(K/2))."""
-    return gamma_program(problem).program.matrix
-
-
-def worst_cost(problem: Problem, gamma: NoiseFunction) -> float:
-    return float(np.max(all_coefficients(problem) @ gamma.half))
