@@ -8,7 +8,7 @@ from darrm.noisy_max import selection
 from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.votes import Votes
 from tests.noisy_max.oracles import selection_law
-from tests.numerics.test_exact_sampling import Script, exact_law
+from tests.numerics.support import Script, enumerate_law
 
 Mechanism = ExponentialMechanism | PermuteAndFlip
 DRAWS = 60_000
@@ -32,7 +32,7 @@ def test_the_law_is_exact(aggregator: Mechanism, counts: list[int], monkeypatch:
         monkeypatch.setattr(selection, "bernoulli_exp", script.coins)
         return int(aggregator.release(Votes.from_counts([counts]))[0])
 
-    law, error = exact_law(draw, 1e-6)
+    law, error = enumerate_law(draw, 1e-6)
     assert error < 1e-3
     for c, probability in enumerate(selection_law(aggregator, counts)):
         assert law[c] == pytest.approx(probability, abs=error + 1e-12)

@@ -28,7 +28,7 @@ def test_binomial_against_exact_fractions(n: int, p: float) -> None:
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0])
-def test_certain_outcomes(p: float) -> None:
+def test_binomial_of_certain_outcomes(p: float) -> None:
     assert binomial_pmf(3, p).tolist() == ([1.0, 0, 0, 0] if p == 0.0 else [0, 0, 0, 1.0])
     assert binomial_pmf(0, 0.4).tolist() == [1.0]
 
@@ -44,7 +44,7 @@ def test_hypergeometric_against_counting(population: int, data: st.DataObject) -
 
 
 @given(n=st.integers(0, 60), p=st.sampled_from([1e-5, 0.01, 0.1, 0.6]), most=st.integers(0, 12))
-def test_the_tail_bound_is_above_the_tail(n: int, p: float, most: int) -> None:
+def test_tail_bound_is_above_the_tail_and_near_small_ones(n: int, p: float, most: int) -> None:
     q = Fraction(p)
     tail = sum((comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(most + 1, n + 1)), Fraction(0))
     assert tail <= tail_bound(n, p, most)
@@ -57,7 +57,7 @@ def test_the_tail_bound_is_above_the_tail(n: int, p: float, most: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"), [((-1, 0.5), "n must be"), ((3, 1.5), "p must be"), ((2.5, 0.5), "n")]
 )
-def test_bad_binomials(arguments: tuple[int, float], message: str) -> None:
+def test_binomials_refuse_parameters_out_of_range(arguments: tuple[int, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         binomial_pmf(*arguments)
     with pytest.raises(ValueError, match="must not exceed"):
@@ -78,7 +78,7 @@ def test_poisson_binomial_against_all_outcomes(K: int) -> None:
 
 
 @pytest.mark.parametrize("K", [129, 300])
-def test_many_variables_have_the_law_of_exact_balls(K: int) -> None:
+def test_poisson_binomial_of_many_variables_against_balls(K: int) -> None:
     p = np.random.default_rng(K).random((2, K))
     with ctx.workprec(200):
         for chances, pmf in zip(p, poisson_binomial_pmf(p), strict=True):
@@ -87,7 +87,7 @@ def test_many_variables_have_the_law_of_exact_balls(K: int) -> None:
             np.testing.assert_allclose(pmf, exact, rtol=K * 2.0**-52)
 
 
-def test_smoothing_is_an_expectation_within_its_error_bound() -> None:
+def test_smooth_is_an_expectation_within_its_error_bound() -> None:
     rng = np.random.default_rng(0)
     K, p = 60, 0.5249791874789399
     g = rng.uniform(-1.0, 1.0, K + 1)

@@ -10,14 +10,14 @@ from darrm.numerics.bisection import bisect_safe, last_allowed_integer
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 10**9))
-def test_integers_end_next_to_the_border_whichever_way_they_go(start: int, steps: int, beyond: int) -> None:
+def test_last_allowed_integer_is_next_to_the_border_in_both_directions(start: int, steps: int, excess: int) -> None:
     border = start + steps
-    assert last_allowed_integer(lambda n: n <= border, start, border + beyond) == border
-    assert last_allowed_integer(lambda n: n >= -border, -start, -border - beyond) == -border
+    assert last_allowed_integer(lambda n: n <= border, start, border + excess) == border
+    assert last_allowed_integer(lambda n: n >= -border, -start, -border - excess) == -border
 
 
 @given(st.floats(1e-300, 1e300), st.booleans())
-def test_floats_end_next_to_the_border_on_the_allowed_side(border: float, geometric: bool) -> None:
+def test_bisect_safe_ends_at_the_last_allowed_float(border: float, geometric: bool) -> None:
     low, high = 1e-301, 1e301
     steps = 2100  # halving the difference takes so many from 1e301 to the last place of 1e-300
     upwards = bisect_safe(lambda x: x <= border, low, high, geometric=geometric, steps=steps)
@@ -26,20 +26,20 @@ def test_floats_end_next_to_the_border_on_the_allowed_side(border: float, geomet
 
 
 @given(st.integers(0, 30), st.floats(0.0, 0.5))
-def test_what_is_returned_was_allowed_however_short_the_search(steps: int, tolerance: float) -> None:
-    tried: list[float] = []
+def test_bisect_safe_returns_an_allowed_point_after_any_number_of_steps(steps: int, tolerance: float) -> None:
+    points: list[float] = []
 
     def allowed(x: float) -> bool:
-        tried.append(x)
+        points.append(x)
         return math.sin(50.0 * x) > 0.0 or x > 0.7  # changes its mind many times
 
     result = bisect_safe(allowed, 1.0, 0.0, steps=steps, tolerance=tolerance)
-    assert result == 1.0 or (result in tried and allowed(result))
-    assert len(tried) <= steps + 1
-    assert not {0.0, 1.0} & set(tried[:-1])  # the ends are not tried
+    assert result == 1.0 or (result in points and allowed(result))
+    assert len(points) <= steps + 1
+    assert not {0.0, 1.0} & set(points[:-1])  # the ends are not tried
 
 
-def test_the_halves_are_those_that_were_asked_for() -> None:
+def test_bisect_safe_halves_differences_or_ratios() -> None:
     assert bisect_safe(lambda _: False, 0.0, 8.0, steps=1) == 0.0
     assert bisect_safe(lambda _: True, 0.0, 8.0, steps=2) == 6.0
     assert bisect_safe(lambda _: True, 1.0, 100.0, steps=2, geometric=True) == pytest.approx(100.0**0.75, rel=1e-15)
@@ -47,13 +47,13 @@ def test_the_halves_are_those_that_were_asked_for() -> None:
     assert bisect_safe(lambda _: True, -8.0, -4.0, steps=1) == -6.0
 
 
-def test_fractions_stay_exact_and_the_tolerance_ends_them() -> None:
+def test_bisect_safe_keeps_fractions_exact_up_to_the_tolerance() -> None:
     result = bisect_safe(lambda x: 3 * x <= 1, Fraction(0), Fraction(1), tolerance=1e-9)
     assert isinstance(result, Fraction)
     assert 0 <= Fraction(1, 3) - result <= Fraction(1, 3 * 10**9)
 
 
-def test_it_stops_when_nothing_lies_between() -> None:
+def test_bisection_stops_between_neighbors() -> None:
     above = float(np.nextafter(1.0, 2.0))
     assert bisect_safe(lambda _: pytest.fail("there is nothing to try"), 1.0, above) == 1.0
     assert bisect_safe(lambda _: pytest.fail("there is nothing to try"), 1.0, 1.0) == 1.0

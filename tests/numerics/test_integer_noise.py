@@ -20,7 +20,7 @@ from darrm.numerics.integer_noise import (
     IntegerNoise,
     bytes_from,
 )
-from tests.numerics.test_exact_sampling import chi_square
+from tests.numerics.support import chi_square
 
 NOISES = [
     DiscreteGaussian(0.7),
@@ -34,23 +34,23 @@ POINTS = np.arange(-3000, 3001, 7)
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=str)
-def test_log_weights_are_as_near_to_the_law_as_promised(noise: IntegerNoise) -> None:
+def test_log_weights_are_within_their_relative_error(noise: IntegerNoise) -> None:
     with ctx.workprec(200):
-        for found, true in zip(
+        for log_weight, true in zip(
             noise.log_weights(POINTS).tolist(), noise.enclosed_log_weights(POINTS.tolist()), strict=True
         ):
-            assert abs(arb(found) - true) <= arb(2) ** -50 * abs(true)
+            assert abs(arb(log_weight) - true) <= arb(2) ** -50 * abs(true)
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=str)
-def test_every_noise_is_log_concave(noise: IntegerNoise) -> None:
+def test_noise_is_log_concave(noise: IntegerNoise) -> None:
     with ctx.workprec(200):
         logs = list(noise.enclosed_log_weights(range(-400, 401)))
         assert all(logs[n - 1] + logs[n + 1] <= 2 * logs[n] + 1e-40 for n in range(1, len(logs) - 1))
 
 
 @pytest.mark.parametrize("noise", NOISES[3:], ids=str)
-def test_the_deviation_is_about_that_of_the_law(noise: AsymmetricNoise) -> None:
+def test_deviation_of_asymmetric_noise_is_about_that_of_its_law(noise: AsymmetricNoise) -> None:
     points = np.arange(-20000, 20001)
     masses = np.exp(noise.log_weights(points))
     masses /= masses.sum()
@@ -58,29 +58,12 @@ def test_the_deviation_is_about_that_of_the_law(noise: AsymmetricNoise) -> None:
     assert noise.deviation == pytest.approx(deviation, rel=0.01 if noise.right > 1 else 0.3)
 
 
-def test_shaped_noise_with_two_equal_halves_is_a_gaussian() -> None:
+def test_asymmetric_noise_with_equal_halves_is_a_gaussian() -> None:
     shaped = AsymmetricNoise(right=4.0, left=4.0, right_power=2.0, left_power=2.0)
     gaussian = DiscreteGaussian(4.0 / math.sqrt(2.0))
     points = np.arange(-50, 51)
     assert shaped.log_weights(points) == pytest.approx(gaussian.log_weights(points), rel=1e-14)
     assert shaped.deviation == pytest.approx(gaussian.deviation)
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        (0.4, 1, 2, 2),
-        (1, 5000, 2, 2),
-        (1, 1, 0.9, 2),
-        (1, 1, 2, 3.25),
-        (1, 1, 2.3, 2),
-        (math.nan, 1, 2, 2),
-        (1, 1, math.nan, 2),
-    ],
-)
-def test_numbers_out_of_range_are_refused(parameters: tuple[float, float, float, float]) -> None:
-    with pytest.raises(ValueError, match=r"must be (in|a)"):
-        AsymmetricNoise(*parameters)
 
 
 LAWS: dict[str, tuple[IntegerNoise, Callable[[int], Decimal]]] = {
@@ -108,7 +91,7 @@ def law(request: pytest.FixtureRequest) -> tuple[IntegerNoise, dict[int, Fractio
     return noise, sums
 
 
-def planted(word: int, *more: int) -> Callable[[int], bytes]:
+def script_bits(word: int, *more: int) -> Callable[[int], bytes]:
     """Bytes that make the first 64 bits of U this word, and the next 64 each of the others."""
     texts = [(word >> 48).to_bytes(2, "little"), (word << 16 & 2**64 - 1).to_bytes(8, "little")]
     texts += [one.to_bytes(8, "little") for one in more]
@@ -119,27 +102,27 @@ def planted(word: int, *more: int) -> Callable[[int], bytes]:
     return source
 
 
-def test_all_first_bits_have_the_law(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
+def test_inversion_has_the_law_over_all_first_bits(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
     noise, sums = law
     sampler = ExactInversion(noise)
     for rest in (b"\0", b"\xff"):
         texts = [np.arange(1, 2**16 - 1, dtype="<u2").tobytes()]  # without U = 0 and U = 1, which are never decided
-        drawn = sampler.draw(
+        draws = sampler.draw(
             2**16 - 2, source=partial(lambda texts, rest, size: texts.pop() if texts else rest * size, texts, rest)
         )
         for x in range(-6, 7):
             # the prefixes that lead to at most x: 2^-16·prefix < F(x), or with all other bits one, the next still so
             expected = math.ceil(sums[x] * 2**16) if rest == b"\0" else math.floor(sums[x] * 2**16)
-            assert np.count_nonzero(drawn <= x) == min(max(expected, 1), 2**16 - 1) - 1
+            assert np.count_nonzero(draws <= x) == min(max(expected, 1), 2**16 - 1) - 1
 
 
 @pytest.mark.quick_cases(1)
-def test_the_draw_changes_at_its_boundaries_to_the_last_bit(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
+def test_inversion_changes_at_its_boundaries_to_the_last_bit(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
     noise, sums = law
     sampler = ExactInversion(noise)
     for x in range(-4, 4):
         first, second = divmod(math.floor(sums[x] * 2**128), 2**64)
-        for words, drawn in (
+        for words, draws in (
             ((first - 1,), x),
             ((first + 1,), x + 1),
             ((first, second - 1), x),
@@ -147,25 +130,25 @@ def test_the_draw_changes_at_its_boundaries_to_the_last_bit(law: tuple[IntegerNo
             ((first, 0), x),
             ((first, 2**64 - 1), x + 1),
         ):
-            assert sampler.draw(1, source=planted(*words)).tolist() == [drawn]
+            assert sampler.draw(1, source=script_bits(*words)).tolist() == [draws]
         third = math.floor(sums[x] * 2**192) % 2**64
-        assert sampler.draw(1, source=planted(first, second, third - 1)).tolist() == [x]
-        assert sampler.draw(1, source=planted(first, second, third + 1)).tolist() == [x + 1]
+        assert sampler.draw(1, source=script_bits(first, second, third - 1)).tolist() == [x]
+        assert sampler.draw(1, source=script_bits(first, second, third + 1)).tolist() == [x + 1]
 
 
 @pytest.mark.quick_cases(1)
-def test_the_tails_beyond_the_table_are_drawn(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
+def test_inversion_draws_tails_beyond_its_table(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
     noise, sums = law
     sampler = ExactInversion(noise)
     deep = next(x for x in sums if sums[x] > Fraction(1, 2**90))
     first, second = divmod(math.floor(sums[deep] * 2**128), 2**64)
     assert first == 0
-    assert sampler.draw(1, source=planted(0, second - 1)).tolist() == [deep]
-    assert sampler.draw(1, source=planted(0, second + 1)).tolist() == [deep + 1]
+    assert sampler.draw(1, source=script_bits(0, second - 1)).tolist() == [deep]
+    assert sampler.draw(1, source=script_bits(0, second + 1)).tolist() == [deep + 1]
     if isinstance(noise, AsymmetricNoise):
         return
     # the other laws are symmetric, and U and 1 − U fall on mirrored cells
-    assert sampler.draw(1, source=planted(2**64 - 1, 2**64 - second)).tolist() == [-deep]
+    assert sampler.draw(1, source=script_bits(2**64 - 1, 2**64 - second)).tolist() == [-deep]
 
 
 @pytest.mark.statistical
@@ -181,18 +164,29 @@ def test_inversion_and_rejection_have_one_law() -> None:
     assert ((a - b) ** 2 / (a + b)).sum() < 241 + 7 * math.sqrt(2 * 241)
 
 
-def test_draws_come_from_the_operating_system_unless_a_generator_is_given() -> None:
+def test_draws_come_from_the_operating_system_without_a_generator() -> None:
     sampler = ExactInversion(DiscreteLaplace(0.01))
     assert sampler.draw(50).tolist() != sampler.draw(50).tolist()
     first, again = (sampler.draw(50, source=bytes_from(np.random.default_rng(5))).tolist() for _ in range(2))
     assert first == again
     assert sampler.draw(0).shape == (0,)
-    with pytest.raises(ValueError, match="size must be"):
-        sampler.draw(-1)
-    with pytest.raises(ValueError, match="a generator"):
-        bytes_from(7)  # type: ignore[arg-type]
 
 
-def test_wide_noise_is_refused() -> None:
-    with pytest.raises(ValueError, match="at most 1024 votes"):
-        ExactInversion(DiscreteGaussian(WIDEST * 1.01))
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        *(
+            (partial(AsymmetricNoise, *parameters), r"must be (in|a)")
+            for parameters in (
+                *((0.4, 1, 2, 2), (1, 5000, 2, 2), (1, 1, 0.9, 2), (1, 1, 2, 3.25), (1, 1, 2.3, 2)),
+                *((math.nan, 1, 2, 2), (1, 1, math.nan, 2)),
+            )
+        ),
+        (lambda: ExactInversion(DiscreteGaussian(WIDEST * 1.01)), "at most 1024 votes"),
+        (lambda: ExactInversion(DiscreteLaplace(0.01)).draw(-1), "size must be"),
+        (lambda: bytes_from(7), "a generator"),  # type: ignore[arg-type]
+    ],
+)
+def test_integer_noise_refuses_parameters_out_of_range(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
