@@ -26,7 +26,7 @@ from darrm.verify.audit import judge_file
 from darrm.verify.costs import enclose_differences, enclose_private_voters, judge_charge
 from darrm.verify.ledger import judge_ledger
 from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN
-from tests.plurality.test_voter_corners import any_law, worst_by_hand
+from tests.plurality.support import any_law, worst_by_hand
 from tests.verify.support import audit_of, charge_of, cost_of, false_claims, table_of
 from tests.verify.test_noisy_labels import neighbors
 
