@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -306,54 +307,35 @@ def average_all_moves(full: FullSet, level: Array, n_1: int) -> Array:
     return np.asarray(binomials(n_0, delta) @ values @ binomials(n_1, delta).T)
 
 
-@pytest.mark.parametrize(
-    ("N", "delta"),
-    [
-        *((N, delta) for N in (2, 5) for delta in ("0.3", "0.05", "1e-5")),
-        *(pytest.param(9, delta, marks=SLOW) for delta in ("0.3", "0.05", "1e-5")),
-    ],
-)
-def test_moves_near_zero_and_one_are_bounded_and_searched(N: int, delta: str) -> None:
-    full = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", delta)), 1))
-    block = np.round(np.random.default_rng(N).uniform(-1.0, 1.0, size=(40, N + 1)))
-    vertices, screened = full.vertices(block), kernels.screen(block, full.params.tails)
-    excess = 0.0
-    for state, ones in np.ndindex(block.shape):
-        values = average_all_moves(full, block[state], ones)
-        best, best_vertex = np.max(values), np.max(values[:: max(1, N - ones), :: max(1, ones)])
-        for enough in (-np.inf, best - 0.01, best + 1e-9):
-            value, upper, a, a_1 = full.search(block, vertices, state, ones, enough)
-            assert value == pytest.approx(values[a, a_1], abs=1e-13)
-            assert best - 1e-13 <= upper <= max(value, enough) + 1e-14
-        assert vertices.values[state, ones] == pytest.approx(best_vertex, abs=1e-13)
-        assert min(vertices.bounds[state, ones], screened[state, ones]) >= best - 1e-13
-        excess = max(excess, best - best_vertex)
-    # where Δ is large an interior choice is better than all vertices
-    if delta == "0.3" and N == 9:
-        assert excess > 1e-3
+CASES = [
+    *((N, delta, None) for N in (2, 5) for delta in ("0.3", "0.05", "1e-5")),
+    *((150, "0.05", cells) for cells in (None, 4, 64)),
+    *(pytest.param(9, delta, None, marks=SLOW) for delta in ("0.3", "0.05", "1e-5")),
+]
 
 
-@pytest.mark.parametrize("cells", [None, 4, 64])
-@pytest.mark.parametrize("n_1", [0, 1, 70, 149, 150])
-def test_many_moves_are_searched_by_all_pairs_or_by_cells(
-    n_1: int, cells: int | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("N", "delta", "cells"), CASES)
+def test_moves_near_zero_and_one_are_bounded_and_searched(
+    N: int, delta: str, cells: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By all pairs of moves, or by a grid of cells."""
     if cells is not None:
         monkeypatch.setattr("darrm.majority.full_set._MAX_PAIRS", 0)
         monkeypatch.setattr("darrm.majority.full_set._GRID_CELLS", cells)
-    N = 150
-    full = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.05")), 1))
-    rng = np.random.default_rng(n_1)
+    full, rng = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", delta)), 1)), np.random.default_rng(N)
+    block = np.round(rng.uniform(-1.0, 1.0, (40, N + 1))) if N < 10 else (rng.random((15, N + 1)) < 0.05).astype(float)
+    vertices, screened = full.vertices(block), kernels.screen(block, full.params.tails)
     excess = 0.0
-    for _ in range(20):
-        level = (rng.random(N + 1) < 0.05).astype(np.float64)
-        values, vertices = average_all_moves(full, level, n_1), full.vertices(level[None, :])
-        best, upper, a, a_1 = full.search(level[None, :], vertices, 0, n_1, -np.inf)
-        assert best == pytest.approx(values[a, a_1], abs=1e-13)
-        assert best == pytest.approx(np.max(values), abs=1e-13)
-        assert best <= upper <= best + 1e-13
-        value, upper, _, _ = full.search(level[None, :], vertices, 0, n_1, best + 1e-6)
-        assert value <= best + 1e-13
-        assert best - 1e-13 <= upper <= best + 1e-6
-        excess = max(excess, best - float(vertices.values[0, n_1]))
-    assert excess > 1e-4  # the vertices alone are not enough
+    for state, ones in product(range(len(block)), range(N + 1) if N < 10 else (0, 1, 70, 149, 150)):
+        values = average_all_moves(full, block[state], ones)
+        best, best_vertex = np.max(values), np.max(values[:: max(1, N - ones), :: max(1, ones)])
+        for enough in (-np.inf, best - 0.01, best + 1e-9, best + 1e-6):
+            value, upper, a, a_1 = full.search(block, vertices, state, ones, enough)
+            assert value == pytest.approx(values[a, a_1], abs=1e-13)
+            assert best - 1e-13 <= upper <= max(value, enough) + 1e-13
+        assert vertices.values[state, ones] == pytest.approx(best_vertex, abs=1e-13)
+        assert min(vertices.bounds[state, ones], screened[state, ones]) >= best - 1e-13
+        excess = max(excess, best - best_vertex)
+    # where Δ·N is large an interior choice is better than all vertices
+    if N * float(delta) > 1:
+        assert excess > 1e-4
