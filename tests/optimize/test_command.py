@@ -1,6 +1,5 @@
 """The main command as a user meets it: output, files, bad input, and what it imports."""
 
-import json
 import os
 import pty
 import signal
@@ -23,22 +22,14 @@ OPEN = ["--classes", "open", "--K", "6", "--non-private", "--overlap", "1", "--t
 EXTRAS = ("cvxpy", "dp_accounting", "torch", "matplotlib", "sklearn", "safetensors", "joblib")
 
 
-def interpreter(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run_python(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
 
 
-def test_the_main_job_as_text() -> None:
-    done = interpreter("-m", "darrm.optimize")
-    assert done.returncode == 0
-    assert done.stderr == ""
-    for piece in ("11 voters", "(0.1, 1e-05)", "m = 3", "* optimal γ", "0.0413", "31,824", "Not saved"):
-        assert piece in done.stdout
-
-
 @pytest.mark.slow
-def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_follows_its_schema_and_agrees_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "table.json"
     for arguments in (
         ["--m", "2.5"],
@@ -60,7 +51,7 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.slow
-def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sampled_error_is_reported_with_its_held_out_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "table.json"
     arguments = ["--prior", "uniform", "--K", "7", "--m", "2", "--draws", "2000"]
     arguments += ["--output", str(path), "--force"]
@@ -77,9 +68,7 @@ def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureF
     assert "each 1 − q or q with q uniform on [0.7, 1]" in capsys.readouterr().out
 
 
-def test_quiet_says_nothing_and_writes_a_table_and_a_picture(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_quiet_prints_nothing_and_writes_table_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, picture = tmp_path / "t.json", tmp_path / "gamma.png"
     assert run(lambda: main(["--K", "10", "--quiet", "--output", str(table), "--plot", str(picture)])) == 0
     captured = capsys.readouterr()
@@ -88,14 +77,9 @@ def test_quiet_says_nothing_and_writes_a_table_and_a_picture(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_long_table_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_report_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: main(["--K", "251", "--shape", "monotone", "--prior", "common", "--all"])) == 0
     assert "60 of 126 lines shown" in capsys.readouterr().out
-
-
-def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main(["--K", "5", "--m", "2", "--solver", "reference"])) == 0
-    assert "Proof     792 rows" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -130,19 +114,21 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--K 41 --solver reference", "too many to write down"),
     ],
 )
-def test_bad_input_gets_one_line_and_status_2(arguments: str, piece: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_refused_with_one_line_and_status_2(
+    arguments: str, piece: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     refused(main, arguments, piece, capsys)
 
 
-def python(code: str) -> str:
-    done = interpreter("-c", code)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run_code(code: str) -> str:
+    process = run_python("-c", code)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @pytest.mark.slow
-def test_the_core_runs_where_the_extras_are_forbidden() -> None:
-    out = python(
+def test_optimize_runs_without_extras() -> None:
+    out = run_code(
         f"""
 import sys
 class Forbid:
@@ -162,8 +148,8 @@ print("status", run(lambda: main(["--K", "5", "--solver", "reference"])))
     assert out.count("status 2") == 2
 
 
-def test_the_command_imports_five_libraries_and_no_more() -> None:
-    out = python(
+def test_the_command_imports_five_libraries() -> None:
+    out = run_code(
         """
 import sys
 before = set(sys.modules)
@@ -178,13 +164,21 @@ print("stats" if "scipy.stats" in sys.modules or "scipy.optimize" in sys.modules
     )
     libraries, weight = out.splitlines()
     of_numpy = {"charset_normalizer"}  # numpy.f2py, which scipy touches, takes it where it is installed
-    found = set(libraries.split()) - of_numpy
-    assert found <= {"numpy", "scipy", "click", "highspy", "flint", "lp_models", "pyflint", "highspy_extras"}
+    assert set(libraries.split()) - of_numpy <= {
+        "numpy",
+        "scipy",
+        "click",
+        "highspy",
+        "flint",
+        "lp_models",
+        "pyflint",
+        "highspy_extras",
+    }
     assert weight == "light"
 
 
 @pytest.mark.slow
-def test_ctrl_c_still_gives_a_proven_table(tmp_path: Path) -> None:
+def test_ctrl_c_still_writes_a_proved_table(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     arguments = ["--K", "2001", "--m", "5", "--gap", "0"]  # minutes
     terminal, stderr = pty.openpty()
@@ -209,7 +203,7 @@ def test_ctrl_c_still_gives_a_proven_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("classes", ["2", "3"])
 @pytest.mark.parametrize(
-    ("who", "shown"),
+    ("flags", "description"),
     [
         ("", "(0.1, 1e-05)-differentially private (default)\n"),
         ("--epsilon 0.2", "(0.2, 1e-05)-differentially private (Δ: default)\n"),
@@ -218,14 +212,14 @@ def test_ctrl_c_still_gives_a_proven_table(tmp_path: Path) -> None:
         ("--non-private --target 1,1e-5", "each voter is   not private\n"),
     ],
 )
-def test_what_is_assumed_unasked_is_marked(
-    classes: str, who: str, shown: str, capsys: pytest.CaptureFixture[str]
+def test_default_parameters_are_marked(
+    classes: str, flags: str, description: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(lambda: main(["--K", "3", "--classes", classes, *who.split()])) == 0
-    short = shown.replace("differentially private", "DP").replace(
+    assert run(lambda: main(["--K", "3", "--classes", classes, *flags.split()])) == 0
+    short = description.replace("differentially private", "DP").replace(
         "each voter is   not private", "not private themselves"
     )
-    assert (shown if classes == "3" else short.replace("\n", ";")) in capsys.readouterr().out
+    assert (description if classes == "3" else short.replace("\n", ";")) in capsys.readouterr().out
 
 
 def test_several_allowances_print_a_row_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,33 +228,25 @@ def test_several_allowances_print_a_row_each(tmp_path: Path, capsys: pytest.Capt
         assert main(["--m", m, "--json", "-o", str(tmp_path / f"{m}.json")]) == 0
         rows.append(validated(capsys.readouterr().out, "optimize_report"))
     assert main(["--m", "1,3", "--json"]) == 0
-    together = validated(capsys.readouterr().out, "optimize_rows")["rows"]
-    assert [row["m"] for row in together] == [1.0, 3.0]
-    assert [row["epsilon"] for row in together] == [0.1, 0.3]
-    for row, one in zip(together, rows, strict=True):
-        assert row["accuracy"] == pytest.approx(one["noise_functions"][0]["accuracy"], rel=1e-12)
-        assert row["expected_error"] == pytest.approx(one["optimality"]["value"], rel=1e-12)
+    rows_of_both = validated(capsys.readouterr().out, "optimize_rows")["rows"]
+    assert [row["m"] for row in rows_of_both] == [1.0, 3.0]
+    assert [row["epsilon"] for row in rows_of_both] == [0.1, 0.3]
+    for row, single in zip(rows_of_both, rows, strict=True):
+        assert row["accuracy"] == pytest.approx(single["noise_functions"][0]["accuracy"], rel=1e-12)
+        assert row["expected_error"] == pytest.approx(single["optimality"]["value"], rel=1e-12)
     assert main(["--m", "1,3", "--format", "csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "m,epsilon,delta,accuracy,expected_error,gap"
-    assert [float(line.split(",")[3]) for line in lines[1:]] == [row["accuracy"] for row in together]
+    assert [float(line.split(",")[3]) for line in lines[1:]] == [row["accuracy"] for row in rows_of_both]
     assert main(["--m", "1,3"]) == 0
     text = capsys.readouterr().out
-    assert all(f"{row['accuracy']:.4f}" in text for row in together)
+    assert all(f"{row['accuracy']:.4f}" in text for row in rows_of_both)
     refused(main, ["--m", "1,3", "-o", str(tmp_path / "t.json")], "--output is about one allowance --m", capsys)
 
 
-@pytest.mark.parametrize(
-    "words", ["--K 5 --target 0.5 1e-4", "--n-voters 5 --target 0.5,1e-4", "--teachers 5 --target 0.5, 1e-4"]
-)
-def test_natural_spellings_mean_the_same(words: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    assert main([*words.split(), "-q", "-o", str(path)]) == 0
-    problem = Table.load(path).problem
-    assert (problem.voters.K, str(problem.target)) == (5, "(0.5, 0.0001)")
-
-
-def test_text_and_json_say_what_the_table_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_and_json_of_three_classes_agree_with_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "t.json"
     assert main([*OF_THREE, "--output", str(path)]) == 0
     text = capsys.readouterr().out
@@ -274,22 +260,15 @@ def test_text_and_json_say_what_the_table_says(tmp_path: Path, capsys: pytest.Ca
     assert report["accuracy"] == table.accuracy
     assert table.optimality is not None
     assert report["optimality"]["bound"] == table.optimality.bound
-    votes = [shown["votes"] for shown in report["histograms"]]
-    assert [shown["probabilities"] for shown in report["histograms"]] == table.plurality.probabilities(votes).tolist()
+    votes = [histogram["votes"] for histogram in report["histograms"]]
+    probabilities = [histogram["probabilities"] for histogram in report["histograms"]]
+    assert probabilities == table.plurality.probabilities(votes).tolist()
     assert votes[0] == [9, 0, 0]
     assert votes[-1] == [3, 3, 3]
 
 
-def test_priors_on_histograms(capsys: pytest.CaptureFixture[str]) -> None:
-    shares = []
-    for prior in ("dirichlet:0.2", "dirichlet", "dirichlet:5"):
-        assert main([*OF_THREE, "--prior", prior, "--format", "json"]) == 0
-        shares.append(json.loads(capsys.readouterr().out)["accuracy"])
-    assert shares == sorted(shares, reverse=True)  # clear majorities are easier
-
-
 @pytest.mark.parametrize(
-    ("asked", "more", "word"),
+    ("problem", "extra", "word"),
     [
         (OF_THREE, "--m 3", "--m and --target both set"),
         (OF_THREE, "--shape monotone", "shape must be left out for 3 classes"),
@@ -309,13 +288,13 @@ def test_priors_on_histograms(capsys: pytest.CaptureFixture[str]) -> None:
         (OPEN, "--K 400", "at most 80"),
     ],
 )
-def test_what_is_refused_of_more_classes(
-    asked: list[str], more: str, word: str, capsys: pytest.CaptureFixture[str]
+def test_options_for_two_classes_are_refused_for_more(
+    problem: list[str], extra: str, word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused(main, [*asked, *more.split()], word, capsys)
+    refused(main, [*problem, *extra.split()], word, capsys)
 
 
-def test_a_time_limit_leaves_a_proven_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_time_limit_still_writes_a_proved_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*OF_THREE, "--time-limit", "0", "--output", str(tmp_path / "t.json")]) == 0
     assert "time limit; the proof and the bound above hold" in capsys.readouterr().out
     table = Table.load(tmp_path / "t.json")
@@ -324,12 +303,12 @@ def test_a_time_limit_leaves_a_proven_table(tmp_path: Path, capsys: pytest.Captu
     assert table.optimality.bound == pytest.approx(1.0)
 
 
-def test_from_an_open_table_to_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_open_set_table_releases_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, votes, labels = (tmp_path / name for name in ("table.json", "votes.csv", "labels.csv"))
     assert main([*OPEN, "--output", str(table)]) == 0
-    shown = capsys.readouterr().out
-    assert "6 voters, open answers" in shown
-    assert "of the questions have an answer" in shown
+    description = capsys.readouterr().out
+    assert "6 voters, open answers" in description
+    assert "of the questions have an answer" in description
     validated(table, "plurality_table")
     votes.write_text("tea,tea,tea,tea,tea,tea\na,b,c,d,e,f\n")
     arguments = ["file", str(votes), "--table", str(table), "--classes", "open", "--output", str(labels)]
@@ -337,10 +316,3 @@ def test_from_an_open_table_to_labels(tmp_path: Path, capsys: pytest.CaptureFixt
     answers = labels.read_text().splitlines()
     assert len(answers) == 2
     assert answers[0] in {"tea", ""}
-
-
-def test_an_open_report_says_how_many_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*OPEN, "--prior", "ewens:0.5", "--format", "json"]) == 0
-    document = validated(capsys.readouterr().out, "plurality_report")
-    assert document["problem"]["classes"] == "open"
-    assert document["accuracy"] <= document["share_answered"] <= 1.0
