@@ -28,46 +28,6 @@ def run_python(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
 
 
-@pytest.mark.slow
-def test_json_follows_its_schema_and_agrees_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "table.json"
-    for arguments in (
-        ["--m", "2.5"],
-        ["--K", "10"],
-        ["--shape", "monotone"],
-        ["--each-delta", "0", "--m", "6"],
-        ["--overlap", "4"],
-        ["--missing", "10", "--prior", "two-sided:0.7,1", "--draws", "500"],
-        ["--non-private", "--target", "0.5,1e-6", "--overlap", "1"],
-        ["--non-private", "--target", "0.5,1e-6", "--overlap", "3", "--K", "10"],
-    ):
-        assert main([*arguments, "--format", "json", "--output", str(path), "--force"]) == 0
-        report = validated(capsys.readouterr().out, "optimize_report")
-        assert report["noise_functions"][0]["gamma"] == Table.load(path).gamma.half.tolist()
-        assert report["output"] == str(path)
-        absent = [entry for entry in report["noise_functions"] if entry["gamma"] is None]
-        assert len(absent) == (2 if "2.5" in arguments or "--non-private" in arguments else 0)
-        assert all("integer" in entry["remark"] or "no allowance" in entry["remark"] for entry in absent)
-
-
-@pytest.mark.slow
-def test_sampled_error_is_reported_with_its_held_out_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "table.json"
-    arguments = ["--prior", "uniform", "--K", "7", "--m", "2", "--draws", "2000"]
-    arguments += ["--output", str(path), "--force"]
-    assert main(arguments) == 0
-    text = capsys.readouterr().out
-    assert "--prior uniform:0,1" in text
-    assert "expected error on other draws: " in text
-    assert "(2,000 draws)" in text
-    assert main([*arguments, "--format", "json"]) == 0
-    report = validated(capsys.readouterr().out, "optimize_report")
-    validated(path, "gamma_table")
-    assert report["optimality"]["held_out"]["draws"] == 2000
-    assert main([*arguments[2:6], "--prior", "two-sided:0.7,1"]) == 0
-    assert "each 1 − q or q with q uniform on [0.7, 1]" in capsys.readouterr().out
-
-
 def test_quiet_prints_nothing_and_writes_table_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, picture = tmp_path / "t.json", tmp_path / "gamma.png"
     assert run(lambda: main(["--K", "10", "--quiet", "--output", str(table), "--plot", str(picture)])) == 0
