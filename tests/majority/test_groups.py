@@ -26,6 +26,7 @@ from darrm.majority.corners import full_set_size
 from darrm.majority.costs import privacy_profile, renyi_divergences
 from darrm.majority.groups import GroupCounts, GroupSet, number_of_rows
 from darrm.majority.noise_function import NoiseFunction
+from darrm.numerics import Array
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.request import fit_voters, least_error
 from darrm.plan.mechanism import reduce_workload
@@ -77,7 +78,13 @@ def per_voter(voters: Voters) -> tuple[PrivacyParams, ...]:
     return voters.per_voter or (voters.each,) * voters.K
 
 
-def state_problem(voters: Voters, epsilon: float | str) -> Problem:
+def answer_probabilities(voters: Voters, gamma: NoiseFunction) -> list[Array]:
+    """Compute Pr[output 1] under p and under p' for every multiset of corners."""
+    h = 0.5 * (1.0 + signed_floats(voters.K, gamma.half))
+    return [laws_of_ones(side) @ h for side in all_multisets(voters)]
+
+
+def state_problem(voters: Voters, epsilon: str) -> Problem:
     return Problem(voters, PrivacyParams(epsilon, "0.5"))
 
 
@@ -92,8 +99,7 @@ def test_group_set_finds_the_worst_of_all_multisets(data: st.DataObject, voters:
 @given(data=st.data(), voters=voters_that_differ(), order=st.sampled_from((1.01, 1.5, 2.5, 8.0)))
 def test_renyi_divergence_is_the_worst_of_all_multisets(data: st.DataObject, voters: Voters, order: float) -> None:
     gamma = data.draw(monotone(voters.K)).scale_by(0.999)
-    h = 0.5 * (1.0 + signed_floats(voters.K, gamma.half))
-    P, Q = (laws_of_ones(side) @ h for side in all_multisets(voters))
+    P, Q = answer_probabilities(voters, gamma)
     exact = np.max(np.log(P**order * Q ** (1 - order) + (1 - P) ** order * (1 - Q) ** (1 - order))) / (order - 1)
     assert exact - 1e-12 <= renyi_divergences(voters, gamma, [order])[0] <= exact * (1 + 1e-9) + 1e-9
 
@@ -102,8 +108,9 @@ def test_renyi_divergence_is_the_worst_of_all_multisets(data: st.DataObject, vot
 def test_profile_is_the_worst_of_all_multisets(data: st.DataObject, voters: Voters) -> None:
     gamma = data.draw(monotone(voters.K))
     profile = privacy_profile(Problem(voters, PrivacyParams("0.5")), gamma, points=5)
+    P, Q = answer_probabilities(voters, gamma)
     for epsilon, delta in zip((0, 0.25, 0.5, 0.75, 1), profile.deltas, strict=True):
-        exact = max(0.0, (1.0 - math.exp(epsilon) + worst_cost(state_problem(voters, epsilon), gamma)) / 2.0)
+        exact = max(0.0, float(np.max(P - math.exp(epsilon) * Q)))
         assert exact - 1e-13 <= delta <= exact + 1e-11
 
 
