@@ -150,8 +150,8 @@ def test_numba_is_advised_after_long_work_without_it(
     long: bool, spec: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "KERNEL", kernels.KernelChoice())
+    kernels.KERNEL.choose(float(long) * kernels.LOADING)  # before the patch: the result of a load is kept
     monkeypatch.setattr(kernels, "find_spec", lambda _: spec)
-    kernels.KERNEL.choose(float(long) * kernels.LOADING)
     assert ("darrm[compiled]" in str(kernels.advice())) == (long and spec is None)
 
 
