@@ -1,6 +1,7 @@
 """Slow, obviously right laws of labels, and their divergences."""
 
 import math
+from collections.abc import Mapping
 from itertools import permutations, product
 
 import numpy as np
@@ -46,6 +47,16 @@ def divergences(p: Array, q: Array, orders: Array = ORDERS) -> Array:
     return np.asarray(np.logaddexp.reduce(logs, axis=1) / (orders - 1.0))
 
 
+def worst_divergence(laws: Mapping[Counts, Array], counts: Counts, order: float) -> float:
+    """The largest D_α from and to a neighbor, over the outcomes whose probabilities are floats."""
+    worst, here = 0.0, laws[counts]
+    for there in (laws[moved] for moved in neighbors(counts)):
+        seen = (here > 0.0) & (there > 0.0)
+        for p, q in ((here[seen], there[seen]), (there[seen], here[seen])):
+            worst = max(worst, float(divergences(p, q, np.array([order]))[0]))
+    return worst
+
+
 def hockey_stick(p: Array, q: Array, epsilon: float) -> float:
     """The largest p(S) − e^ε·q(S)."""
     return float(np.sum(np.maximum(p - math.exp(epsilon) * q, 0.0)))
@@ -63,13 +74,13 @@ def label_laws(noise: IntegerNoise, counts: Counts, *, fair: bool, reach: int = 
     for c in range(len(counts)):
         others = [k for k in range(len(counts)) if k != c]
         if fair:
-            given = sum(
+            win = sum(
                 w / 2 * np.prod([below[k] + (s + 1) / 2 * at[k] for k in others], axis=0)
                 for s, w in zip(shares, weights, strict=True)
             )
         else:
-            given = np.prod([below[k] + (at[k] if k > c else 0.0) for k in others], axis=0)
-        laws.append(np.sum(at[c] * given))
+            win = np.prod([below[k] + (at[k] if k > c else 0.0) for k in others], axis=0)
+        laws.append(np.sum(at[c] * win))
     return np.array(laws)
 
 
