@@ -1,18 +1,13 @@
-"""What a label costs against every histogram of small ensembles, and against the values of independent integrals."""
+"""The cost of a label for any votes: against every histogram of small ensembles, and attained by two classes."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from mpmath import mp
 
 from darrm.loss.renyi import DEFAULT_ORDERS
-from darrm.noisy_max.label_cost import (
-    label_curve,
-    label_estimate,
-    label_profile,
-    threshold_curve,
-)
+from darrm.noisy_max.label_cost import label_curve, label_estimate, label_profile, threshold_curve
 from darrm.noisy_max.label_supremum import HockeyStick, Renyi, TwoClasses, _Blocks, _sum_terms, _tabulate_outcomes
 from darrm.noisy_max.selection import exponential_label_curve, exponential_label_profile
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
@@ -31,7 +26,7 @@ NOISES: tuple[IntegerNoise, ...] = (
     *(DiscreteGaussian(sigma) for sigma in (0.7, 1.0, 2.0, 5.0)),
     *(DiscreteLaplace(gamma) for gamma in (0.3, 1.0, 2.5)),
 )
-SHAPED = (
+SKEWED = (
     AsymmetricNoise(1.5, 3.0, 3.0, 2.0),
     AsymmetricNoise(4.0, 6.0, 2.5, 2.0),
     AsymmetricNoise(5.0, 2.0, 1.5, 3.0),
@@ -40,71 +35,70 @@ AT = np.searchsorted(DEFAULT_ORDERS, ORDERS)
 
 
 @pytest.mark.quick_cases(3)
-@pytest.mark.parametrize("noise", [*NOISES, *SHAPED], ids=str)
+@pytest.mark.parametrize("noise", [*NOISES, *SKEWED], ids=str)
 @pytest.mark.parametrize(("K", "C"), [pytest.param(8, 2, marks=pytest.mark.slow), (8, 3), (5, 4)])
 @pytest.mark.parametrize("fair", [False, True])
 def test_no_histogram_costs_more(noise: IntegerNoise, K: int, C: int, fair: bool) -> None:
     laws = {counts: label_laws(noise, counts, fair=fair) for counts in histograms(K, C)}
-    worst = np.max([divergences(laws[n], laws[m]) for n in laws for m in neighbors(n)], axis=0)
+    pairs = [(laws[row], laws[moved]) for row in laws for moved in neighbors(row)]
+    worst = np.max([divergences(p, q) for p, q in pairs], axis=0)
     assert np.all(worst <= label_curve(noise).values[AT] * (1.0 + 1e-9))
     profile = label_profile(noise)
     assert profile is not None
     for epsilon in profile.epsilons[::12]:
-        delta = max(hockey_stick(laws[n], laws[m], epsilon) for n in laws for m in neighbors(n))
-        assert delta <= profile.delta_at(epsilon) * (1.0 + 1e-9)
+        assert max(hockey_stick(p, q, epsilon) for p, q in pairs) <= profile.delta_at(epsilon) * (1.0 + 1e-9)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
-    "noise", [pytest.param(noise, marks=[pytest.mark.slow] * (n % 2)) for n, noise in enumerate(NOISES)]
+    ("noise", "moved"),
+    [
+        (DiscreteGaussian(2.0), 1),
+        (DiscreteLaplace(0.4), 2),
+        (DiscreteLaplace(1.0), 1),
+        (DiscreteGaussian(3.0), 2),
+        (DiscreteGaussian(3.0), 3),
+        (DiscreteGaussian(0.7), 1),
+        (DiscreteGaussian(5.0), 1),
+        (DiscreteLaplace(0.3), 1),
+        (DiscreteLaplace(2.5), 1),
+    ],
+    ids=str,
 )
-def test_two_classes_above_a_level_cost_nearly_so_much(noise: IntegerNoise) -> None:
-    step = max(1, int(noise.deviation / 4.0))
-    worst = np.zeros(ORDERS.size)
-    for x, y in product(range(-step, 12 * step, step), range(-step, 12 * step, step)):
-        forward = divergences(three_outcomes(noise, x, y), three_outcomes(noise, x - 1, y + 1))
-        backward = divergences(three_outcomes(noise, x - 1, y + 1), three_outcomes(noise, x, y))
-        worst = np.maximum(worst, np.maximum(forward, backward))
-    bound = label_curve(noise).values[AT]
-    moderate = 2.0 * noise.deviation >= ORDERS
-    assert np.all(worst <= bound)
-    assert np.all(worst[moderate] >= bound[moderate] / 1.02)
-
-
-@pytest.mark.parametrize("noise", [DiscreteGaussian(40.0), AsymmetricNoise(40.0, 60.0, 2.5, 2.0)], ids=str)
-def test_the_bound_of_wide_noise_is_close_to_what_some_votes_cost(noise: IntegerNoise) -> None:
-    places = np.searchsorted(DEFAULT_ORDERS, [2.0, 8.0, 16.0])
-    some, bound = label_estimate(noise, DEFAULT_ORDERS[places]), label_curve(noise).values[places]
-    assert np.all((some <= bound) & (bound < 1.02 * some))
-
-
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("noise", NOISES[2:])
-def test_two_classes_above_a_level_have_nearly_this_profile(noise: IntegerNoise) -> None:
-    profile = label_profile(noise)
+def test_two_classes_above_a_level_nearly_attain_curve_and_profile(noise: IntegerNoise, moved: int) -> None:
+    curve, profile = label_curve(noise, moved=moved).values[AT], label_profile(noise, moved=moved)
     assert profile is not None
-    near = int(8 * noise.deviation)
-    places = [(x, y) for y in (0, near // 4, near) for x in range(y - near, y + near // 2, max(1, near // 40))]
-    pairs = [(three_outcomes(noise, x, y), three_outcomes(noise, x - 1, y + 1)) for x, y in places]
-    pairs += [(q, p) for p, q in pairs]
-    for epsilon, bound in zip(profile.epsilons[:48:8], profile.deltas[:48:8], strict=True):
-        worst = max(hockey_stick(p, q, epsilon) for p, q in pairs)
-        assert bound / 1.03 <= worst <= bound * (1.0 + 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("noise", "moved"), [(DiscreteGaussian(3.0), 2), (DiscreteGaussian(3.0), 3), (DiscreteLaplace(0.4), 2)]
-)
-def test_more_moves_cost_at_most_their_chain(noise: IntegerNoise, moved: int) -> None:
-    curve, profile = label_curve(noise, moved=moved), label_profile(noise, moved=moved)
-    assert profile is not None
-    places = [(x, y) for x in range(-4, 16, 2) for y in range(-4, 16, 2)]
+    step, far = max(1, int(noise.deviation / 4.0)), int(8 * noise.deviation)
+    places = [*product(range(-step, 12 * step, step), repeat=2)]
+    places += [(x, y) for y in (0, far // 4, far) for x in range(y - far, y + far // 2, max(1, far // 40))]
     pairs = [(three_outcomes(noise, x, y), three_outcomes(noise, x - moved, y + moved)) for x, y in places]
+    pairs += [(q, p) for p, q in pairs]
     worst = np.max([divergences(p, q) for p, q in pairs], axis=0)
-    assert np.all(worst <= curve.values[AT])
-    assert np.all(worst[:2] >= curve.values[AT][:2] / 1.25)
-    for epsilon in profile.epsilons[::16]:
-        assert max(hockey_stick(p, q, epsilon) for p, q in pairs) <= profile.delta_at(epsilon)
+    moderate = 2.0 * noise.deviation >= ORDERS * (1 if moved == 1 else 2)
+    assert np.all(worst <= curve)
+    assert np.all(worst[moderate] >= curve[moderate] / (1.02 if moved == 1 else 1.25))
+    for epsilon in profile.epsilons[:48:8]:
+        delta, largest = profile.delta_at(epsilon), max(hockey_stick(p, q, epsilon) for p, q in pairs)
+        assert largest <= delta * (1.0 + 1e-9)
+        assert largest >= delta / 1.03 or moved > 1 or noise.deviation < 1.5
+
+
+@pytest.mark.parametrize(
+    ("noise", "orders", "slack"),
+    [
+        (DiscreteGaussian(40.0), (2.0, 8.0, 16.0), 1.02),
+        (AsymmetricNoise(40.0, 60.0, 2.5, 2.0), (2.0, 8.0, 16.0), 1.02),
+        # a long tail on the left: the search stops early at high orders, which must not loosen the others
+        pytest.param(AsymmetricNoise(14.0, 112.0, 3.0, 1.0), (2.0, 4.0, 8.0), 1.04, marks=pytest.mark.slow),
+        pytest.param(AsymmetricNoise(56.0, 448.0, 3.0, 1.0), (2.0, 4.0, 8.0), 1.04, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_the_curve_of_wide_noise_is_close_to_its_estimate_from_below(
+    noise: IntegerNoise, orders: tuple[float, ...], slack: float
+) -> None:
+    bound, estimate = label_curve(noise).values[np.searchsorted(DEFAULT_ORDERS, orders)], label_estimate(noise, orders)
+    assert np.all((estimate <= bound) & (bound < slack * estimate))
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
@@ -124,78 +118,80 @@ def test_exponential_mechanism_costs_the_worst_of_all_votes(epsilon: float) -> N
         assert profile.delta_at(x) / 1.02 <= worst <= profile.delta_at(x)
 
 
-@pytest.mark.parametrize("noise", NOISES[:4] + NOISES[4:5])
+@pytest.mark.parametrize("noise", NOISES[:5])
 @pytest.mark.parametrize("measure", [Renyi(ORDERS, 1.0), HockeyStick(np.array([0.0, 0.05, 0.3]))])
 def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, measure: Renyi | HockeyStick) -> None:
-    """A bound that left out a corner or an outcome would hide behind the best value found."""
+    """A bound without a corner or an outcome would hide behind the best known value."""
     laws = TwoClasses(noise)
     lines = np.arange(-3, 7) * max(1, int(noise.deviation))
     places = np.array([grid.ravel() for grid in np.meshgrid(lines, lines)])
-    every = np.arange(places.shape[1])
+    indices = np.arange(places.shape[1])
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for side, index in product((1, 2), range(measure.size)):
-            blocks, largest = _Blocks(laws, places, (side, side), 0.0), np.zeros(every.size)
+            blocks, largest = _Blocks(laws, places, (side, side), 0.0), np.zeros(indices.size)
             for di, dj, z in product(range(side), range(side), range(2)):
-                inside = _sum_terms(_tabulate_outcomes(laws, places[0] + di, places[1] + dj, z), measure, index)
-                largest = np.maximum(largest, inside)
-            bounds = blocks.bound_blocks(measure, index, every)
+                outcomes = _tabulate_outcomes(laws, places[0] + di, places[1] + dj, z)
+                largest = np.maximum(largest, _sum_terms(outcomes, measure, index))
+            bounds = blocks.bound_blocks(measure, index, indices)
             assert np.all(largest <= bounds)
             if side == 1:  # a single place of each z: exact but for the margin
                 likely = largest > 1e-6 * largest.max()
                 assert bounds[likely] == pytest.approx(largest[likely], rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("moved", [2, 50, 349, 1000, 10**9, 10**30])
-def test_the_profile_of_many_moves_is_that_of_a_group_as_far_as_it_goes(moved: int) -> None:
-    one, group = label_profile(DiscreteLaplace(1.0)), label_profile(DiscreteLaplace(1.0), moved=moved)
-    if moved > 10**6:
+@pytest.mark.parametrize("moved", [2, 50, 349, 1000, 10**9])
+def test_the_profile_of_many_moves_is_that_of_a_group(moved: int) -> None:
+    single, group = label_profile(DiscreteLaplace(1.0)), label_profile(DiscreteLaplace(1.0), moved=moved)
+    if moved > 10**6:  # no group's ε is below the largest exponent
         assert group is None
         return
-    assert one is not None
+    assert single is not None
     assert group is not None
     least = 1.0
-    for epsilon, delta in zip(*one.arrays(), strict=True):
+    for epsilon, delta in zip(*single.arrays(), strict=True):
         if moved * epsilon < 690.0:
             least = min(least, float(sum(mp.exp(epsilon * j) for j in range(moved)) * delta))
             assert least <= group.delta_at(moved * epsilon * (1.0 + 1e-15)) <= least * (1.0 + 1e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("right", [14.0, pytest.param(56.0, marks=pytest.mark.slow)])
-def test_orders_that_are_dear_leave_the_others_close(right: float) -> None:
-    # a tail that is long on the left: what is computed stops early at high orders, and was a third too much at all
-    noise = AsymmetricNoise(right, 8.0 * right, 3.0, 1.0)
-    orders = np.array([2.0, 4.0, 8.0])
-    said = label_curve(noise).values[np.searchsorted(DEFAULT_ORDERS, orders)]
-    true = label_estimate(noise, orders)  # from below
-    assert np.all(said >= true)
-    assert np.all(said <= 1.04 * true)
+def test_an_unbounded_curve_is_infinite() -> None:
+    noise = AsymmetricNoise(right=4.0, left=8.0, right_power=3.0, left_power=3.0)
+    assert np.isfinite(label_curve(noise, moved=2).values[0])
+    assert np.all(np.isposinf(label_curve(noise, moved=1000).values))
 
 
-def test_a_curve_that_nothing_bounds_is_infinite() -> None:
-    short = AsymmetricNoise(right=4.0, left=8.0, right_power=3.0, left_power=3.0)
-    assert np.isfinite(label_curve(short, moved=2).values[0])
-    assert np.all(np.isposinf(label_curve(short, moved=1000).values))
-
-
-def test_a_likelihood_ratio_that_is_no_float_at_its_order_counts() -> None:
-    # open answers from 10 votes on: the order times the log of the ratio of "a" is 766, beyond all floats
+def test_likelihood_ratios_beyond_all_floats_count() -> None:
+    # answers from 10 votes on: the order times the log of the ratio of "a" is 766, beyond all floats
     noise, order = AsymmetricNoise(1.198, 1.55, 2.75, 3.0), 5.25
-    points, logs = law_of(noise, 40)  # where no mass is a float any more its logarithm is one
+    points, logs = law_of(noise, 40)
 
     def log_first(a: int, b: int) -> float:
         """Compute log Pr[a is on top and has 10 votes], ties to a."""
-        beaten = (a + points[:, None] >= b + points) & (a + points[:, None] >= 10)
-        return float(np.logaddexp.reduce((logs[:, None] + logs)[beaten]))
+        wins = (a + points[:, None] >= b + points) & (a + points[:, None] >= 10)
+        return float(np.logaddexp.reduce((logs[:, None] + logs)[wins]))
 
     p, q = log_first(3, 20), log_first(2, 21)
-    true = (order * p + (1.0 - order) * q) / (order - 1.0)
+    exact = (order * p + (1.0 - order) * q) / (order - 1.0)
     assert order * (p - q) > 709.0
-    assert true <= label_curve(noise).bound_at(order) <= 1.05 * true
+    assert exact <= label_curve(noise).bound_at(order) <= 1.05 * exact
 
 
-def test_a_threshold_costs_what_is_not_known_in_one_direction() -> None:
-    noise, order = AsymmetricNoise(1.989, 0.6453, 3.0, 3.0), 1.5
-    points, logs = law_of(noise, 40)  # where no mass is a float any more its logarithm is one
-    p, q = (np.logaddexp.reduce(logs[points < level]) for level in (0, -1))  # of a count that grows by one vote
-    assert (order * p + (1.0 - order) * q) / (order - 1.0) <= threshold_curve(noise).bound_at(order)
+@pytest.mark.parametrize(
+    "noise",
+    [*(DiscreteGaussian(sigma) for sigma in (0.7, 2.0, 7.0)), AsymmetricNoise(1.989, 0.6453, 3.0, 3.0)],
+    ids=str,
+)
+def test_one_comparison_costs_its_bit(noise: IntegerNoise) -> None:
+    curve = threshold_curve(noise)
+    points, logs = law_of(noise)
+    levels = range(-20, 21)
+    bits = [np.array([np.logaddexp.reduce(logs[at]) for at in (points >= t, points < t)]) for t in (*levels, 21)]
+    for order in (1.25, 1.5, 4.0, 20.0):
+        largest, bound = 0.0, curve.bound_at(order)
+        for before, after in pairwise(bits):
+            for p, q in ((before, after), (after, before)):
+                largest = max(largest, float(np.logaddexp.reduce(order * p + (1.0 - order) * q) / (order - 1.0)))
+        assert largest <= bound
+        if isinstance(noise, DiscreteGaussian):
+            assert bound <= order / (2.0 * noise.sigma**2)
+            assert bound <= 1.02 * largest or order > 5.0 * noise.sigma  # such orders cost what the count does
