@@ -1,8 +1,9 @@
-"""Slow, obviously correct versions of the PATE modules."""
+"""Slow, obviously correct versions of the PATE modules, and votes to analyze."""
 
 import functools
 import math
 import warnings
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -10,27 +11,34 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from darrm.numerics.integer_noise import IntegerNoise
-from darrm.pate.analysis import Analysis, analyze
+from darrm.pate.analysis import Analysis, PateAggregator, analyze
 from darrm.votes import Votes
 from tests.noisy_max import oracles
 
 
-def digits(log_q: float) -> int:
-    """Decimal digits with which eighty digits of q survive in 1 + q."""
-    return 80 + math.ceil(-log_q / math.log(10.0))
+def draw_votes(queries: int, classes: int, seed: int) -> np.ndarray:
+    """Draw the counts of 250 voters who mostly agree: (Q, C)."""
+    rng = np.random.default_rng(seed)
+    shares = rng.beta(6.0, 1.2, size=queries)
+    return np.array([rng.multinomial(250, [s, *[(1 - s) / (classes - 1)] * (classes - 1)]) for s in shares])
 
 
-def quiet(votes: ArrayLike, *arguments: object, **named: object) -> Analysis:
-    """An analysis of (Q, C) counts without its warning that the figure is private."""
+def analyze_quietly(counts: ArrayLike, aggregator: PateAggregator, delta: float = 1e-5, **options: Any) -> Analysis:
+    """Analyze (Q, C) counts without the warning that the figure is private."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return analyze(Votes.from_counts(votes), *arguments, **named)  # type: ignore[arg-type]
+        return analyze(Votes.from_counts(counts), aggregator, delta, **options)
+
+
+def count_digits(log_q: float) -> int:
+    """Compute the decimal digits with which eighty digits of q survive in 1 + q."""
+    return 80 + math.ceil(-log_q / math.log(10.0))
 
 
 @functools.cache
 def theorem_6(log_q: float, sigma: float, order: float) -> mpmath.mpf:
     """[P, Theorem 6] letter by letter, with Propositions 8 and 10."""
-    with mpmath.workdps(digits(log_q)):
+    with mpmath.workdps(count_digits(log_q)):
         log_q, sigma, order = mpmath.mpf(log_q), mpmath.mpf(sigma), mpmath.mpf(order)
         independent = order / sigma**2
         q = mpmath.exp(log_q)
@@ -50,7 +58,7 @@ def theorem_6(log_q: float, sigma: float, order: float) -> mpmath.mpf:
 @functools.cache
 def lnmax_moments(log_q: float, gamma: float, order: float) -> mpmath.mpf:
     """[P17, Theorems 2 and 3] letter by letter, with moment l = order − 1 and the pure bound 2γ."""
-    with mpmath.workdps(digits(log_q)):
+    with mpmath.workdps(count_digits(log_q)):
         gamma, order = mpmath.mpf(gamma), mpmath.mpf(order)
         q, moment = mpmath.exp(mpmath.mpf(log_q)), order - 1
         best = min(2 * gamma**2 * moment * (moment + 1) / moment, 2 * gamma)
@@ -60,13 +68,13 @@ def lnmax_moments(log_q: float, gamma: float, order: float) -> mpmath.mpf:
         return best
 
 
-def histograms(voters: int, classes: int) -> np.ndarray:
-    """All vote counts of a number of voters."""
+def list_histograms(voters: int, classes: int) -> np.ndarray:
+    """List all vote counts of a number of voters."""
     return np.array(oracles.histograms(voters, classes))
 
 
-def distances(rows: np.ndarray) -> np.ndarray:
-    """Number of votes that must change between any two rows."""
+def compute_distances(rows: np.ndarray) -> np.ndarray:
+    """Count the votes that must change between any two rows."""
     return np.clip(rows[:, np.newaxis] - rows[np.newaxis], 0, None).sum(axis=2)
 
 
@@ -89,9 +97,3 @@ def log_lattice_win_probabilities(rows: np.ndarray, noise: IntegerNoise) -> np.n
     """Log Pr[class i wins] for whole-number noise; ties go to the lower class."""
     reach = math.ceil(40.0 * noise.deviation) + 30
     return np.log([oracles.label_laws(noise, tuple(row), fair=False, reach=reach) for row in rows.tolist()])
-
-
-def true_renyi(log_p: np.ndarray, order: float) -> np.ndarray:
-    """D_λ between the rows of log_p, all pairs."""
-    left, right = log_p[:, np.newaxis], log_p[np.newaxis]
-    return np.logaddexp.reduce(order * left - (order - 1.0) * right, axis=2) / (order - 1.0)
