@@ -1,5 +1,6 @@
-"""A private classifier keeps nothing but what was released."""
+"""A private classifier keeps only what it released."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,21 +21,33 @@ PRIVACY = PrivacyParams(5)
 ESTIMATOR = LinearSVC(C=0.1, random_state=0)
 
 
-def two_clouds(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_two_clouds(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
     labels = rng.permutation(np.arange(count) % 2)
     return rng.normal(size=(count, 2)) * 0.3 + 2.0 * labels[:, np.newaxis] - 1.0, labels
 
 
-@pytest.fixture(scope="module")
-def sensitivity() -> SampledSensitivity:
-    sampler = SensitivitySampler(ParametersOf(ESTIMATOR), two_clouds, "l1", distribution="two clouds")
+X, Y = DATA = draw_two_clouds(np.random.default_rng(1), RECORDS)
+
+
+def sample_sensitivity(function: ParametersOf) -> SampledSensitivity:
+    sampler = SensitivitySampler(function, draw_two_clouds, "l1", distribution="two clouds")
     return sampler.estimate(RECORDS, gamma=0.1, rule="exchangeability", seed=3)
 
 
-def test_it_predicts_from_released_parameters_only(sensitivity: SampledSensitivity) -> None:
-    X, y = two_clouds(np.random.default_rng(1), RECORDS)
-    voter = PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), sensitivity).fit(X, y, rng=np.random.default_rng(2))
-    exact = ParametersOf(ESTIMATOR)((X, y))
+@pytest.fixture(scope="module")
+def sensitivity() -> SampledSensitivity:
+    return sample_sensitivity(ParametersOf(ESTIMATOR))
+
+
+@pytest.fixture
+def voter(sensitivity: SampledSensitivity) -> PrivateClassifier:
+    return PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), sensitivity)
+
+
+@pytest.mark.parametrize("estimator", [ESTIMATOR, LinearSVC(C=0.1, random_state=0).fit(X, Y)], ids=["new", "fitted"])
+def test_it_predicts_from_released_parameters_only(estimator: LinearSVC, sensitivity: SampledSensitivity) -> None:
+    voter = PrivateClassifier(estimator, Laplace(PRIVACY), sensitivity).fit(X, Y, rng=np.random.default_rng(2))
+    exact = ParametersOf(ESTIMATOR)(DATA)
     noisy = Laplace(PRIVACY).release(exact, sensitivity.value, rng=np.random.default_rng(2))
     query = np.random.default_rng(3).normal(size=(50, 2))
     assert (voter.predict(query) == (query @ noisy[:2] + noisy[2] > 0)).all()
@@ -45,49 +58,43 @@ def test_it_predicts_from_released_parameters_only(sensitivity: SampledSensitivi
     assert not hasattr(ESTIMATOR, "coef_")
 
 
-def test_its_guarantee(sensitivity: SampledSensitivity) -> None:
-    voter = PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), sensitivity)
-    with pytest.raises(ValueError, match="call fit"):
-        _ = voter.guarantee
-    with pytest.raises(ValueError, match="call fit"):
-        voter.predict([[0.0, 0.0]])
-    voter.fit(*two_clouds(np.random.default_rng(1), RECORDS))
-    assert voter.guarantee.on_covered_pairs == PRIVACY
-    assert (voter.guarantee.gamma, voter.guarantee.records) == (0.1, RECORDS)
-    assert "operating system" in voter.guarantee.noise
-
-
-def test_a_second_fit_would_be_a_second_release(sensitivity: SampledSensitivity) -> None:
-    data = two_clouds(np.random.default_rng(1), RECORDS)
-    voter = PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), sensitivity).fit(*data)
+def test_it_has_a_guarantee_after_its_only_fit(voter: PrivateClassifier) -> None:
+    for use in (lambda: voter.guarantee, lambda: voter.predict([[0.0, 0.0]])):
+        with pytest.raises(ValueError, match="call fit"):
+            use()
+    guarantee = voter.fit(X, Y).guarantee
+    assert guarantee.on_covered_pairs == PRIVACY
+    assert (guarantee.gamma, guarantee.records) == (0.1, RECORDS)
+    assert "operating system" in guarantee.noise
     with pytest.raises(ValueError, match="make a new voter"):
-        voter.fit(*data)
+        voter.fit(X, Y)
 
 
-def test_bad_data(sensitivity: SampledSensitivity) -> None:
-    X, y = two_clouds(np.random.default_rng(1), RECORDS)
-    voter = PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), sensitivity)
-    for features, labels, words in (
-        (X[1:], y[1:], "number of records must be 60"),
-        (X, y[1:], "shapes"),
-        (X[:, 0], y, "shapes"),
-        (X, y + 1, "among the classes"),
+@pytest.mark.parametrize(
+    ("features", "labels", "message"),
+    [
+        (X[1:], Y[1:], "number of records must be 60"),
+        (X, Y[1:], "shapes"),
+        (X[:, 0], Y, "shapes"),
+        (X, Y + 1, "among the classes"),
         (X, np.array([1, "a"] * (RECORDS // 2), dtype=object), "among the classes"),
-        (X[:, :1], y, "parameters' shape"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            voter.fit(features, labels)
+        (X[:, :1], Y, "parameters' shape"),
+    ],
+)
+def test_a_fit_refuses(voter: PrivateClassifier, features: np.ndarray, labels: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        voter.fit(features, labels)
 
 
-def test_bad_constructions(sensitivity: SampledSensitivity) -> None:
+@pytest.mark.parametrize("classes", [(1, 0), ("a", 1), (None, 1), {0, 1}, 2])
+def test_classes_must_be_two_in_order(classes: Any, sensitivity: SampledSensitivity) -> None:
+    with pytest.raises(ValueError, match="two classes"):
+        PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), sensitivity, classes=classes)
+
+
+def test_the_mechanism_must_need_the_norm_of_the_sensitivity(sensitivity: SampledSensitivity) -> None:
     with pytest.raises(ValueError, match="norm must be 'l2'"):
         PrivateClassifier(ESTIMATOR, Gaussian(PrivacyParams(1, 1e-5)), sensitivity)
-    wrong: list[Any] = [(1, 0), ("a", 1), (None, 1), {0, 1}, 2]
-    for classes in wrong:
-        with pytest.raises(ValueError, match="two classes"):
-            PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), sensitivity, classes=classes)
-    with pytest.raises(ValueError, match="attributes must be"):
-        ParametersOf(GaussianNB())(two_clouds(np.random.default_rng(1), RECORDS))
 
 
 @pytest.mark.parametrize(
@@ -95,42 +102,35 @@ def test_bad_constructions(sensitivity: SampledSensitivity) -> None:
     [(LogisticRegression(), ("coef_", "intercept_")), (GaussianNB(), ("theta_", "var_", "class_prior_"))],
 )
 def test_other_estimators(estimator: object, attributes: tuple[str, ...]) -> None:
-    sampler = SensitivitySampler(ParametersOf(estimator, attributes), two_clouds, "l1", distribution="two clouds")
-    found = sampler.estimate(RECORDS, gamma=0.2, rule="exchangeability", seed=3)
-    voter = PrivateClassifier(estimator, Laplace(PrivacyParams(1000)), found, attributes=attributes)
-    X, y = two_clouds(np.random.default_rng(1), RECORDS)
-    voter.fit(X, y, rng=np.random.default_rng(1))
-    assert np.mean(voter.predict(X) == y) > 0.9
+    sensitivity = sample_sensitivity(ParametersOf(estimator, attributes))
+    voter = PrivateClassifier(estimator, Laplace(PrivacyParams(1000)), sensitivity, attributes=attributes)
+    voter.fit(X, Y, rng=np.random.default_rng(1))
+    assert np.mean(voter.predict(X) == Y) > 0.9
 
 
 class Means:
     """A classifier without get_params."""
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> None:
-        self.coef_, self.intercept_ = np.array([X[y == 1].mean(axis=0) - X[y == 0].mean(axis=0)]), np.array([0.0])
+    def fit(self, features: np.ndarray, labels: np.ndarray) -> "Means":
+        first, second = (features[labels == label].mean(axis=0) for label in (0, 1))
+        self.coef_, self.intercept_ = np.array([second - first]), np.array([0.0])
+        return self
 
 
-def test_what_an_earlier_fit_left_is_not_released(sensitivity: SampledSensitivity) -> None:
-    X, y = two_clouds(np.random.default_rng(1), RECORDS)
-    fitted = LinearSVC(C=0.1, random_state=0).fit(X, y)
-    assert hasattr(fitted, "n_iter_")
-    voter = PrivateClassifier(fitted, Laplace(PRIVACY), sensitivity).fit(X, y)
-    kept = {name for name in vars(voter.released) if name.endswith("_")}
-    assert kept == {"coef_", "intercept_", "classes_", "n_features_in_"}
-
-
-def test_a_fitted_estimator_that_cannot_be_cloned_is_refused() -> None:
-    data = two_clouds(np.random.default_rng(1), RECORDS)
-    frozen = FrozenEstimator(LinearSVC(C=0.1).fit(*data))
-    means = Means()
-    assert ParametersOf(means)(data).shape == (3,)
-    means.fit(*data)
-    for estimator in (frozen, means):
-        with pytest.raises(ValueError, match="estimator must be unfitted, got a fitted"):
-            ParametersOf(estimator)(data)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FrozenEstimator(LinearSVC(C=0.1).fit(X, Y)), "estimator must be unfitted, got a fitted"),
+        (lambda: Means().fit(X, Y), "estimator must be unfitted, got a fitted"),
+        (GaussianNB, "attributes must be"),
+    ],
+)
+def test_estimators_that_cannot_be_copied_or_read_are_refused(make: Callable[[], object], message: str) -> None:
+    assert ParametersOf(Means())(DATA).shape == (3,)
+    with pytest.raises(ValueError, match=message):
+        ParametersOf(make())(DATA)
 
 
 def test_a_voter_without_noise_warns(sensitivity: SampledSensitivity) -> None:
-    voter = PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), replace(sensitivity, value=0.0))
     with pytest.warns(UserWarning, match="no noise is added"):
-        voter.fit(*two_clouds(np.random.default_rng(1), RECORDS))
+        PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), replace(sensitivity, value=0.0)).fit(X, Y)
