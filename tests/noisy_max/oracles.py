@@ -47,12 +47,14 @@ def divergences(p: Array, q: Array, orders: Array = ORDERS) -> Array:
     return np.asarray(np.logaddexp.reduce(logs, axis=1) / (orders - 1.0))
 
 
-def worst_divergence(laws: Mapping[Counts, Array], counts: Counts, order: float) -> float:
-    """The largest D_α from and to a neighbor, over the outcomes whose probabilities are floats."""
+def worst_divergence(
+    laws: Mapping[Counts, Array], counts: Counts, order: float, *, forward_only: bool = False
+) -> float:
+    """The largest D_α to a neighbor, and from one, over the outcomes whose probabilities are floats."""
     worst, here = 0.0, laws[counts]
     for there in (laws[moved] for moved in neighbors(counts)):
         seen = (here > 0.0) & (there > 0.0)
-        for p, q in ((here[seen], there[seen]), (there[seen], here[seen])):
+        for p, q in ((here[seen], there[seen]), (there[seen], here[seen]))[: 1 if forward_only else 2]:
             worst = max(worst, float(divergences(p, q, np.array([order]))[0]))
     return worst
 

@@ -1,7 +1,6 @@
 """The cost of a label at given votes, and its bound by q alone: against every neighbor of small ensembles."""
 
 import math
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from darrm.noisy_max.mislabel_bound import (
     others_majorant,
     tightest_mislabel_bound,
 )
-from darrm.noisy_max.noise_law import NoiseDifference
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from tests.noisy_max.oracles import (
     ORDERS,
@@ -150,43 +148,20 @@ def test_other_noise_and_unsorted_orders_are_refused() -> None:
         label_costs(DiscreteGaussian(4.0), [[3, 1]], [2.0, 1.5])
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("sigma", [0.8, 2.0, 6.0])
-@pytest.mark.parametrize(("K", "C"), [(7, 3), (4, 4)])
-def test_every_event_moves_along_the_tail_and_costs_at_most_its_sums(sigma: float, K: int, C: int) -> None:
-    noise, law, order = DiscreteGaussian(sigma), NoiseDifference(sigma), 6.0
-    tails, sums = np.exp(law.log_tails), np.exp(law.log_sums(order, 1))
-    places = np.arange(law.first, law.last + 1)
-    events = [list(event) for size in range(1, C) for event in combinations(range(C), size)]
-    for fair in (True, False):
-        laws = {row: label_laws(noise, row, fair=fair) for row in histograms(K, C)}
-        for before, after in ((laws[row], laws[moved]) for row in laws for moved in neighbors(row)):
-            for event in events:
-                here, there = before[event].sum(), after[event].sum()
-                place = np.interp(-here, -tails, places)
-                assert there <= np.interp(place - 2.0, places, tails) * (1.0 + 1e-9)
-                assert there >= np.interp(place + 2.0, places, tails) * (1.0 - 1e-9)
-                index = law.find_index(float(np.log(here)))
-                forward = np.sum(before[event] ** order * after[event] ** (1.0 - order))
-                reverse = np.sum(after[event] ** order * before[event] ** (1.0 - order))
-                assert forward <= sums[index] * (1.0 + 1e-9)
-                assert reverse <= sums[index - 2] * (1.0 + 1e-9)
+STEEP = AsymmetricNoise(2.0, 4.0, 3.0, 2.0), AsymmetricNoise(1.5, 1.0, 1.0, 3.0)  # their bounds are loose
 
 
-SKEWED = AsymmetricNoise(2.0, 4.0, 3.0, 2.0), AsymmetricNoise(1.5, 1.0, 1.0, 3.0)
-
-
-@pytest.mark.quick_cases(9)
-@pytest.mark.parametrize("noise", [*NOISES[1:], *SKEWED], ids=str)
+@pytest.mark.quick_cases(10)
+@pytest.mark.parametrize("noise", [*NOISES[1:], AsymmetricNoise(3.0, 2.5, 1.5, 2.0), *STEEP], ids=str)
 @pytest.mark.parametrize(("K", "C"), [(9, 3), (12, 2), (6, 4)])
 def test_q_alone_bounds_the_cost_before_and_after_a_vote(noise: IntegerNoise, K: int, C: int) -> None:
     laws = {row: label_laws(noise, row, fair=True) for row in histograms(K, C)}
     missed = dict(zip(laws, missed_probabilities(noise, np.array(list(laws))), strict=True))
-    tightness = 0.0
     for order in (1.5, 4.0, 12.0):
         bound = tightest_mislabel_bound(noise, order)
         places, shift = bound.places
         costs = dict(zip(laws, bound.cost(np.array(list(missed.values()))), strict=True))
+        tightness = 0.0
         for row, q in missed.items():
             assert q >= 1.0 - laws[row].max() - 1e-12
             exact = worst_divergence(laws, row, order)
@@ -196,7 +171,7 @@ def test_q_alone_bounds_the_cost_before_and_after_a_vote(noise: IntegerNoise, K:
             assert max(costs[other] for other in moved) <= np.interp(costs[row], *bound.after_one_vote) * (1.0 + 1e-9)
             place = int(np.flatnonzero(places >= q)[-1])
             assert max(missed[other] for other in moved) <= places[max(place - shift, 0)] * (1.0 + 1e-9)
-    assert tightness > 0.05  # noise of few votes and odd shapes costs far less than its bound
+        assert tightness > 0.5 or noise in STEEP
 
 
 def test_q_alone_is_a_close_bound_where_two_classes_compete() -> None:
@@ -206,45 +181,6 @@ def test_q_alone_is_a_close_bound_where_two_classes_compete() -> None:
         costs = label_costs(DiscreteGaussian(40.0), rows, [order])
         ratio = bound.cost(costs.missed) / np.minimum(costs.worst[:, 0], bound.ceiling)
         assert np.all((ratio >= 1.0) & (ratio < 1.2))
-
-
-def fill_event(probabilities: np.ndarray, values: np.ndarray, order: np.ndarray, q: float) -> float:
-    """Sum the values of an event of probability q, filled with outcomes in an order, the last one in part."""
-    mass = np.append(0.0, np.cumsum(probabilities[order]))
-    return float(np.interp(q, mass, np.append(0.0, np.cumsum(values[order]))))
-
-
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    "noise", [DiscreteLaplace(0.7), AsymmetricNoise(2.0, 3.0, 2.0, 1.5), AsymmetricNoise(3.0, 2.5, 1.5, 2.0)], ids=str
-)
-@pytest.mark.parametrize("order", [2.0, 6.0])
-def test_the_bound_by_losses_fills_events_of_two_counts(noise: IntegerNoise, order: float) -> None:
-    f = np.exp(law_of(noise, 60)[1])
-    p, after = np.outer(f[1:-1], f[1:-1]).ravel(), np.outer(f[2:], f[:-2]).ravel()  # a loses a vote, b wins one
-    with np.errstate(divide="ignore", invalid="ignore"):
-        loss = np.where(p > 0.0, np.log(p) - np.log(after), 0.0)
-    kept = p > 1e-200
-    forward = np.where(kept, p * np.exp(np.where(kept, (order - 1.0) * loss, 0.0)), 0.0)
-    reverse = np.where(kept, p * np.exp(np.where(kept, -order * loss, 0.0)), 0.0)
-    rising = np.argsort(loss)
-    falling = rising[::-1]
-    bound = MislabelBoundByLosses(noise, order)
-    places, shift = bound.places
-    largest_after, (forward_curve, reverse_curve), least_after = bound._sums
-    for q in (1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.2):
-        grown, fallen = fill_event(p, after, rising, q), fill_event(p, after, falling, q)
-        added, returned = fill_event(p, forward, falling, q), fill_event(p, reverse, rising, q)
-        for exact, curve in ((grown, largest_after), (added, forward_curve), (returned, reverse_curve)):
-            assert exact <= np.interp(q, *curve) * (1.0 + 1e-9) <= 1.15 * exact
-        assert 0.85 * fallen <= np.interp(q, *least_after) <= fallen
-        stays = (1 - q) ** order * (1 - grown) ** (1 - order) + added
-        returns = (1 - fallen) ** order * (1 - q) ** (1 - order) + returned
-        exact = min(math.log(max(stays, returns)) / (order - 1.0), bound.ceiling)
-        assert exact * (1.0 - 1e-9) <= float(bound.cost(np.array([q]))[0]) <= exact * 1.15 + 1e-9
-        place = int(np.flatnonzero(places >= q)[-1])
-        moved = fill_event(p, after, rising, places[place])
-        assert moved * (1.0 - 1e-9) <= places[place - shift] <= 1.3 * moved
 
 
 @pytest.mark.parametrize(("noise", "order"), [(DiscreteLaplace(400.0), 1.5), (DiscreteLaplace(60.0), 8.0)], ids=str)

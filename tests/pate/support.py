@@ -8,9 +8,7 @@ from typing import Any
 import mpmath
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr
 
-from darrm.numerics.integer_noise import IntegerNoise
 from darrm.pate.analysis import Analysis, PateAggregator, analyze
 from darrm.votes import Votes
 from tests.noisy_max import oracles
@@ -76,24 +74,3 @@ def list_histograms(voters: int, classes: int) -> np.ndarray:
 def compute_distances(rows: np.ndarray) -> np.ndarray:
     """Count the votes that must change between any two rows."""
     return np.clip(rows[:, np.newaxis] - rows[np.newaxis], 0, None).sum(axis=2)
-
-
-def log_win_probabilities(rows: np.ndarray, sigma: float) -> np.ndarray:
-    """Log Pr[class i wins GNMax] for continuous noise, by quadrature over the winner's own noise."""
-    z = np.linspace(-14.0, 14.0, 2801)
-    step = z[1] - z[0]
-    log_density = -(z**2) / 2.0 - 0.5 * math.log(2.0 * math.pi)
-    result = np.empty(rows.shape)
-    for winner in range(rows.shape[1]):
-        total = np.broadcast_to(log_density, (rows.shape[0], z.size)).copy()
-        for rival in range(rows.shape[1]):
-            if rival != winner:
-                total += log_ndtr((rows[:, winner] - rows[:, rival])[:, np.newaxis] / sigma + z)
-        result[:, winner] = np.logaddexp.reduce(total, axis=1) + math.log(step)
-    return result
-
-
-def log_lattice_win_probabilities(rows: np.ndarray, noise: IntegerNoise) -> np.ndarray:
-    """Log Pr[class i wins] for whole-number noise; ties go to the lower class."""
-    reach = math.ceil(40.0 * noise.deviation) + 30
-    return np.log([oracles.label_laws(noise, tuple(row), fair=False, reach=reach) for row in rows.tolist()])

@@ -13,13 +13,12 @@ from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax, NoisyCheck
 from darrm.privacy import PrivacyParams
 from darrm.votes import ABSTAIN, Votes
 from tests.noisy_max.oracles import Counts, label_laws, wide_law_of
-from tests.pate.support import log_win_probabilities
 
 ROW = (6, 4, 2)
 SKEWED = AsymmetricNoise(4.0, 6.0, 2.5, 2.0)
 DRAWS = 60_000
 MARGIN = 5.5 * math.sqrt(0.25 / DRAWS)  # five and a half standard errors: false alarms below 1e-6 after all cells
-GAUSSIAN = np.exp(log_win_probabilities(np.array([ROW]), 3.0)[0])
+GAUSSIAN = label_laws(DiscreteGaussian(300.0), (600, 400, 200), fair=True, reach=12_000)  # on a lattice of 1/100 vote
 DISCRETE = label_laws(DiscreteGaussian(3.0), ROW, fair=True)
 LAPLACE = (2 + 0.3 * 2) / 4 * math.exp(-0.3 * 2)  # the probability of the class that is two votes behind
 

@@ -60,7 +60,7 @@ def test_the_published_figure_is_the_sum_of_its_parts(released: Analysis, smooth
     assert max(clipped) == pytest.approx(100 * 14.0 / 1600, rel=1e-12)
 
 
-def test_a_total_with_a_published_figure_is_called_an_estimate(released: Analysis, tmp_path: Path) -> None:
+def test_an_account_takes_private_figures_with_their_consent_only(released: Analysis, tmp_path: Path) -> None:
     figure = sanitize(released, PARAMETERS)
     assert str(figure) == (
         f"epsilon = {at_most(figure.epsilon)} at delta = 1e-05 (sanitized, may be published; order 14, classic "
@@ -68,13 +68,22 @@ def test_a_total_with_a_published_figure_is_called_an_estimate(released: Analysi
         "with an unknown one for both)"
     )
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-2"))
-    for cost in (figure.privacy_cost(), figure.privacy_cost(consent=PRIVATE_TOTAL)):
-        with pytest.raises(PrivateFigureError, match="about the data at hand and no guarantee, too small with prob"):
-            PrivacyAccountant(costs=[cost])
-        with pytest.raises(PrivateFigureError, match=f"say consent='{ESTIMATED_TOTAL}'"):
-            ledger.debit(cost)
+    for cost, consents, message in (
+        (released.privacy_cost(), ("", "yes", ESTIMATED_TOTAL), "is private itself"),
+        (figure.privacy_cost(), ("", "yes", PRIVATE_TOTAL), "about the data at hand and no guarantee, too small with"),
+    ):
+        for consent in consents:
+            with pytest.raises(PrivateFigureError, match=message):
+                PrivacyAccountant().add(cost, consent=consent)
+            with pytest.raises(PrivateFigureError):
+                PrivacyAccountant(costs=[replace(cost, consent=consent)])
+            with pytest.raises(PrivateFigureError):
+                ledger.debit(replace(cost, consent=consent))
     with pytest.raises(PrivateFigureError, match="keeps no cost that is private data"):
         ledger.debit(replace(released.privacy_cost(), consent=PRIVATE_TOTAL))
+    private = PrivacyAccountant()
+    private.add(released.privacy_cost(), consent=PRIVATE_TOTAL)
+    assert private.spent(1e-5).epsilon <= released.epsilon
     estimate = figure.privacy_cost(consent=ESTIMATED_TOTAL)
     message = "no guarantee: it holds published estimates about the data at hand, too small with probability up to 1"
     accountant = PrivacyAccountant()

@@ -11,7 +11,6 @@ import pytest
 
 from darrm.aggregator import load_release, save_release
 from darrm.errors import BudgetExceededError, TableError
-from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max.cost_given_votes import LEAST_MISSED, missed_probabilities
@@ -256,13 +255,6 @@ def test_a_run_is_stored_paid_once_and_released_as_a_whole(tmp_path: Path) -> No
     for release in (lambda: open_release(run, ledger), lambda: survey(run, tmp_path, tmp_path / "out")):
         with pytest.raises(ValueError, match="charged as a whole"):
             release()
-
-
-def test_an_entry_pays_for_the_labels_of_its_run_only() -> None:
-    run, queries = Entry("", "a run", 1, "", each=40), Entry("", "queries", 3, "")
-    assert (run.answers, queries.answers) == (40, 3)
-    assert [run.pays_for(n) for n in (1, 40, 41)] == [True, True, False]
-    assert [queries.pays_for(n) for n in (2, 3, 4)] == [False, True, False]
 
 
 RUN: dict[str, Any] = {

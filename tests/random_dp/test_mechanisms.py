@@ -192,7 +192,8 @@ def test_the_exponential_mechanism_at_its_limits() -> None:
     mechanism = Exponential(ONE, (0, 1, 2))
     assert {mechanism.release([5.0, 1.0, 5.0], 0.0) for _ in range(60)} == {0, 2}
     assert {mechanism.release([-0.0, -1.0, 0.0], 0.0) for _ in range(60)} == {0, 2}
-    assert mechanism.release([0.0, 1e300, 0.0], 1.0) == 1  # a gap beyond 64 bits
+    for gap in (1e20, 1e300):  # beyond 64 bits
+        assert mechanism.release([0.0, gap, 0.0], 1.0) == 1
     assert Exponential(ONE, ("only",)).release([3.0], 1.0) == "only"
 
 
@@ -225,18 +226,6 @@ def test_the_posterior_is_tempered_only_as_far_as_privacy_needs(
     law = compute_posterior(scores, prior, sensitivity, monkeypatch)
     assert law == pytest.approx(ideal / ideal.sum(), rel=0.01)
     assert "posterior sample" in Posterior(ONE, (0, 1)).describe_noise(0.0, None)
-
-
-@pytest.mark.parametrize("sensitivity", [0.01, 0.3, 0.5, 0.6, 2.0, 300.0])
-def test_the_posterior_is_private_for_any_prior(sensitivity: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng, worst = np.random.default_rng(7), 0.0
-    for _ in range(40):
-        prior = rng.integers(1, 30, 4).tolist()
-        scores = rng.normal(0.0, 2.0 * sensitivity, 4)
-        moved = scores + sensitivity * (1 - 1e-12) * rng.choice([-1.0, 1.0], 4)
-        here, there = (compute_posterior(list(row), prior, sensitivity, monkeypatch) for row in (scores, moved))
-        worst = max(worst, float(np.max(np.abs(np.log(here) - np.log(there)))))
-    assert 0.5 * min(1.0, 2.0 * sensitivity) < worst <= 1.0
 
 
 def test_bernstein_releases_all_lattice_values_by_laplace_noise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ def test_it_predicts_from_released_parameters_only(estimator: LinearSVC, sensiti
     noisy = Laplace(PRIVACY).release(exact, sensitivity.value, rng=np.random.default_rng(2))
     query = np.random.default_rng(3).normal(size=(50, 2))
     assert (voter.predict(query) == (query @ noisy[:2] + noisy[2] > 0)).all()
+    assert voter.vote(query).tolist() == voter.predict(query).tolist()
     assert set(voter.vote(query)) == {0, 1}
     kept = {name for name in vars(voter.released) if name.endswith("_") and not name.startswith("_")}
     assert kept == {"coef_", "intercept_", "classes_", "n_features_in_"}
