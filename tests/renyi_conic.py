@@ -27,14 +27,6 @@ def solve_renyi_with_cvxpy(
 
     ``weights`` is w, shape (h,); ``first`` and ``second`` are a and b, shapes (r, h), with both directions of every
     pair of neighbors; ``order``, ``budget`` and ``smallest_lie`` are α, ρ and η.
-
-    One voter that is not private: the answer's divergence is that of its lie.
-
-    >>> row = np.array([[1.0]])
-    >>> gamma = solve_renyi_with_cvxpy(np.array([1.0]), row, -row, order=2.0, budget=0.5, smallest_lie=0.0)
-    >>> p = 0.5 * (1.0 + float(gamma[0]))
-    >>> round(math.log(p**2 / (1 - p) + (1 - p) ** 2 / p), 6)
-    0.5
     """
     cvxpy = importlib.import_module("cvxpy")
     gamma = cvxpy.Variable(weights.size)

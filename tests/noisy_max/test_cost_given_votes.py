@@ -1,6 +1,7 @@
 """The cost of a label at given votes, and its bound by q alone: against every neighbor of small ensembles."""
 
 import math
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from darrm.noisy_max.mislabel_bound import (
     others_majorant,
     tightest_mislabel_bound,
 )
+from darrm.noisy_max.noise_law import NoiseDifference
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from tests.noisy_max.oracles import (
     ORDERS,
@@ -146,6 +148,28 @@ def test_other_noise_and_unsorted_orders_are_refused() -> None:
         label_costs(AsymmetricNoise(4.0, 4.0, 2.0, 2.0), [[3, 1]], [2.0])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="orders"):
         label_costs(DiscreteGaussian(4.0), [[3, 1]], [2.0, 1.5])
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("sigma", [0.8, 2.0, 6.0])
+@pytest.mark.parametrize(("K", "C"), [(7, 3), (4, 4)])
+def test_every_event_moves_along_the_tail_and_costs_at_most_its_sums(sigma: float, K: int, C: int) -> None:
+    noise, law, order = DiscreteGaussian(sigma), NoiseDifference(sigma), 6.0
+    tails, sums = np.exp(law.log_tails), np.exp(law.log_sums(order, 1))
+    places = np.arange(law.first, law.last + 1)
+    events = [list(event) for size in range(1, C) for event in combinations(range(C), size)]
+    laws = {row: label_laws(noise, row, fair=True) for row in histograms(K, C)}
+    for before, after in ((laws[row], laws[moved]) for row in laws for moved in neighbors(row)):
+        for event in events:
+            here, there = before[event].sum(), after[event].sum()
+            place = np.interp(-here, -tails, places)
+            assert there <= np.interp(place - 2.0, places, tails) * (1.0 + 1e-9)
+            assert there >= np.interp(place + 2.0, places, tails) * (1.0 - 1e-9)
+            index = law.find_index(float(np.log(here)))
+            forward = np.sum(before[event] ** order * after[event] ** (1.0 - order))
+            reverse = np.sum(after[event] ** order * before[event] ** (1.0 - order))
+            assert forward <= sums[index] * (1.0 + 1e-9)
+            assert reverse <= sums[index - 2] * (1.0 + 1e-9)
 
 
 STEEP = AsymmetricNoise(2.0, 4.0, 3.0, 2.0), AsymmetricNoise(1.5, 1.0, 1.0, 3.0)  # their bounds are loose

@@ -99,6 +99,9 @@ def test_a_person_who_moves_more_votes_costs_more() -> None:
     assert (laplace.guarantee, laplace.reached) == (PrivacyParams("1.2"), 2)
 
 
+ARRAY: Any = np.array([[3, 1]])  # labels or counts
+
+
 def release_scored(scores: Any) -> object:
     return InteractiveGNMax(1, 1.0, 1.0, 0.5).with_scores(scores).release(Votes.from_counts([[3, 1]]))
 
@@ -106,15 +109,15 @@ def release_scored(scores: Any) -> object:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: GNMax(0.0), "sigma must be"),
         (lambda: GNMax(9.0, reached=0), "reached must be"),
-        (lambda: GNMax(3.0, "loud"), "noise must be one of"),
         (lambda: GNMax(3.0, "continuous").release(Votes.from_counts([[3, 1]])), "needs rng="),
         (lambda: LNMax(0.3, "continuous").release(Votes.from_counts([[3, 1]])), "needs rng="),
         (lambda: LNMax(math.inf), "gamma must be"),
         (lambda: AsymmetricMax(40.0), "noise must be an AsymmetricNoise"),  # type: ignore[arg-type]
         (lambda: AsymmetricMax(AsymmetricNoise(4000.0, 4000.0, 2.0, 2.0)), "of a deviation of at most 1024 votes"),
         (lambda: AsymmetricMax(SKEWED, reached=0), "reached must be"),
+        (lambda: ConfidentGNMax(1, 1.0, 1.0).statistic(ARRAY), "use Votes.from_labels"),
+        (lambda: InteractiveGNMax(1, 1.0, 1.0, 0.5).statistic(ARRAY, [[0.5, 0.5]]), "use Votes.from_labels"),
         (lambda: ConfidentGNMax(math.nan, 1.0, 1.0), "threshold must be a finite number"),
         (lambda: ConfidentGNMax(1, 0.0, 1.0), "sigma_threshold must be"),
         (lambda: ConfidentGNMax(1, 1.0, -1.0), "sigma_answer must be"),

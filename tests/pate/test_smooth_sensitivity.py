@@ -59,14 +59,6 @@ def test_against_all_histograms(voters: int, classes: int, sigma: float, order: 
     assert ratio.max() <= math.exp(SMOOTHNESS) * (1 + 1e-9)
 
 
-def test_the_profile_reaches_the_plateau_no_earlier_than_it_must() -> None:
-    shape = CostShape(40.0, 14.0, 10)
-    profile = answer_profile(np.array([[240, 10, *[0] * 8]]), shape, 120)[:, 0]
-    assert profile[0] < shape.plateau / 10
-    assert profile[-1] == shape.plateau
-    assert np.all(np.diff(profile) >= 0.0)
-
-
 def test_a_jump_of_the_cost_at_q0_belongs_to_the_plateau() -> None:
     shape = CostShape(0.152, 1.094, 2)
     shape.check_conditions(12)

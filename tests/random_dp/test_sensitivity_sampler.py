@@ -126,20 +126,6 @@ def test_a_progress_bar_on_standard_error(capsys: pytest.CaptureFixture[str], mo
     assert output.out == ""
 
 
-def test_data_sets_are_lists_or_tuples_of_arrays() -> None:
-    def repeat_letter(rng: np.random.Generator, count: int) -> list[str]:
-        return ["a" if rng.random() < 0.5 else "b"] * count
-
-    words = SensitivitySampler(lambda data: [data.count("a"), len(data)], repeat_letter, "l1")
-    assert (words.measure(6, 20, seed=1) == 0).all()
-
-    def draw_columns(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        return rng.random((count, 2)), rng.integers(0, 2, count)
-
-    weighted = SensitivitySampler(lambda data: data[1] @ data[0] / len(data[1]), draw_columns, "sup")
-    assert 0 < weighted.estimate(10, gamma=0.3, seed=1).value <= 0.1 * (1 + 1e-12)
-
-
 @pytest.mark.statistical
 def test_a_random_position_sees_what_the_last_one_cannot() -> None:
     def first_record(data: np.ndarray) -> float:
@@ -347,7 +333,6 @@ PAIRS = SensitivitySampler(lambda data: data[:2], uniform, "l1", distribution="U
     ("call", "message"),
     [
         (lambda: SensitivitySampler(None, exponential, "l1"), "function must be callable"),  # type: ignore[arg-type]
-        (lambda: SensitivitySampler(np.mean, 3, "l1"), "sampler must be callable"),  # type: ignore[arg-type]
         (lambda: SensitivitySampler(np.mean, exponential, "L1"), "norm must be one of l1, l2, sup"),
         (lambda: SensitivitySampler(np.mean, exponential, "l1", position="first"), "position must be"),
         (lambda: Execution(jobs=0), "jobs must be"),
