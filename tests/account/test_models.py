@@ -22,355 +22,298 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.release import describe_cost, find_sample
 from darrm.table.table import Table, certify
+from tests.account.support import QUERY, list_epsilons, make_table
 
-ANSWERS = list(itertools.product((0, 1), repeat=2))  # of one model to two questions
+MODELS = Voters(5, PrivacyParams("0.5", "1e-6"), overlap=2, models=True)
+FRESH = replace(MODELS, models=False)
+NON_PRIVATE = Voters.non_private(5, 2)
+HALF = (0.1, 0.2, 0.3)
+MANY_MODELS = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
 
 
 @cache
-def charged(voters: Voters, half: tuple[float, ...]) -> PrivacyCost:
-    return describe_cost(table_for(voters, list(half)))
+def describe_query(voters: Voters, half: tuple[float, ...] = HALF) -> PrivacyCost:
+    return describe_cost(make_table(voters, half))
 
 
-def table_for(voters: Voters, half: list[float]) -> Table:
-    return certify(Problem.from_allowance(voters, voters.reached), NoiseFunction(voters.K, half))
+@cache
+def make_subsampled_table(voters: Voters, m: int) -> Table:
+    problem = Problem.from_allowance(voters, m)
+    return certify(problem, baselines.subsampling(problem))
 
 
-def laws(table: Table, reached: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The laws of two labels on two data sets, for models of one randomized-response bit and fixed ones, all of them.
+# every strategy of models: a pure model is one bit of randomized response, and answers by that bit
 
-    A bit b is 1 with probability e^ε/(1 + e^ε), or 1/(1 + e^ε) on the other data set, and says which answers are given.
+
+def list_label_laws(one: Array, epsilons: Sequence[float], fixed: int, questions: int) -> Iterator[tuple[Array, Array]]:
+    """Yield the laws of all labels on two data sets, (strategies, labels), where label 1 has probability one[ones].
+
+    The models of one person have these ε, and the bit of each is 1 with probability e^ε/(1 + e^ε), or 1/(1 + e^ε). The
+    fixed models answer as they like.
     """
-    K, voters = table.gamma.K, table.problem.voters
-    one = 0.5 * (1.0 + table.gamma.signed)
-    high = [1.0 / (1.0 + math.exp(-each.epsilon)) for each, count in voters.largest(reached) for _ in range(count)]
-    all_bits = list(itertools.product((0, 1), repeat=reached))
-    weights = np.array(
-        [
-            [math.prod(p if bit == first else 1.0 - p for p, bit in zip(high, bits, strict=True)) for bits in all_bits]
-            for first in (1, 0)
-        ]
-    )
-    for frozen in itertools.combinations_with_replacement(ANSWERS, K - reached):
-        for moved in itertools.combinations_with_replacement(itertools.product(ANSWERS, repeat=2), reached):
-            ones = np.array(
-                [
-                    np.sum([*frozen, *(pair[bit] for pair, bit in zip(moved, bits, strict=True))], axis=0)
-                    for bits in all_bits
-                ]
-            )
-            told = one[ones]  # (bits, questions)
-            labels = np.stack([told[:, 0] * told[:, 1], told[:, 0] * (1 - told[:, 1])], axis=1)
-            labels = np.hstack([labels, np.stack([(1 - told[:, 0]) * told[:, 1], np.prod(1 - told, axis=1)], axis=1)])
-            yield weights[0] @ labels, weights[1] @ labels
+    answers = np.array(list(itertools.product((0, 1), repeat=questions)))
+    pairs = np.array(list(itertools.product(answers, repeat=2)))  # the answers of a model where its bit is 0, and 1
+    bits = np.array(list(itertools.product((0, 1), repeat=len(epsilons))))
+    strategies = np.array(list(itertools.product(range(len(pairs)), repeat=len(epsilons))))
+    moved = np.stack([sum(pairs[strategies[:, i], bit] for i, bit in enumerate(row)) for row in bits], axis=1)
+    high = 1.0 / (1.0 + np.exp(-np.asarray(epsilons)))
+    weights = [np.prod(np.where(bits == 1, p, 1.0 - p), axis=1) for p in (high, 1.0 - high)]
+    for others in itertools.combinations_with_replacement(answers, fixed):
+        chances = one[moved + np.sum(others, axis=0, dtype=int)]
+        labels = np.stack([np.prod(np.where(label == 1, chances, 1.0 - chances), axis=2) for label in answers], axis=2)
+        first, second = (np.einsum("b,sbl->sl", weight, labels) for weight in weights)
+        yield first, second
+        yield second, first
+
+
+CASES = [  # ε of each model, overlap, questions
+    ("1", 1, 2),
+    ("0.5 0.5", 2, 2),
+    ("0.2 1", 1, 3),
+    ("0.2 1", 2, 2),
+    ("0.5 0.5", 2, 3),
+    ("1 1 1", 1, 3),
+    ("0.5 0.5 0.5", 2, 2),
+    ("0.1 0.3 1.5", 1, 2),
+    ("0.1 0.3 1.5", 3, 2),
+    ("0.2 0.2 0.2 2", 2, 2),
+    ("0.2 0.2 0.2 2", 3, 2),
+    ("0.3 0.3 0.3 0.3", 4, 2),
+]
+
+
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("shape", ["rising", "constant", "random"])
+@pytest.mark.parametrize(("epsilons", "overlap", "questions"), CASES)
+def test_no_strategy_of_models_costs_more_than_a_bound(epsilons: str, overlap: int, questions: int, shape: str) -> None:
+    own = [PrivacyParams(epsilon) for epsilon in epsilons.split()]
+    K = len(own)
+    length = K - K // 2
+    random = np.random.default_rng(32).uniform(0.1, 0.9, length)
+    half = {"rising": np.linspace(0.2, 0.8, length), "constant": np.full(length, 0.5), "random": random}[shape]
+    check_bounds(Voters.of(own, overlap=overlap, models=True), half.tolist(), questions)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("K", "reached", "epsilon", "half"),
+    ("each", "half"),
     [
-        (1, 1, "1", [0.6]),
-        pytest.param(2, 1, "0.5", [0.8], marks=pytest.mark.slow),
-        pytest.param(3, 1, "1", [0.3, 0.9], marks=pytest.mark.slow),
-        pytest.param(3, 2, "0.5", [0.4, 0.7], marks=pytest.mark.slow),
-        (3, 3, "0.1", [1.0, 1 / 3]),  # the false sum says 0.2 for two questions, and 0.2394 is true
-        pytest.param(3, 3, "1", [0.1, 0.5], marks=pytest.mark.slow),
-        # one voter drawn at random; the same, and every other label a fair coin
-        pytest.param(3, 3, "1", [1 / 3, 1.0], marks=pytest.mark.slow),
-        pytest.param(4, 3, "0.5", [0.25, 0.5], marks=pytest.mark.slow),
-        (2, 2, "0.2 1", [0.8]),  # models that are not alike
+        ("0.1", [1.0, 1 / 3]),  # the sum over two questions would be 0.2, and 0.2394 is attained
+        ("1", [1 / 3, 1.0]),  # the vote of one random model; the same, and every other label is random
     ],
 )
-def test_every_bound_holds_for_two_questions(K: int, reached: int, epsilon: str, half: list[float]) -> None:
-    each = [PrivacyParams(one) for one in epsilon.split()]
-    voters = Voters.of(each if len(each) == K else each * K, overlap=reached, models=True)
-    table = table_for(voters, half)
-    account = PrivacyAccountant(costs=[describe_cost(table, 2)])
-    known = list(laws(table, reached))
+def test_no_strategy_of_three_shared_models_costs_more_than_a_bound(each: str, half: list[float]) -> None:
+    check_bounds(Voters(3, PrivacyParams(each), models=True), half, 2)
+
+
+def check_bounds(voters: Voters, half: list[float], questions: int) -> None:
+    """Compare every bound with all strategies; with an overlap of 1 the bound is attained."""
+    table = make_table(voters, half)
+    one = 0.5 * (1.0 + table.gamma.signed)
+    own = [each.epsilon for each in voters.per_voter or [voters.each] * voters.K]
+    persons = set(itertools.combinations(own, voters.reached))
+    laws = [law for person in persons for law in list_label_laws(one, person, voters.K - voters.reached, questions)]
+    account = PrivacyAccountant(costs=[describe_cost(table, questions)])
     for delta in (0.0, 1e-3, 0.03):
         spent = account.spent(delta)
-        assert {bound.name for bound in spent.bounds} <= set(MODELS_BOUNDS)
-        assert "joint bound" in {bound.name for bound in spent.bounds}
+        assert "joint bound" in list_epsilons(spent)
+        assert list_epsilons(spent).keys() <= set(MODELS_BOUNDS)
         for bound in (*spent.bounds, account.spent(delta, adaptive=True).bounds[0]):
-            c = math.exp(bound.epsilon)
-            worst = max(float(np.maximum(a - c * b, 0.0).sum()) for P, Q in known for a, b in ((P, Q), (Q, P)))
+            factor = math.exp(bound.epsilon)
+            worst = max(float(np.maximum(P - factor * Q, 0.0).sum(axis=1).max()) for P, Q in laws)
             assert worst <= delta + 1e-12, bound
-        smallest = spent.bounds[0].epsilon
-        assert account.admits(PrivacyParams(smallest + 1e-9, delta))
-        assert not account.admits(PrivacyParams(0.99 * smallest, delta))
+        assert account.admits(PrivacyParams(spent.epsilon + 1e-9, delta))
+        assert not account.admits(PrivacyParams(0.99 * spent.epsilon, delta))
+    exact = max(float(np.log(P / Q).max()) for P, Q in laws if np.all(P > 0.0))
+    reported = account.spent(0.0).epsilon
+    assert reported >= exact * (1.0 - 1e-9)
+    assert voters.reached > 1 or reported <= exact * (1.0 + 1e-5)
 
 
-def test_both_ends_are_as_small_as_the_models_allow() -> None:
-    """One model of one bit that answers every question alike costs exactly what is reported for one question."""
+def test_the_joint_bound_multiplies_hyperbolic_tangents() -> None:
     voters = Voters(1, PrivacyParams(1), overlap=1, models=True)
-    truth = math.tanh(0.5)  # (1 + γ)/2 = e/(1 + e): the release of one question has ε' = 1
-    account = PrivacyAccountant(costs=[describe_cost(table_for(voters, [truth]), 1)])
-    found = {bound.name: bound.epsilon for bound in account.spent(0.0).bounds}
-    assert found["joint bound"] == pytest.approx(2.0 * math.atanh(math.tanh(0.5) ** 2), abs=1e-6)
-    assert found["joint bound"] == pytest.approx(0.434, abs=1e-3)
-    assert found["non-private voters"] == pytest.approx(1.0, abs=1e-9)
-    assert found["private models"] == 1.0
+    cost = describe_query(voters, (math.tanh(0.5),))  # (1 + γ)/2 = e/(1 + e): the release has ε' = 1
+    epsilons = list_epsilons(PrivacyAccountant(costs=[cost]).spent(0.0))
+    assert epsilons["joint bound"] == pytest.approx(2.0 * math.atanh(math.tanh(0.5) ** 2), abs=1e-6)
+    assert epsilons["non-private voters"] == pytest.approx(1.0, abs=1e-9)
+    assert epsilons["private models"] == 1.0
 
 
-@pytest.mark.parametrize(("m", "drawn"), [(1, 1), (2, 1), (3, 3), (4, 3), (7, 7)])
-def test_labels_that_look_at_few_models_cost_these(m: int, drawn: int) -> None:
-    """A tie of two is a fair coin, so the majority of an even number is that of one less."""
-    voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
-    problem = Problem.from_allowance(voters, m)
-    table = certify(problem, baselines.subsampling(problem))
-    queries = 31 // drawn
-    for count in (1, 2, queries, queries + 1):
+# the bound of the models alone
+
+
+@pytest.mark.parametrize("overlap", [1, 2, 11])
+def test_declared_models_bound_any_number_of_queries(overlap: int) -> None:
+    each = PrivacyParams(0.0892, 1e-4)
+    voters = Voters(11, each, overlap=overlap, models=True)
+    cost = PrivacyCost("a", guarantee=QUERY, count=10_000)
+    spent = PrivacyAccountant(voters, [cost]).spent(0.01)
+    assert spent.bound == "private models"
+    assert spent.epsilon == pytest.approx(optimal_epsilon([(each, overlap)], 0.01))
+    assert "post-processing of models that are already private" in spent.explanation
+    assert ("one model" in spent.explanation) == (overlap == 1)
+    assert models_bound(voters, 1e-5) is None
+    for undeclared in (None, replace(voters, models=False)):
+        assert "private models" not in list_epsilons(PrivacyAccountant(undeclared, [cost]).spent(0.999))
+
+
+def test_costs_of_private_models_do_not_add_up() -> None:
+    three = Voters(3, PrivacyParams("0.1"), models=True)
+    cost, other = describe_query(three, (1.0, 1 / 3)), describe_query(replace(three, K=5))
+    by_hand = PrivacyCost("b", guarantee=PrivacyParams("0.001"), count=2)
+    assert PrivacyAccountant(costs=[cost, by_hand]).spent(0.01).bound == "none"
+    assert PrivacyAccountant(costs=[cost, other]).spent(0.01).bound == "none"
+    assert list_epsilons(PrivacyAccountant(three, [by_hand]).spent(0.01)).keys() == {"private models"}
+    with pytest.raises(ValueError, match="charged for other models"):
+        PrivacyAccountant(three, [cost, other])
+
+
+def test_costs_of_models_that_are_not_private_add_up() -> None:
+    models = Voters(3, PrivacyParams("inf"), models=True)
+    assert PrivacyAccountant(models, [PrivacyCost("b", guarantee=QUERY, count=2)]).spent(0.01).bound == "optimal"
+    table = certify(Problem(models, PrivacyParams(1)), NoiseFunction(3, [0.1, 0.2]))
+    assert not describe_cost(table).non_composable
+
+
+def test_one_query_of_private_models_keeps_all_bounds() -> None:
+    models = Voters(3, PrivacyParams("0.1"), models=True)
+    tables = (make_table(voters, (1.0, 1 / 3), 1) for voters in (models, replace(models, models=False)))
+    cost, fresh = map(describe_cost, tables)
+    spent = PrivacyAccountant(costs=[cost]).spent(1e-3)
+    assert set(PrivacyAccountant(costs=[fresh]).spent(1e-3).bounds) < set(spent.bounds)
+    assert PrivacyAccountant(models, [fresh]).spent(1e-3).epsilon == pytest.approx(spent.epsilon)
+    assert PrivacyAccountant(costs=[cost]).spent(0.0, adaptive=True).epsilon == pytest.approx(0.1)
+
+
+# labels of few models
+
+
+@pytest.mark.parametrize(("m", "sample_size"), [(1, 1), (2, 1), (4, 3)])  # a tie of two is random, like one vote
+def test_the_subsampling_bound_composes_the_models_behind_the_labels(m: int, sample_size: int) -> None:
+    table, cap = make_subsampled_table(MANY_MODELS, m), optimal_epsilon([(MANY_MODELS.each, 31)], 1e-4)
+    most = 31 // sample_size
+    for count in (1, 2, most, most + 1):
         cost = describe_cost(table, count)
         assert cost.sample is not None
-        assert cost.sample.voters == drawn
-        read = PrivacyCost.from_text(cost.to_text(), what=cost.what).repeat(count)
-        found, again = (subsampling_bound(voters, (one,), 1e-4) for one in (cost, read))
-        assert found == again
-        if drawn * count < 31:
-            assert found is not None
-            alone, cap = (optimal_epsilon([(voters.each, models)], 1e-4) for models in (drawn * count, 31))
-            assert alone <= found.epsilon <= alone * (1.0 + 1e-6) < cap
-        else:
-            assert found is None
-    # floats are not exactly the law of a sample, so something of δ is needed
-    assert subsampling_bound(voters, (describe_cost(table, 1),), 0.0) is None
+        assert cost.sample.voters == sample_size
+        bound = subsampling_bound(MANY_MODELS, (cost,), 1e-4)
+        stored = PrivacyCost.from_text(cost.to_text(), what=cost.what).repeat(count)
+        assert subsampling_bound(MANY_MODELS, (stored,), 1e-4) == bound
+        if sample_size * count >= 31:
+            assert bound is None
+            continue
+        exact = optimal_epsilon([(MANY_MODELS.each, sample_size * count)], 1e-4)
+        assert bound is not None
+        assert exact <= bound.epsilon <= exact * (1.0 + 1e-6) < cap
+    # floats are not exactly the law of a sample, so a part of δ is needed
+    assert subsampling_bound(MANY_MODELS, (describe_cost(table, 1),), 0.0) is None
 
 
-def test_the_smallest_of_all_is_what_is_reported() -> None:
-    voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
-    problem = Problem.from_allowance(voters, 1)
-    account = PrivacyAccountant(costs=[describe_cost(certify(problem, baselines.subsampling(problem)), 2)])
-    spent = account.spent(1e-4)
-    assert spent.bound == "subsampling"
-    assert spent.epsilon <= 0.2
-    assert account.admits(PrivacyParams(spent.epsilon * (1.0 + 1e-9), 1e-4))
-    assert not account.admits(PrivacyParams(spent.epsilon * 0.999, 1e-4))
-
-
-def test_only_what_looks_at_few_voters_is_charged_so() -> None:
+def test_only_the_law_of_a_sample_has_the_subsampling_bound() -> None:
     voters = Voters(11, PrivacyParams(1), models=True)
-    problem = Problem.from_allowance(voters, 3)
-    sampled = certify(problem, baselines.subsampling(problem))
+    sampled = make_subsampled_table(voters, 3)
     assert find_sample(sampled) is not None
-    for at in range(6):
+    for level in range(6):
         half = sampled.gamma.half.copy()
-        half[at] *= 1.0 - 1e-9
-        assert find_sample(certify(problem, NoiseFunction(11, half))) is None
-    assert find_sample(certify(problem, NoiseFunction(11, np.full(6, 0.3)))) is None
-    # one kind that looks at few, and one of which nothing is known: no bound for both
-    other = describe_cost(certify(problem, NoiseFunction(11, np.full(6, 0.3))))
-    assert subsampling_bound(voters, (describe_cost(sampled, 2),), 1e-3) is not None
-    assert subsampling_bound(voters, (describe_cost(sampled, 2), other), 1e-3) is None
+        half[level] *= 1.0 - 1e-9
+        assert find_sample(certify(sampled.problem, NoiseFunction(11, half))) is None
+    cost, other = describe_cost(sampled, 2), describe_cost(make_table(voters, [0.3] * 6, 3))
+    assert subsampling_bound(voters, (cost,), 1e-3) is not None
+    assert subsampling_bound(voters, (cost, other), 1e-3) is None
 
 
-MODELS = Voters(5, PrivacyParams("0.5", "1e-6"), overlap=2, models=True)
-FRESH = replace(MODELS, models=False)
-PLAIN = Voters(5, PrivacyParams("inf"), overlap=2)
-HALF = [0.1, 0.2, 0.3]
-SENTENCE = "was proved for voters that draw fresh randomness at every query"
+def test_bounds_share_delta_where_kinds_are_chosen_after_answers() -> None:
+    account = PrivacyAccountant(costs=[describe_cost(make_subsampled_table(MANY_MODELS, 1), 20)])
+    epsilons = list_epsilons(account.spent(1e-4, adaptive=True))
+    quarter, whole = (subsampling_bound(MANY_MODELS, account.costs, delta) for delta in (1e-4 / 4, 1e-4))
+    assert quarter is not None
+    assert whole is not None
+    assert epsilons["subsampling"] == quarter.epsilon > whole.epsilon
+    # the bound of the models does not depend on the costs, and keeps all of δ
+    assert epsilons["private models"] == list_epsilons(account.spent(1e-4))["private models"]
+    between = PrivacyParams((quarter.epsilon + whole.epsilon) / 2, "1e-4")
+    assert account.admits(between)
+    assert not account.admits(between, adaptive=True)
+    assert account.admits(PrivacyParams(quarter.epsilon, "1e-4"), adaptive=True)
+
+
+# the release for non-private voters
+
+
+def test_pate_costs_count_for_models_of_overlap_one() -> None:
+    cost = GNMax(40.0).privacy_cost(10)
+    epsilons = list_epsilons(PrivacyAccountant(replace(MODELS, overlap=1), [cost]).spent(1e-5))
+    release_epsilon = PrivacyAccountant(costs=[cost]).spent(1e-5).epsilon
+    assert epsilons["non-private voters"] == release_epsilon
+    assert epsilons["joint bound"] < min(release_epsilon, epsilons["private models"])
+
+
+def test_costs_for_non_private_voters_of_another_overlap_are_of_another_kind() -> None:
+    def make_cost(overlap: int) -> PrivacyCost:
+        voters = replace(NON_PRIVATE, overlap=overlap)
+        release = PrivacyCost("release", guarantee=PrivacyParams("0.01"), voters=voters)
+        return PrivacyCost("models", guarantee=PrivacyParams(1), voters=MODELS, for_non_private_voters=(release,))
+
+    one, two = make_cost(1), make_cost(2)
+    for costs, has_bound in (([one, two], False), ([two, one], False), ([two], True)):
+        spent = PrivacyAccountant(None, costs).spent(1e-3)
+        assert ("non-private voters" in list_epsilons(spent)) == has_bound
+
+
+def test_the_profile_for_non_private_voters_is_exact() -> None:
+    table = make_table(MODELS, HALF)
+    one = [(1 + Fraction(float(g))) / 2 for g in table.gamma.signed]
+    for cost in describe_cost(table).for_non_private_voters:
+        assert cost.profile is not None
+        assert cost.guarantee is not None
+        overlap = cost.reached or 0
+        pairs = [(one[i], one[j]) for i in range(6) for j in range(6) if abs(i - j) <= overlap]
+        for epsilon, delta in zip(cost.profile.epsilons, cost.profile.deltas, strict=True):
+            exact = max(Fraction(0), *(p - Fraction(math.exp(epsilon)) * q for p, q in pairs))
+            assert exact - Fraction(1, 10**16) <= Fraction(delta) <= exact + Fraction(3, 10**12)
+        growth = Fraction(math.exp(cost.guarantee.epsilon))
+        assert max(p - growth * q for p, q in pairs) <= cost.guarantee.exact_delta + Fraction(1, 10**15)
+
+
+# costs that were proved for fresh randomness
 
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
-    "ask",
+    "use",
     [
-        lambda account, _charge: account.spent(1e-3),
-        lambda account, _charge: account.spent(1e-3, adaptive=True),
-        lambda account, _charge: account.smallest_epsilon(1e-3),
-        lambda account, _charge: account.admits(PrivacyParams("0.1", "1e-3")),
+        lambda account, _: account.spent(1e-3),
+        lambda account, _: account.smallest_epsilon(1e-3),
+        lambda account, _: account.admits(PrivacyParams("0.1", "1e-3")),
         lambda account, cost: account.queries_that_fit(cost, PrivacyParams("0.1", "1e-3"), most=9),
     ],
 )
-def test_a_sum_for_fresh_randomness_is_not_written_for_models(
-    ask: Callable[[PrivacyAccountant, PrivacyCost], object],
+def test_models_refuse_several_costs_for_fresh_randomness(
+    use: Callable[[PrivacyAccountant, PrivacyCost], object],
 ) -> None:
-    cost = charged(FRESH, tuple(HALF))
-    with pytest.raises(ValueError, match=SENTENCE):
-        ask(PrivacyAccountant(MODELS, [cost.repeat(2)]), cost)
+    cost, message = describe_query(FRESH), "was proved for voters that draw fresh randomness at every query"
+    with pytest.raises(ValueError, match=message):
+        use(PrivacyAccountant(MODELS, [cost.repeat(2)]), cost)
     account = PrivacyAccountant(MODELS, [cost])
-    for more in (cost, charged(MODELS, tuple(HALF))):
-        with pytest.raises(ValueError, match=SENTENCE):
-            account.add(more)
+    for second in (cost, describe_query(MODELS)):
+        with pytest.raises(ValueError, match=message):
+            account.add(second)
     assert account.queries == 1
-    # charged again for the models it is bounded, and not by the sum
-    account = PrivacyAccountant(MODELS, [describe_cost(table_for(FRESH, HALF), 2, voters=MODELS)])
-    names = {bound.name for bound in account.spent(1e-3).bounds}
-    assert names == set(MODELS_BOUNDS) - {"subsampling"}
 
 
-def test_the_voters_of_a_charge_are_as_private_as_those_of_the_table() -> None:
-    table = table_for(FRESH, HALF)
+def test_a_cost_is_described_for_voters_as_private_as_those_of_the_table() -> None:
+    table = make_table(FRESH, HALF)
     for voters in (
         replace(MODELS, overlap=3),
         replace(MODELS, K=7),
         replace(MODELS, each=PrivacyParams("0.6", "1e-6")),
         replace(MODELS, each=PrivacyParams("0.5", "1e-5")),
-        PLAIN,
+        NON_PRIVATE,
     ):
         with pytest.raises(ValueError, match="no larger overlap"):
             describe_cost(table, voters=voters)
     assert describe_cost(table, voters=replace(MODELS, overlap=1)).models == replace(MODELS, overlap=1)
-    plain = certify(Problem(PLAIN, PrivacyParams(1)), NoiseFunction(5, HALF))
-    assert describe_cost(plain, voters=MODELS).for_non_private_voters
-
-
-def test_votes_alone_count_for_models_too() -> None:
-    """PATE's aggregators are private for non-private voters of whom a person reaches one."""
-    one = replace(MODELS, overlap=1)
-    query = GNMax(40.0).privacy_cost(10)
-    account = PrivacyAccountant(one, [query])
-    alone = PrivacyAccountant(costs=[query]).spent(1e-5)
-    found = {bound.name: bound.epsilon for bound in account.spent(1e-5).bounds}
-    assert found["non-private voters"] == alone.epsilon
-    assert found["joint bound"] < min(alone.epsilon, found["private models"])
-
-
-def test_kinds_chosen_after_answers_share_delta_between_the_bounds() -> None:
-    """One course of answers may end under one bound, another under another: together they fail as often as both."""
-    voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
-    problem = Problem.from_allowance(voters, 1)
-    account = PrivacyAccountant(costs=[describe_cost(certify(problem, baselines.subsampling(problem)), 20)])
-    found = {bound.name: bound.epsilon for bound in account.spent(1e-4, adaptive=True).bounds}
-    share, whole = (subsampling_bound(voters, account.costs, delta) for delta in (1e-4 / 4, 1e-4))
-    cap = models_bound(voters, 1e-4)
-    assert share is not None
-    assert whole is not None
-    assert cap is not None
-    assert found["subsampling"] == share.epsilon > whole.epsilon
-    assert found["private models"] == cap.epsilon
-    between = PrivacyParams((share.epsilon + whole.epsilon) / 2, "1e-4")
-    assert account.admits(between)
-    assert not account.admits(between, adaptive=True)
-    assert account.admits(PrivacyParams(share.epsilon, "1e-4"), adaptive=True)
-
-
-def test_equal_costs_hold_for_whom_they_were_proved() -> None:
-    """One kind that holds for votes of anybody lends nothing to an equal cost that does not."""
-    one = replace(MODELS, overlap=1)
-    votes = PrivacyCost("votes", guarantee=PrivacyParams("0.25"), reached=1)
-    silent = PrivacyCost("silent", guarantee=PrivacyParams("0.25"))
-    problem = Problem(replace(one, models=False), PrivacyParams("0.5", "1e-6"))
-    fresh = describe_cost(certify(problem, NoiseFunction(5, HALF)), exact=False)
-    equal = PrivacyCost("votes", guarantee=fresh.guarantee, reached=1)
-    for pair in itertools.permutations([votes, silent]):
-        assert {bound.name for bound in PrivacyAccountant(one, pair).spent(1e-3).bounds} == {"private models"}
-    for pair in itertools.permutations([equal, fresh]):
-        with pytest.raises(ValueError, match=SENTENCE):
-            PrivacyAccountant(one, pair)
-
-
-def test_costs_for_non_private_voters_of_another_overlap_are_of_another_kind() -> None:
-    def cost(overlap: int) -> PrivacyCost:
-        plain = PrivacyCost("plain", guarantee=PrivacyParams("0.01"), voters=replace(PLAIN, overlap=overlap))
-        return PrivacyCost("models", guarantee=PrivacyParams(1), voters=MODELS, for_non_private_voters=(plain,))
-
-    for pair in itertools.permutations([cost(1), cost(2)]):
-        assert "non-private voters" not in {bound.name for bound in PrivacyAccountant(None, pair).spent(1e-3).bounds}
-    assert "non-private voters" in {bound.name for bound in PrivacyAccountant(None, [cost(2)]).spent(1e-3).bounds}
-
-
-@pytest.mark.parametrize(
-    "declared",
-    [
-        replace(FRESH, each=PrivacyParams(3)),
-        replace(FRESH, each=PrivacyParams("0.5", "1e-5")),
-        replace(FRESH, K=7),
-        replace(MODELS, each=PrivacyParams(3)),
-        PLAIN,
-    ],
-)
-def test_one_query_holds_for_voters_as_private_as_those_of_its_proof(declared: Voters) -> None:
-    cost = describe_cost(table_for(FRESH, HALF))
-    with pytest.raises(ValueError, match="is charged for other voters"):
-        PrivacyAccountant(declared, [cost])
-    for covered in (FRESH, MODELS, replace(FRESH, each=PrivacyParams("0.4")), replace(FRESH, overlap=1)):
-        assert PrivacyAccountant(covered, [cost]).queries == 1
-
-
-def test_the_profile_for_non_private_voters_by_exact_fractions() -> None:
-    table = table_for(MODELS, HALF)
-    one = [(1 + Fraction(float(g))) / 2 for g in table.gamma.signed]
-    for plain in describe_cost(table).for_non_private_voters:
-        assert plain.profile is not None
-        assert plain.guarantee is not None
-        reach = plain.reached or 0
-        pairs = [(one[i], one[j]) for i in range(6) for j in range(6) if abs(i - j) <= reach]
-        for epsilon, delta in zip(plain.profile.epsilons, plain.profile.deltas, strict=True):
-            exact = max(Fraction(0), *(p - Fraction(math.exp(epsilon)) * q for p, q in pairs))
-            assert exact <= Fraction(delta) + Fraction(1, 10**16)
-            assert delta <= exact + Fraction(3, 10**12)
-        growth = Fraction(math.exp(plain.guarantee.epsilon))
-        assert max(p - growth * q for p, q in pairs) <= plain.guarantee.exact_delta + Fraction(1, 10**15)
-
-
-CASES = [  # ε of each model, how many a person reaches, questions
-    (["1"], 1, 1),
-    (["0.5"] * 2, 2, 2),
-    (["0.2", "1"], 2, 2),
-    (["0.5"] * 2, 2, 3),
-    (["0.2", "1"], 1, 3),
-    (["0.5"] * 3, 1, 2),
-    (["0.5"] * 3, 2, 2),
-    (["0.5"] * 3, 3, 2),
-    (["0.1", "0.3", "1.5"], 3, 2),
-    (["0.1", "0.3", "1.5"], 1, 2),
-    (["1"] * 3, 1, 3),
-    (["0.2"] * 4, 1, 2),
-    (["1"] * 4, 2, 2),
-    (["0.2", "0.2", "0.2", "2"], 2, 2),
-    (["0.2", "0.2", "0.2", "2"], 3, 2),
-    (["0.3"] * 4, 4, 2),
-]
-
-
-def ones_of(reached: int, fixed: int, questions: int) -> Iterator[Array]:
-    """The ones of each question, (strategies, bits of the reached models, questions)."""
-    answers = np.array(list(itertools.product((0, 1), repeat=questions)))
-    pairs = np.array(list(itertools.product(answers, repeat=2)))  # what a model says where its bit is 0, and where 1
-    bits = list(itertools.product((0, 1), repeat=reached))
-    chosen = np.array(list(itertools.product(range(len(pairs)), repeat=reached)))
-    moved = np.stack([sum(pairs[chosen[:, i], bit[i]] for i in range(reached)) for bit in bits], axis=1)
-    for others in itertools.combinations_with_replacement(answers, fixed):
-        yield moved + np.sum(others, axis=0, dtype=int)
-
-
-def exact_loss(one: Array, own: Sequence[float], fixed: int, questions: int) -> float:
-    """The worst loss of all labels, each 1 with probability one[s] at s ones, over every strategy of these models."""
-    bits = np.array(list(itertools.product((0, 1), repeat=len(own))))
-    high = 1.0 / (1.0 + np.exp(-np.asarray(own)))
-    weights = [np.prod(np.where(bits == 1, p, 1.0 - p), axis=1) for p in (high, 1.0 - high)]
-    worst = 0.0
-    for ones in ones_of(len(own), fixed, questions):
-        told = one[ones]
-        for labels in itertools.product((0, 1), repeat=questions):
-            chances = np.prod(np.where(np.array(labels) == 1, told, 1.0 - told), axis=2)
-            before, after = chances @ weights[0], chances @ weights[1]
-            seen = before > 0.0
-            worst = max(worst, float(np.abs(np.log(before[seen] / after[seen])).max(initial=0.0)))
-    return worst
-
-
-def ratios(own: Sequence[str], reached: int, questions: int) -> list[float]:
-    """Reported over exact, for three release functions: constant, rising and any."""
-    K = len(own)
-    voters = Voters.of([PrivacyParams(epsilon) for epsilon in own], overlap=reached, models=True)
-    length, result = K - K // 2, []
-    drawn = np.random.default_rng(32).uniform(0.1, 0.9, length)
-    for half in (np.full(length, 0.5), np.linspace(0.2, 0.8, length), drawn):
-        table = certify(Problem.from_allowance(voters, reached), NoiseFunction(K, half))
-        one = 0.5 * (1.0 + table.gamma.signed)
-        reported = PrivacyAccountant(costs=[describe_cost(table, questions)]).spent(0.0).epsilon
-        persons = set(itertools.combinations(map(float, own), reached))
-        result.append(reported / max(exact_loss(one, person, K - reached, questions) for person in persons))
-    return result
-
-
-@pytest.mark.slow
-def test_no_strategy_of_models_loses_more_than_is_reported() -> None:
-    """Never less than the truth, and the truth where a person reaches one model."""
-    one: list[float] = []
-    several: list[float] = []
-    for own, reached, questions in CASES:
-        (one if reached == 1 else several).extend(ratios(own, reached, questions))
-    assert min(one + several) >= 1.0 - 1e-9  # the enumeration is in floats
-    assert max(one) <= 1.0 + 1e-5
-    assert np.median(several) < 1.5
+    spent = PrivacyAccountant(MODELS, [describe_cost(table, 2, voters=MODELS)]).spent(1e-3)
+    assert list_epsilons(spent).keys() == set(MODELS_BOUNDS) - {"subsampling"}
+    non_private = certify(Problem(NON_PRIVATE, PrivacyParams(1)), NoiseFunction(5, HALF))
+    assert describe_cost(non_private, voters=MODELS).for_non_private_voters
