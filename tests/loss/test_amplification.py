@@ -12,15 +12,15 @@ import pytest
 
 from darrm import NoiseFunction, PrivacyAccountant, PrivacyParams, Problem, Release, Table, Voters, certify
 from darrm.account.bounds import _compose_on_grid
-from darrm.loss.amplification import amplify, amplify_profile, amplify_pure, subsampled_curve, subsampled_penalties
+from darrm.loss.amplification import amplify, amplify_profile, amplify_pure, subsampled_curve
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
-from darrm.noisy_max.label_cost import label_curve, two_class_errors
+from darrm.noisy_max.label_cost import two_class_errors
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
-from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip, exponential_label_curve
+from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.plurality.plurality_law import PluralityLaw
@@ -412,41 +412,6 @@ def test_leads_beyond_all_floats_add_nothing_to_a_curve(K: int) -> None:
     assert many.values[low] == pytest.approx(few.values[low], rel=1e-6)
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(("sigma", "slack", "orders"), [(0.9, 1.37, (2.0, 4.0)), (4.0, 1.05, (2.0, 4.0, 8.0))])
-@pytest.mark.parametrize("q", [0.001, 0.2])
-def test_the_curve_of_three_outcomes_is_close(sigma: float, slack: float, orders: tuple[float, ...], q: float) -> None:
-    K, noise = 9, DiscreteGaussian(sigma)
-    curve, certain = label_curve(noise, rate=q, votes=K), label_curve(noise)
-    rows = histograms(K, 3)
-    laws, place = winning_probabilities(noise, np.array(rows)), {row: n for n, row in enumerate(rows)}
-    moves = [(n, place[a - 1, b + 1, c]) for (a, b, c), n in place.items() if a and b < K]
-    before, after = (laws[list(part)] for part in zip(*moves, strict=True))
-    two_classes = curve_of_votes(two_class_errors(noise, K), K, 1, q)
-    for order in orders:
-        sums = [
-            np.sum(first * side, axis=1)
-            for first, second in ((before, after), (after, before))
-            for side in subsampled_penalties(np.log(second / first), order, q)
-        ]
-        exact = math.log1p(float(np.max(sums))) / (order - 1.0)
-        bound = curve.bound_at(order)
-        assert two_classes.bound_at(order) <= bound <= certain.bound_at(order)
-        assert exact * (1.0 - 1e-7) <= bound <= slack * exact, order
-
-
-def test_the_curve_of_the_exponential_mechanism_is_close() -> None:
-    epsilon, q = 2.0, 0.05
-    curve, u = exponential_label_curve(epsilon, rate=q), np.linspace(1e-4, 1.0 - 1e-4, 4001)
-    a = u * math.exp(-epsilon) / (u * math.exp(-epsilon) + 1.0 - u)
-    for order in ORDERS:
-        first = subsampled_penalties(np.log(a / u), order, q)
-        second = subsampled_penalties(np.log((1.0 - a) / (1.0 - u)), order, q)
-        worst = max(float(np.max(u * one + (1.0 - u) * other)) for one, other in zip(first, second, strict=True))
-        exact = math.log1p(worst) / (order - 1.0)
-        assert exact <= curve.bound_at(order) <= 1.02 * exact
-
-
 @pytest.mark.parametrize("noise", [DiscreteGaussian(0.6), DiscreteGaussian(7.0), DiscreteLaplace(0.3)], ids=str)
 def test_errors_of_two_classes_are_those_of_the_label(noise: DiscreteGaussian | DiscreteLaplace) -> None:
     levels = np.arange(4, 7 if noise.deviation < 1.0 else 8)
@@ -461,3 +426,20 @@ def test_errors_of_two_classes_hold_far_in_the_tail() -> None:
         differences = [sum(masses[x] * masses[x - lead] for x in range(lead, 81)) / total for lead in range(9, 60)]
         exact = float(mpmath.log(sum(differences) - differences[0] / 2))
     assert two_class_errors(DiscreteGaussian(1.0), 9)[-1] == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sampled": "0"}, "the sampling rate must be in"),
+        ({"sampled": "1e-400"}, "at least 1e-15"),
+        ({"sampled": "1.5"}, "the sampling rate must be in"),
+        ({"sampled": "often"}, "the sampling rate must be a finite number"),
+        ({"sampled": "0.1", "models": True}, "no models"),
+        ({"sampled": Subsampling(Fraction(1, 10), records=3), "overlap": 2}, "at least 3"),
+        ({"sampled": "0.1", "each": PrivacyParams("0.1")}, "not private themselves"),
+    ],
+)
+def test_voters_refuse_a_sampling(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Voters(5, **{"each": NON_PRIVATE, "overlap": 1, **changes})  # type: ignore[arg-type]

@@ -1,8 +1,6 @@
 """The composition on a grid against exact sums, and its bound on rounding against the truth in many digits."""
 
 import math
-from functools import reduce
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -186,35 +184,6 @@ def test_what_lies_above_the_window_is_made_up_for(part: float, middle: int, mon
     epsilon = GridComposition([kind], 0.3).smallest_epsilon(delta)
     with mpmath.workdps(60):
         assert delta * (1.0 - 6.0 * negligible) <= exact_delta([kind], 0.3, epsilon) <= delta
-
-
-def test_where_only_the_longer_window_rounds_too_much_the_short_one_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    count, delta, window, lengths = 300, 1e-3, GridComposition._bound_window, GridComposition._choose_lengths
-    known: list[bool] = []
-
-    def noted(self: GridComposition, tilt: float, bottom: int, levels: int) -> Any:
-        result = window(self, tilt, bottom, levels)
-        known.append(result is not None)
-        return result
-
-    def ended_far_above(self: GridComposition, tilt: float, top: int) -> tuple[int, int, list[int]]:
-        bottom, _, levels = lengths(self, tilt, top)
-        return bottom, 2**40, levels  # so that a longer window is always looked at
-
-    monkeypatch.setattr(GridComposition, "_bound_window", noted)
-    monkeypatch.setattr(GridComposition, "_choose_lengths", ended_far_above)
-    total = reduce(np.convolve, [COARSE.masses] * count)
-    losses, differ = 0.1 * (COARSE.first * count + np.arange(total.size)), 0
-    for level in 2e-7 * 1.03 ** np.arange(40):
-        monkeypatch.setattr(grid_composition, "_LEVEL_ERROR", level)
-        known.clear()
-        epsilon = GridComposition([GridQueries(COARSE.first, COARSE.masses, 0.0, count)], 0.1).smallest_epsilon(delta)
-        assert math.isfinite(epsilon) == any(known)
-        if known[:2] == [True, False]:
-            differ += 1
-            spent = float(total @ -np.expm1(np.minimum(0.0, epsilon - losses)))
-            assert delta * (1.0 - 1e-2) <= spent <= delta
-    assert differ > 0
 
 
 def test_with_too_much_rounding_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
-"""Models under a release: the theorem against kernels and models drawn at random, and its inverse."""
+"""Models under a release: the theorem against random kernels and models, and its inverse."""
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,67 +12,62 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 
 
-def divergence(c: float, P: np.ndarray, Q: np.ndarray) -> float:
-    return float(np.maximum(P - c * Q, 0.0).sum())
+def compute_delta(factor: float, P: np.ndarray, Q: np.ndarray) -> float:
+    return float(np.maximum(P - factor * Q, 0.0).sum())
+
+
+def make_pair(models: Sequence[PrivacyParams]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the laws of models that reveal everything with probability Δ, or answer by randomized response."""
+    P, Q = np.ones(1), np.ones(1)
+    for each in models:
+        high = 1.0 / (1.0 + math.exp(-each.epsilon))
+        law = np.array([each.delta, (1 - each.delta) * high, (1 - each.delta) * (1.0 - high), 0.0])
+        P, Q = np.multiply.outer(P, law).ravel(), np.multiply.outer(Q, law[::-1]).ravel()
+    return P, Q
 
 
 @pytest.mark.parametrize("delta", ["0", "0.01", "0.2"])
 def test_no_kernel_and_no_model_cost_more(delta: str) -> None:
-    """Models that confess with probability Δ, every pair of laws of a random kernel counted exactly."""
     rng, closest = np.random.default_rng(1), 0.0
     for _ in range(400):
         each = PrivacyParams(round(rng.uniform(0.05, 3.0), 3), delta)
-        high = 1.0 / (1.0 + math.exp(-each.epsilon))
-        W = np.array([each.delta, (1 - each.delta) * high, (1 - each.delta) * (1.0 - high), 0.0])
+        P, Q = make_pair([each])
         kernel = rng.dirichlet(np.full(int(rng.integers(2, 5)), rng.choice([0.3, 1.0, 5.0])), size=4)
         x = rng.uniform(0.0, 1.3 * each.epsilon)
         model = models_delta(Voters(1, each, models=True), 1, x)
-        assert divergence(math.exp(x), W, W[::-1]) == pytest.approx(model, abs=1e-9)
-        true = divergence(math.exp(x), W @ kernel, W[::-1] @ kernel)
+        assert compute_delta(math.exp(x), P, Q) == pytest.approx(model, abs=1e-9)
         if model > 0.0:
-            growth = 1.0 + math.expm1(x) / model
-            release = max(divergence(growth, first, second) for first in kernel for second in kernel)
-            assert true <= model * release + 1e-12
-            closest = max(closest, true / (model * release) if true > 1e-3 else 0.0)
-    assert closest > 0.95  # and it is nearly attained
+            exact, factor = compute_delta(math.exp(x), P @ kernel, Q @ kernel), 1.0 + math.expm1(x) / model
+            release = max(compute_delta(factor, first, second) for first in kernel for second in kernel)
+            assert exact <= model * release + 1e-12
+            closest = max(closest, exact / (model * release) if exact > 1e-3 else 0.0)
+    assert closest > 0.95  # it is nearly attained
 
 
-def test_several_models_have_the_divergence_of_their_composition() -> None:
-    high = 1.0 / (1.0 + math.exp(-1.0))
-    one = np.array([0.1, 0.9 * high, 0.9 * (1.0 - high), 0.0])
-    both, other = np.multiply.outer(one, one).ravel(), np.multiply.outer(one[::-1], one[::-1]).ravel()
-    for x in (0.0, 0.5, 1.0, 1.7, 2.5):
-        result = models_delta(Voters(2, PrivacyParams(1, "0.1"), models=True), 2, x)
-        assert result == pytest.approx(divergence(math.exp(x), both, other), abs=1e-9)
-        assert result >= divergence(math.exp(x), both, other) - 1e-15
+@pytest.mark.parametrize("x", [0.0, 0.3, 0.5, 1.0, 1.7, 2.0, 2.6])
+@pytest.mark.parametrize(
+    "own",
+    [
+        [PrivacyParams(1, "0.1")] * 2,
+        [PrivacyParams(epsilon) for epsilon in ("0.2", "2", "0.2", "0.7")],
+        # no pair of models has the largest ε and the largest Δ
+        [PrivacyParams("0.2"), PrivacyParams(2, "0.02"), PrivacyParams("0.2", "0.1"), PrivacyParams("0.7")],
+    ],
+    ids=["equal", "pure", "mixed"],
+)
+def test_models_cost_what_the_least_private_of_one_person_cost_together(own: list[PrivacyParams], x: float) -> None:
+    worst = max(compute_delta(math.exp(x), *make_pair(pair)) for pair in itertools.combinations(own, 2))
+    bound = models_delta(Voters.of(own, overlap=2, models=True), 2, x)
+    assert bound >= worst - 1e-15
+    if len({each.delta for each in own}) == 1:
+        assert bound == pytest.approx(worst, abs=1e-9)
 
 
-def test_models_that_differ_count_as_the_least_private_of_those_that_one_person_reaches() -> None:
-    own = [PrivacyParams("0.2"), PrivacyParams(2, "0.02"), PrivacyParams("0.2", "0.1"), PrivacyParams("0.7")]
-    models = Voters.of(own, overlap=2, models=True)
-    laws = []
-    for each in own:
-        high = 1.0 / (1.0 + math.exp(-each.epsilon))
-        one = np.array([each.delta, (1 - each.delta) * high, (1 - each.delta) * (1.0 - high), 0.0])
-        laws.append((one, one[::-1]))
-    for x in (0.0, 0.3, 1.0, 2.0, 2.6):
-        pairs = [
-            (np.multiply.outer(a, c).ravel(), np.multiply.outer(b, d).ravel())
-            for (a, b), (c, d) in itertools.combinations(laws, 2)
-        ]
-        worst = max(divergence(math.exp(x), P, Q) for P, Q in pairs)
-        result = models_delta(models, 2, x)
-        assert worst - 1e-12 <= result  # Δ of another model than ε: no pair of models attains it
-        alike = [PrivacyParams(each.epsilon) for each in own]
-        attained = models_delta(Voters.of(alike, overlap=2, models=True), 2, x)
-        two = [1.0 / (1.0 + math.exp(-epsilon)) for epsilon in (2.0, 0.7)]
-        P = np.multiply.outer(*([h, 1 - h] for h in two)).ravel()
-        assert attained == pytest.approx(divergence(math.exp(x), P, P[::-1]), abs=1e-9)
-    # of five models one promises little, and a person reaches three
-    five = Voters.of([*[PrivacyParams("0.2")] * 4, PrivacyParams(2)], overlap=3, models=True)
-    three_of_two = Voters(5, PrivacyParams(2), overlap=3, models=True)
-    assert smallest_whole(five, 0.0, lambda _delta: 3.0) == pytest.approx(1.717, abs=5e-4)
-    assert smallest_whole(three_of_two, 0.0, lambda _delta: 3.0) == pytest.approx(2.610, abs=5e-4)
+def test_one_less_private_model_counts_once() -> None:
+    mixed = Voters.of([*[PrivacyParams("0.2")] * 4, PrivacyParams(2)], overlap=3, models=True)
+    equal = Voters(5, PrivacyParams(2), overlap=3, models=True)
+    assert smallest_whole(mixed, 0.0, lambda _delta: 3.0) == pytest.approx(1.717, abs=5e-4)
+    assert smallest_whole(equal, 0.0, lambda _delta: 3.0) == pytest.approx(2.610, abs=5e-4)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
@@ -80,31 +76,29 @@ def test_pure_privacy_multiplies_hyperbolic_tangents(epsilon: float, release: fl
     models = Voters(11, PrivacyParams(epsilon), overlap=1, models=True)
     exact = 2.0 * math.atanh(math.tanh(epsilon / 2) * math.tanh(release / 2))
     assert smallest_whole(models, 0.0, lambda _delta: release) == pytest.approx(exact, rel=2e-6)
-    left = release_within(models, PrivacyParams(exact))
-    assert left is not None
-    assert left.epsilon == pytest.approx(release, rel=1e-5)
-    assert left.delta == 0.0
+    within = release_within(models, PrivacyParams(exact))
+    assert within is not None
+    assert within.epsilon == pytest.approx(release, rel=1e-5)
+    assert within.delta == 0.0
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])
-@pytest.mark.parametrize("reached", [1, 3])
-def test_what_is_left_for_the_release_makes_the_whole(reached: int, one_by_one: bool) -> None:
-    models = Voters(11, PrivacyParams(1, "1e-6"), overlap=reached, models=True)
-    budget = PrivacyParams("0.5", "1e-4")
-    left = release_within(models, budget, one_by_one=one_by_one)
-    assert left is not None
-    # a release that has the one pair (ε', δ') and nothing else
-    whole = smallest_whole(
-        models,
-        1e-4,
-        lambda delta: left.epsilon if delta >= left.delta * (1 - 1e-5) else math.inf,
-        one_by_one=one_by_one,
-    )
+@pytest.mark.parametrize("overlap", [1, 3])
+def test_the_release_within_a_target_makes_the_whole(overlap: int, one_by_one: bool) -> None:
+    models = Voters(11, PrivacyParams(1, "1e-6"), overlap=overlap, models=True)
+    release = release_within(models, PrivacyParams("0.5", "1e-4"), one_by_one=one_by_one)
+    assert release is not None
+    pair = release.epsilon, release.delta * (1 - 1e-5)
+
+    def compute_epsilon(delta: float) -> float:
+        return pair[0] if delta >= pair[1] else math.inf
+
+    whole = smallest_whole(models, 1e-4, compute_epsilon, one_by_one=one_by_one)
     assert whole == pytest.approx(0.5, rel=1e-3)
-    assert (left.epsilon > 0.5) is not (one_by_one and reached > 1)
+    assert (release.epsilon > 0.5) is not (one_by_one and overlap > 1)
 
 
-def test_models_that_are_private_enough_leave_the_release_free() -> None:
+def test_models_within_the_target_leave_the_release_free() -> None:
     models = Voters(11, PrivacyParams("0.1", "1e-6"), overlap=2, models=True)
     assert release_within(models, PrivacyParams("0.21", "1e-5")) is None
     assert release_within(models, PrivacyParams("0.1", "1e-5")) is not None
@@ -114,16 +108,16 @@ def test_models_that_are_private_enough_leave_the_release_free() -> None:
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.01, 0.05])
-def test_few_rounds_close_the_interval_from_both_sides(slope: float) -> None:
-    """An ε' that falls smoothly with δ', as that of a release does; each round is an account of all queries."""
-    models, queried_deltas = Voters(11, PrivacyParams(1, "1e-6"), overlap=2, models=True), []
+def test_the_whole_is_found_in_few_rounds(slope: float) -> None:
+    """Each round accounts for all queries of a release, whose ε' falls smoothly with δ'."""
+    models, deltas = Voters(11, PrivacyParams(1, "1e-6"), overlap=2, models=True), []
 
-    def release_epsilon(delta: float) -> float:
-        queried_deltas.append(delta)
+    def compute_epsilon(delta: float) -> float:
+        deltas.append(delta)
         return 1.0 - slope * math.log(delta)
 
-    whole = smallest_whole(models, 1e-5, release_epsilon)
-    assert len(queried_deltas) <= 12
-    left = release_within(models, PrivacyParams(repr(whole * (1.0 - 1e-7)), "1e-5"))
-    assert left is not None
-    assert left.epsilon < release_epsilon(left.delta)  # hardly less is too little
+    whole = smallest_whole(models, 1e-5, compute_epsilon)
+    assert len(deltas) <= 12
+    release = release_within(models, PrivacyParams(repr(whole * (1.0 - 1e-7)), "1e-5"))
+    assert release is not None
+    assert release.epsilon < compute_epsilon(release.delta)  # a little less is too little

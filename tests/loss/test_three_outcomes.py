@@ -151,30 +151,6 @@ def test_it_is_attained_by_a_third_that_is_known(noise: Noise, ratio: Fraction) 
     assert heard == supremum(noise, ratio)
 
 
-def test_second_moments_cost_no_more_where_they_are_finite() -> None:
-    noise = NOISES[0]
-
-    def second(P: Law, Q: Law) -> Fraction | None:
-        if any(q == 0 < p for p, q in zip(P, Q, strict=True)):
-            return None
-        return sum((p * p / q for p, q in zip(P, Q, strict=True) if p), Fraction(0))
-
-    reach = range(-8, 9)
-    known = [
-        second(outcomes(noise, i, j, z), outcomes(noise, i - 1, j + 1, z))
-        for i, j, z in itertools.product(reach, reach, (0, 1))
-    ]
-    most = max(value for value in known if value is not None)
-    assert None in known  # the divergence of such noise is infinite for some votes: nothing is bounded there
-    finite = 0
-    for counts in (h for h in itertools.product(range(5), repeat=3) if sum(h) == 4 and h[0]):
-        value = second(label(noise, counts), label(noise, (counts[0] - 1, counts[1] + 1, counts[2])))
-        if value is not None:
-            finite += 1
-            assert 1 < value <= most
-    assert finite >= 5
-
-
 @pytest.mark.parametrize(
     "noise", [DiscreteGaussian(0.8), DiscreteLaplace(1.0), AsymmetricNoise(2.0, 3.0, 2.0, 1.5)], ids=str
 )
