@@ -1,4 +1,4 @@
-"""`darrm show`: each kind of file is named, with its numbers, and no vote is printed."""
+"""``darrm show``: each kind of file is named, with its numbers, and no vote is printed."""
 
 import json
 from pathlib import Path
@@ -12,20 +12,19 @@ from darrm.aggregator import save_release
 from darrm.noisy_max.mechanisms import GNMax
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.show.__main__ import main
-from tests.doors import one_error, releasing, validated
+from tests.doors import refused, releasing, validated
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
     certify(problem, NoiseFunction(3, [0.5, 1.0])).save("table.json")
-    PrivacyLedger.create("l.sqlite", PrivacyParams(2, "1e-3"))
-    np.save("votes.npy", np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]]))
     return tmp_path
 
 
-def shown(file: str, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+def show(file: str, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """Return the kind and the facts, after a check that the text has ten lines."""
     assert main([file, "--json"]) == 0
     report = validated(capsys.readouterr().out, "show_report")
     assert main([file]) == 0
@@ -35,55 +34,50 @@ def shown(file: str, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     return {"kind": report["kind"], **report["facts"]}
 
 
-@pytest.mark.usefixtures("folder")
 def test_a_table_is_proved_again(capsys: pytest.CaptureFixture[str]) -> None:
-    facts = shown("table.json", capsys)
+    facts = show("table.json", capsys)
     assert facts["kind"] == "a table, proved again just now"
     assert "3 voters" in facts["voters"]
     assert facts["guarantee"].startswith("(0.3, 1.5e-05)")
-    data = json.loads(Path("table.json").read_text(encoding="utf-8"))
-    Path("table.json").write_text(json.dumps(data | {"gamma": [0.9, 1.0]}), encoding="utf-8")
-    assert main(["table.json"]) == 2
-    one_error("", capsys)
+    document = json.loads(Path("table.json").read_text(encoding="utf-8"))
+    Path("table.json").write_text(json.dumps(document | {"gamma": [0.9, 1.0]}), encoding="utf-8")
+    refused(main, "table.json", "", capsys)
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_mechanism_and_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    teachers = Voters(10, PrivacyParams("inf"), overlap=1)
-    mechanism = NoisyMaximum(GNMax(4.0), teachers, 3)
-    save_release("release.json", mechanism)
-    assert shown("release.json", capsys)["kind"].startswith("a mechanism, GNMax")
-    words = "plan --K 5 --non-private --overlap 1 --queries 3 --total 1,1e-5 --quiet --output plan.json"
-    assert front.main(words.split()) == 0
-    facts = shown("plan.json", capsys)
+def test_a_mechanism_and_a_plan_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    save_release("release.json", NoisyMaximum(GNMax(4.0), Voters.non_private(10, 1), 3))
+    assert show("release.json", capsys)["kind"].startswith("a mechanism, GNMax")
+    words = "plan --K 5 --non-private --overlap 1 --queries 3 --total 1,1e-5 --mechanism exponential --quiet"
+    assert front.main([*words.split(), "--output", "plan.json"]) == 0
+    facts = show("plan.json", capsys)
     assert facts["kind"].startswith("a plan: ")
     assert facts["planned for"].startswith("3 queries within (1, 1e-05)")
 
 
-def test_a_ledger_votes_and_labels(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown("l.sqlite", capsys)["entries"] == "0, for 0 queries"
+def test_a_ledger_votes_labels_and_a_receipt_are_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    PrivacyLedger.create("l.sqlite", PrivacyParams(2, "1e-3"))
+    np.save("votes.npy", np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]]))
+    assert show("l.sqlite", capsys)["entries"] == "0, for 0 queries"
     assert releasing(folder, "votes.npy", "--quiet", output="labels.csv") == 0
     capsys.readouterr()
-    ledger = shown("l.sqlite", capsys)
-    assert ledger["kind"] == "a ledger"
-    assert ledger["entries"] == "1, for 4 queries"
+    ledger = show("l.sqlite", capsys)
+    assert (ledger["kind"], ledger["entries"]) == ("a ledger", "1, for 4 queries")
     assert "4 queries" in ledger["spent"]
-    votes = shown("votes.npy", capsys)
+    votes = show("votes.npy", capsys)
     assert (votes["rows"], votes["columns"][:2]) == ("4: queries", "3:")
-    assert shown("labels.csv", capsys)["labels"] == "4"
+    assert show("labels.csv", capsys)["labels"] == "4"
     receipt = next(path.name for path in folder.glob("labels.csv.*"))
-    assert "receipt" in shown(receipt, capsys)["kind"]
+    assert "receipt" in show(receipt, capsys)["kind"]
 
 
-@pytest.mark.parametrize("separator", [",", "\t"])
-def test_a_line_of_names_is_no_query(separator: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = folder / ("votes.csv" if separator == "," else "votes.tsv")
-    path.write_text(separator.join("abc") + "\n" + f"0{separator}1{separator}1\n" * 5, encoding="utf-8")
-    assert shown(path.name, capsys)["rows"] == "5: queries"
+@pytest.mark.parametrize(("name", "separator"), [("votes.csv", ","), ("votes.tsv", "\t")])
+def test_a_line_of_names_is_no_query(name: str, separator: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(name).write_text(separator.join("abc") + "\n" + separator.join("011") + "\n", encoding="utf-8")
+    assert show(name, capsys)["rows"] == "1: queries"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "line"),
+    ("name", "text", "message"),
     [
         ("none.json", None, "No such file"),
         ("empty.json", "", "is no"),
@@ -92,19 +86,16 @@ def test_a_line_of_names_is_no_query(separator: str, folder: Path, capsys: pytes
         ("votes.npy", "no array", "does not hold one array"),
     ],
 )
-def test_what_is_no_file_of_ours_is_one_line(
-    name: str, text: str | None, line: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_refuses(name: str, text: str | None, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     if text is not None:
-        (folder / name).write_text(text, encoding="utf-8")
-    assert main([name]) == 2
-    one_error(line, capsys)
+        Path(name).write_text(text, encoding="utf-8")
+    refused(main, [name], message, capsys)
 
 
-def test_help_and_version_are_words_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert front.main(["help", "optimize"]) == 0
-    assert capsys.readouterr().out.startswith("Usage: darrm optimize")
-    assert front.main(["help"]) == 0
-    assert "Commands:" in capsys.readouterr().out
-    assert front.main(["version"]) == 0
-    assert capsys.readouterr().out.startswith("darrm ")
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [("help optimize", "Usage: darrm optimize"), ("help", "Usage: darrm [OPTIONS] COMMAND"), ("version", "darrm ")],
+)
+def test_help_and_version_are_words_too(words: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert front.main(words.split()) == 0
+    assert capsys.readouterr().out.startswith(text)
