@@ -90,6 +90,12 @@ SIXTY = Workload(Voters(60, PrivacyParams("0.1")), 1, TOTAL, 1000)
         (Workload(Voters(50, PLAIN, 1), 500, PrivacyParams("1e-9", "1e-5"), 10), "gnmax", "no parameter composes"),
         (Workload(Voters(50, PLAIN, 1), 500, PrivacyParams(2), 10), "gnmax", "no parameter composes"),
         (Workload(Voters(7, PrivacyParams(1)), 1, PrivacyParams("0.01"), 3), "optimal", "do not compose"),
+        (Workload(Voters(7, PrivacyParams(1)), 1, PrivacyParams("0.01"), 3), "subsampling", "one voter"),
+        (
+            Workload(Voters(7, PrivacyParams("0.1")), 1, PrivacyParams("0.3"), 3),
+            "rdp-optimal",
+            "non-private voters only",
+        ),
         (Workload(Voters(3, PLAIN, 1), 10**12, PrivacyParams(1, "1e-5")), "gnmax-paper", "nothing is left"),
         (Workload(Voters(3, PLAIN, 1), 10**12, PrivacyParams(1, "1e-5")), "gnmax-analytic", "nothing is left"),
         (Workload(Voters(11, PLAIN, 1), 10, PrivacyParams(1)), "rdp-optimal", "a Rényi budget needs delta > 0"),
