@@ -1,10 +1,13 @@
-"""Make a deployment for tests: three voters, a ledger with a budget for some questions, and clients."""
+"""Deployments for tests: three voters, a ledger with a budget for some questions, clients, workers and servers."""
 
 import asyncio
+import socket
+import subprocess
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,23 +23,25 @@ from darrm.serve.requests import Question
 from darrm.serve.worker import AnswerWorker, Deployment
 from darrm.table.release import Release
 
+ROOT = Path(__file__).parents[2]
 ASKER = Client("study", "0" * 64, questions=1000)
-EACH = "0.01"
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def table() -> Table:
-    problem = Problem.from_allowance(Voters(3, PrivacyParams(EACH)), 3)
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.01")), 3)
     return certify(problem, baselines.double_subsampling(problem))
 
 
-def deployment(folder: Path, fit: int = 1000, missing: str = "coin", name: str = "state") -> Deployment:
+def deployment(
+    folder: Path, fit: int = 1000, missing: str = "coin", name: str = "state", ledger: str | None = None
+) -> Deployment:
     """Make a deployment whose budget admits exactly ``fit`` questions: their ε add up, and δ is 0."""
-    release, path = Release(table()), folder / "ledger.sqlite"
-    if not path.exists():
+    path = ledger or str(folder / "ledger.sqlite")
+    if ledger is None and not Path(path).exists():
         PrivacyLedger.create(path, PrivacyParams(f"{3 * fit}e-2"))
-    return Deployment(release, str(path), folder / name, VoteSchema(3, 2, missing))
+    return Deployment(Release(table()), path, folder / name, VoteSchema(3, 2, missing))
 
 
 class Running:
@@ -64,6 +69,11 @@ class Running:
     @property
     def trouble(self) -> str:
         return self.worker.trouble
+
+    def wait_for_trouble(self) -> str:
+        """Return why nothing is answered, once that is so."""
+        wait_until(lambda: self.trouble)
+        return self.trouble
 
 
 @contextmanager
@@ -95,13 +105,13 @@ def read(worker: Running, name: str) -> dict[str, Any]:
 
 
 def answer(worker: Running, name: str, **fields: Any) -> dict[str, Any]:
-    """Ask a question with all its votes; return it with its label."""
+    """Ask a question with all its votes; return it when it is finished."""
     ask(worker, name, **fields)
     return read(worker, name)
 
 
 def vote_all(worker: Running, name: str) -> dict[str, Any]:
-    """Let all three voters vote for 1; return the question with its label."""
+    """Let all three voters vote for 1; return the question when it is finished."""
     for voter in (1, 2, 3):
         vote(worker, name, voter, 1)
     return read(worker, name)
@@ -112,8 +122,37 @@ def paid(deployed: Deployment) -> list[str]:
     return [name for entry in PrivacyLedger(deployed.ledger).entries() for name in entry.questions]
 
 
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wait_for_server(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a process answers on a port; kill it and fail if it does not."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
+                with suppress(ConnectionError):  # of a server that wants TLS
+                    link.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+                    link.recv(1)  # it listens before it answers
+                return
+        except OSError:
+            time.sleep(0.02)
+    process.kill()
+    raise AssertionError(process.communicate()[1])
+
+
 def tokens_of(path: Path) -> dict[str, str]:
-    """Make a file of clients: three voters, an asker, two askers with small limits, and a reader."""
+    """Make a file of clients: three voters, an asker, two askers of a project with small limits, and a reader."""
     clients = [Client(f"voter{n}", "0" * 64, voter=n) for n in (1, 2, 3)]
     clients += [Client("study", "0" * 64, questions=1000), Client("reader", "0" * 64, reads=True)]
     clients += [Client(f"small{n}", "0" * 64, questions=2, project="p", project_questions=3) for n in (1, 2)]

@@ -1,11 +1,10 @@
-"""What is deployed: compose file and unit are parsed; the compose file's command runs, dies and is restored."""
+"""The files of the deployment page: they are parsed, and the command of the compose file runs, dies and is restored."""
 
 import configparser
 import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import tomllib
@@ -17,7 +16,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("starlette", reason="needs the extra serve")
 from darrm import PrivacyLedger, PrivacyParams
 from darrm.account import __main__ as account
 from darrm.commands.command_line import run
@@ -26,19 +24,18 @@ from darrm.serve.client import ServeClient
 from darrm.verify import __main__ as verify
 from tests.doors import typed
 from tests.ledger.servers import Server, running
-from tests.serve.deployments import table, tokens_of
-from tests.serve.test_server import ROOT, free_port, wait_for
+from tests.serve.deployments import ROOT, free_port, table, tokens_of, wait_for_server
 
 DEPLOY = ROOT / "docs" / "deploy"
 
 
-def composed() -> Any:
+def read_compose_file() -> Any:
     yaml = pytest.importorskip("yaml")
     return yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 
 
-def test_the_compose_file_is_whole_and_says_nothing_secret() -> None:
-    data = composed()
+def test_the_compose_file_fits_the_command_and_holds_no_secret() -> None:
+    data = read_compose_file()
     server, database = data["services"]["server"], data["services"]["database"]
     options = SimpleNamespace(**typed(start, server["command"][1:]))
     assert (server["command"][0], options.ledger) == ("start", "postgresql:///?service=ledger")
@@ -48,8 +45,8 @@ def test_the_compose_file_is_whole_and_says_nothing_secret() -> None:
     assert options.behind_proxy
     assert "ports" not in database
     assert set(server["secrets"]) | set(database["secrets"]) == set(data["secrets"])
-    named = {volume.split(":")[0] for one in (server, database) for volume in one["volumes"]}
-    assert {name for name in named if not name.startswith(".")} == set(data["volumes"])
+    volumes = {volume.split(":")[0] for service in (server, database) for volume in service["volumes"]}
+    assert {name for name in volumes if not name.startswith(".")} == set(data["volumes"])
     assert (DEPLOY / server["build"]["context"] / server["build"]["dockerfile"]).resolve() == DEPLOY / "Dockerfile"
     assert "password=" not in json.dumps(data)
     for service in (server, database):
@@ -59,30 +56,32 @@ def test_the_compose_file_is_whole_and_says_nothing_secret() -> None:
         assert service["pids_limit"] > 0
 
 
-def pinned(path: Path) -> dict[str, str]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    found = (re.match(r"([A-Za-z0-9._-]+)==([^ ;]+)", line) for line in lines)
-    return {re.sub("[-_.]+", "-", match[1]).lower(): match[2] for match in found if match}
+def normalize_name(name: str) -> str:
+    return re.sub("[-_.]+", "-", name).lower()
 
 
-def needed(*extras: str) -> set[str]:
-    """The names in pyproject.toml of the packages that these extras ask for, and those that they name in turn."""
+def read_pins(path: Path) -> dict[str, str]:
+    pins = re.findall(r"^([A-Za-z0-9._-]+)==([^ ;\n]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {normalize_name(name): version for name, version in pins}
+
+
+def list_requirements(*extras: str) -> set[str]:
+    """Return the packages that pyproject.toml names for these extras, and for the extras that these include."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    names, waiting = set(), [*project["dependencies"]]
-    waiting += [text for extra in extras for text in project["optional-dependencies"][extra]]
-    while waiting:
-        name, more = re.match(r"([A-Za-z0-9._-]+)(?:\[([a-z,]+)\])?", waiting.pop()).groups()  # type: ignore[union-attr]
+    names, texts = set[str](), [*project["dependencies"], f"darrm[{','.join(extras)}]"]
+    while texts:
+        name, _, included = re.match(r"([A-Za-z0-9._-]+)(\[([a-z,]+)\])?", texts.pop()).groups()  # type: ignore[union-attr]
         if name == "darrm":
-            waiting += [text for extra in more.split(",") for text in project["optional-dependencies"][extra]]
+            texts += [text for extra in included.split(",") for text in project["optional-dependencies"][extra]]
         else:
-            names.add(re.sub("[-_.]+", "-", name).lower())
+            names.add(normalize_name(name))
     return names
 
 
 def test_every_package_is_pinned_and_those_of_the_image_by_hash() -> None:
-    tested, image = pinned(ROOT / "constraints.txt"), pinned(DEPLOY / "requirements.txt")
-    assert needed("dev") <= set(tested)
-    assert needed("serve", "postgres") | {"setuptools"} <= set(image)
+    tested, image = read_pins(ROOT / "constraints.txt"), read_pins(DEPLOY / "requirements.txt")
+    assert list_requirements("dev") <= set(tested)
+    assert list_requirements("serve", "postgres") | {"setuptools"} <= set(image)
     assert {name: version for name, version in image.items() if tested.get(name, version) != version} == {}
     assert set(image) - set(tested) <= {"setuptools"}
     text = (DEPLOY / "requirements.txt").read_text(encoding="utf-8")
@@ -92,12 +91,12 @@ def test_every_package_is_pinned_and_those_of_the_image_by_hash() -> None:
 
 def test_actions_are_pinned_by_commit() -> None:
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
-    used = re.findall(r"uses: (\S+)", text)
-    assert used
-    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) for action in used)
+    actions = re.findall(r"uses: (\S+)", text)
+    assert actions
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) for action in actions)
 
 
-def test_the_image_copies_what_there_is_and_runs_as_nobody() -> None:
+def test_the_image_copies_existing_files_and_runs_without_rights() -> None:
     lines = [line.split() for line in (DEPLOY / "Dockerfile").read_text(encoding="utf-8").splitlines()]
     for words in lines:
         if words[:1] == ["COPY"] and not words[1].startswith("--"):
@@ -107,7 +106,7 @@ def test_the_image_copies_what_there_is_and_runs_as_nobody() -> None:
     assert all("--require-hashes" in line or "--no-deps --no-build-isolation" in line for line in installs)
 
 
-def test_the_unit_starts_a_command_that_there_is() -> None:
+def test_the_unit_starts_the_command_with_few_rights() -> None:
     unit = configparser.RawConfigParser(strict=False, comment_prefixes="#", interpolation=None)
     unit.optionxform = str  # type: ignore[assignment, method-assign]  # its names have capitals
     unit.read_string((DEPLOY / "darrm-serve.service").read_text(encoding="utf-8").replace("\\\n", ""))
@@ -124,65 +123,64 @@ def test_the_unit_starts_a_command_that_there_is() -> None:
 
 
 @contextmanager
-def started(folder: Path, port: int, sockets: Path, database: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The compose file's server on this machine: its folders are ours, and it listens here only."""
-    words = " ".join(composed()["services"]["server"]["command"])
-    for theirs, ours in (("/etc/darrm", folder), ("/var/lib/darrm", folder), ("--host=0.0.0.0", f"--port={port}")):
-        words = words.replace(theirs, str(ours))
+def composed(folder: Path, sockets: Path, database: str) -> Iterator[tuple[subprocess.Popen[bytes], ServeClient]]:
+    """Run the command of the compose file on this machine, in a folder; yield its process and a client."""
+    port = free_port()
+    words = " ".join(read_compose_file()["services"]["server"]["command"])
+    for deployed, local in (("/etc/darrm", folder), ("/var/lib/darrm", folder), ("--host=0.0.0.0", f"--port={port}")):
+        words = words.replace(deployed, str(local))
     (folder / "service").write_text(f"[ledger]\nhost={sockets}\ndbname={database}\nuser=postgres\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PGSERVICEFILE": str(folder / "service")}
     command = [sys.executable, "-m", "darrm", "serve", *words.split()]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
     try:
-        wait_for(port, process)
-        yield process
+        wait_for_server(port, process)
+        with ServeClient(f"http://127.0.0.1:{port}", (folder / "token").read_text()) as client:
+            yield process, client
     finally:
         process.terminate()
         process.communicate(timeout=60)
 
 
 @pytest.mark.slow
-def test_its_command_survives_a_kill_and_a_dump_is_no_second_budget(
+def test_the_composed_server_survives_a_kill_and_an_old_dump_is_no_second_budget(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def question(n: int) -> list[dict[str, Any]]:
+        return [{"id": f"q{n}", "votes": [1, 1, 0]}]
+
+    table().save(tmp_path / "table.json")
+    (tmp_path / "token").write_text(tokens_of(tmp_path / "clients.json")["study"])
+    digests = tmp_path / "digests.txt"
     with running() as server:
-        table().save(tmp_path / "table.json")
-        token = tokens_of(tmp_path / "clients.json")["study"]
         PrivacyLedger.create(server.url, PrivacyParams("0.12"))  # four questions
-        port = free_port()
-        with (
-            started(tmp_path, port, server.folder, "postgres") as process,
-            ServeClient(f"http://127.0.0.1:{port}", token) as client,
-        ):
-            (first,) = client.ask([{"id": "q1", "votes": [1, 1, 0]}])
-            process.send_signal(signal.SIGKILL)
+        with composed(tmp_path, server.folder, "postgres") as (process, client):
+            first = client.ask(question(1))
+            process.kill()
             process.wait()
-        older, heads = dump(server, "older"), tmp_path / "heads.txt"
-        with (
-            started(tmp_path, port, server.folder, "postgres"),
-            ServeClient(f"http://127.0.0.1:{port}", token) as client,
-        ):
-            assert client.ask([{"id": "q1", "votes": [1, 1, 0]}]) == [first]
-            (second,) = client.ask([{"id": "q2", "votes": [1, 1, 0]}])
+        old = dump(server, "old")
+        with composed(tmp_path, server.folder, "postgres") as (_, client):
+            assert client.ask(question(1)) == first
+            second = client.ask(question(2))
         run(lambda: account.main(["--ledger", server.url, "--digest"]))
-        heads.write_text(capsys.readouterr().out)
-        newest = dump(server, "newest")
-        for database in (older, newest):
+        digests.write_text(capsys.readouterr().out)
+        new = dump(server, "new")
+        for database, status in ((old, 1), (new, 0)):
             url = server.url.replace("/postgres?", f"/{database}?")
-            assert run(lambda url=url: verify.main([url, "--digest", str(heads), "--quiet"])) == (database == older)  # type: ignore[misc]
+            assert run(lambda url=url: verify.main([url, "--digest", str(digests), "--quiet"])) == status  # type: ignore[misc]
         with (
             pytest.raises(AssertionError, match="older than the answers and did not pay for 1"),
-            started(tmp_path, port, server.folder, older),
+            composed(tmp_path, server.folder, old),
         ):
             pass
-        with started(tmp_path, port, server.folder, newest), ServeClient(f"http://127.0.0.1:{port}", token) as client:
-            assert client.ask([{"id": "q2", "votes": [1, 1, 0]}]) == [second]
-            states = [client.ask([{"id": f"q{n}", "votes": [1, 1, 0]}])[0]["state"] for n in (3, 4, 5)]
+        with composed(tmp_path, server.folder, new) as (_, client):
+            assert client.ask(question(2)) == second
+            states = [client.ask(question(n))[0]["state"] for n in (3, 4, 5)]
             assert states == ["answered", "answered", "refused"]
 
 
 def dump(server: Server, name: str) -> str:
-    """Dump the database, and restore the dump as another one."""
+    """Dump the database, and restore the dump under another name."""
     file = server.folder / f"{name}.dump"
     link = ("-h", server.folder, "-U", "postgres")
     server.program("pg_dump", *link, "--format=custom", "--file", file, "postgres")
