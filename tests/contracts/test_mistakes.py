@@ -1,6 +1,6 @@
-"""The mistakes of a first week, at the shell and in Python: each gets one sentence that a person can act on.
+"""Common mistakes at the shell and in Python: each gets one sentence that names the value, what is allowed, what to do.
 
-A sentence names the value, says what is allowed, and what to do. What a person may well mean just works.
+This is the one place for refusals of commands. Input whose meaning is clear works, however it is written.
 """
 # the arguments are of wrong types on purpose
 # mypy: disable-error-code="arg-type, list-item, index, attr-defined, type-arg, no-any-return, call-arg"
@@ -47,20 +47,21 @@ from darrm.optimize import SolveOptions
 from darrm.pate import ConfidentGNMax, GNMax, LNMax, analyze, sanitize
 from darrm.plan import plan
 from darrm.random_dp import Gaussian, Laplace, SensitivitySampler, sample_size, sample_then_respond
+from tests.doors import refused
 
 LABELS = np.array([[1, 1, 0, 1, 0], [0, 0, 0, 1, 0], [1, 1, 1, 1, 1], [0, 1, 0, 0, 1]])  # 4 queries, 5 voters
 ROWS = "\n".join(",".join(map(str, row)) for row in LABELS) + "\n"
 WORDS = np.where(LABELS == 1, "yes", "no")
 EACH, EACH_PURE = PrivacyParams("0.2", "1e-5"), PrivacyParams("0.2")
-PRIVATE, PLAIN = Voters(5, EACH), Voters(5, PrivacyParams("inf"), overlap=1)
+PRIVATE, TEACHERS = Voters(5, EACH), Voters(5, PrivacyParams("inf"), overlap=1)
 PROBLEM = Problem.from_allowance(PRIVATE, 2)
-ONTO = "release votes.csv --table table.json --output out.csv --ledger"
+INTO = "release votes.csv --table table.json --output out.csv --ledger"
 RELEASE = "--table table.json --ledger new.sqlite --create-budget 8,1e-2 --output out.csv"
 LARGE = PrivacyCost("mine", PrivacyParams(60), count=2)
 EVEN = Problem.from_allowance(Voters(12, EACH_PURE), 3)
 VOTES = Votes.from_labels(LABELS)
 HALF = NoiseFunction(5, [0.5, 0.5, 1.0])
-LONGEST = 400  # characters of a sentence: a few lines of a terminal
+MAX_CHARACTERS = 400  # of a sentence: a few lines of a terminal
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +70,8 @@ def aggregator() -> Release:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, aggregator: Release) -> Path:
-    folder = tmp_path_factory.mktemp("week")
+def files(tmp_path_factory: pytest.TempPathFactory, aggregator: Release) -> Path:
+    folder = tmp_path_factory.mktemp("files")
     aggregator.table.save(folder / "table.json")
     seven = Problem.from_allowance(Voters(7, EACH), 7)
     certify(seven, NoiseFunction(7, np.ones(4))).save(folder / "seven.json")
@@ -131,22 +132,21 @@ def made(tmp_path_factory: pytest.TempPathFactory, aggregator: Release) -> Path:
 
 
 @pytest.fixture
-def week(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(made)
-    return made
+def folder(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(files)
+    return files
 
 
 def check_sentence(text: str, parts: str) -> None:
-    """Check that a message is one sentence of a person's language, with everything that this mistake needs."""
-    for part in parts.split(" … "):
-        assert part in text
+    """Check that a message is one sentence in plain words that contains all parts."""
+    assert [part for part in parts.split(" … ") if part not in text] == []
     assert "\n" not in text
-    assert len(text) <= LONGEST
-    for machine in ("Traceback", "[Errno", "object has no attribute", "NoneType' object"):
-        assert machine not in text
+    assert len(text) <= MAX_CHARACTERS
+    jargon = ("Traceback", "[Errno", "object has no attribute", "NoneType' object")
+    assert [word for word in jargon if word in text] == []
 
 
-# what is typed, and what the answer must contain: the value, what is allowed or what to do
+# a command line, and what the message must contain: the value, what is allowed, or what to do
 SHELL = {
     # commands and flags
     "optimise --K 5": "'optimise' … did you mean optimize?",
@@ -240,15 +240,15 @@ SHELL = {
     "verify table.json votes.csv": "'votes.csv' … one line is one answer",
     # ledgers
     "release votes.csv --table table.json --output out.csv": "--ledger … required",
-    f"{ONTO} none.sqlite": "none.sqlite … --create-budget",
-    f"{ONTO} text.sqlite": "text.sqlite … check the name",
-    f"{ONTO} foreign.sqlite": "no ledger … --create-budget",
-    f"{ONTO} a_folder": "it is a folder … --create-budget",
-    f"{ONTO} other.sqlite": "one kind … another ledger",
-    f"{ONTO} small.sqlite": "0 still fit … nothing was debited",
-    f"{ONTO} ledger.sqlite --create-budget 8,1e-2": "it exists already … these very votes … open it as it is",
-    f"{ONTO} no/l.sqlite --create-budget 8,1e-2": "no/l.sqlite … check its folder",
-    f"{ONTO} new.sqlite --create-budget 8": "--create-budget … EPS,DELTA, like 2,1e-5",
+    f"{INTO} none.sqlite": "none.sqlite … --create-budget",
+    f"{INTO} text.sqlite": "text.sqlite … check the name",
+    f"{INTO} foreign.sqlite": "no ledger … --create-budget",
+    f"{INTO} a_folder": "it is a folder … --create-budget",
+    f"{INTO} other.sqlite": "one kind … another ledger",
+    f"{INTO} small.sqlite": "0 still fit … nothing was debited",
+    f"{INTO} ledger.sqlite --create-budget 8,1e-2": "it exists already … these very votes … open it as it is",
+    f"{INTO} no/l.sqlite --create-budget 8,1e-2": "no/l.sqlite … check its folder",
+    f"{INTO} new.sqlite --create-budget 8": "--create-budget … EPS,DELTA, like 2,1e-5",
     "release recover 1 --ledger ledger.sqlite --output out.csv": "the entry … none is … 1",
     "account": "--ledger … --table with --queries and --delta",
     "account --table table.json --queries 20": "--queries and --delta … like --queries",
@@ -277,20 +277,15 @@ SHELL = {
 }
 
 
-@pytest.mark.parametrize("typed", SHELL)
+@pytest.mark.parametrize("line", SHELL)
 def test_a_mistake_at_the_shell_is_one_sentence_and_writes_nothing(
-    typed: str, week: Path, capsys: pytest.CaptureFixture[str]
+    line: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if "--plot" in typed:
+    if "--plot" in line:
         pytest.importorskip("matplotlib")
-    before = {path: path.stat().st_size for path in week.iterdir()}
-    assert front.main(shlex.split(typed)) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("error: ")
-    assert shown.err.endswith("\n")
-    check_sentence(shown.err[:-1], SHELL[typed])
-    assert {path: path.stat().st_size for path in week.iterdir()} == before
+    sizes = {path: path.stat().st_size for path in folder.iterdir()}
+    check_sentence(refused(front.main, shlex.split(line), "", capsys)[:-1], SHELL[line])
+    assert {path: path.stat().st_size for path in folder.iterdir()} == sizes
 
 
 WELL_MEANT = ["header.csv", "semicolons.csv", "blank.csv", "votes.npy", "booleans.npy", "floats.npy", "windows.csv"]
@@ -299,35 +294,34 @@ WELL_MEANT += ["from_one.csv --classes 1,2", "digits.npy --classes 0,1", "counts
 
 
 @pytest.mark.quick_cases(4)
-@pytest.mark.parametrize("typed", WELL_MEANT)
-def test_what_is_well_meant_at_the_shell_works(
-    typed: str, week: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("votes", WELL_MEANT)
+def test_clear_input_at_the_shell_works(
+    votes: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name, *flags = shlex.split(typed)
-    rest = f"--table table.json --ledger {tmp_path}/l.sqlite --create-budget '8, 1e-2 ' --output {tmp_path}/out.csv"
-    assert front.main(["release", name, *flags, *shlex.split(rest)]) == 0
-    said = "note: line 1 of header.csv names the voters and is no query: 'north', 'south', 'east', 'west', …\n"
-    assert capsys.readouterr().err == (said if name == "header.csv" else "")
-    lines = [line for line in (week / name).read_bytes().splitlines() if line]
-    expected = len(np.load(week / name)) if name.endswith(".npy") else len(lines) - (name == "header.csv")
+    name, *flags = shlex.split(votes)
+    options = f"--table table.json --ledger {tmp_path}/l.sqlite --create-budget '8, 1e-2 ' --output {tmp_path}/out.csv"
+    assert front.main(["release", name, *flags, *shlex.split(options)]) == 0
+    note = "note: line 1 of header.csv names the voters and is no query: 'north', 'south', 'east', 'west', …\n"
+    assert capsys.readouterr().err == (note if name == "header.csv" else "")
+    lines = [line for line in (folder / name).read_bytes().splitlines() if line]
+    expected = len(np.load(folder / name)) if name.endswith(".npy") else len(lines) - (name == "header.csv")
     assert len((tmp_path / "out.csv").read_text().split()) == expected
 
 
 @pytest.mark.parametrize("module", ["matplotlib", "cvxpy"])
 def test_a_missing_extra_says_how_to_install_it(
-    module: str, week: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    module: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    words = ["--plot", "gamma.png"] if module == "matplotlib" else ["--solver", "reference"]
-    assert front.main(["optimize", "--K", "5", *words]) == 2
-    extra = {"matplotlib": "plot", "cvxpy": "reference"}[module]
-    check_sentence(capsys.readouterr().err[:-1], f"{module} … pip install 'darrm[{extra}]'")
-    assert not (week / "gamma.png").exists()
+    flags, extra = ("--plot gamma.png", "plot") if module == "matplotlib" else ("--solver reference", "reference")
+    message = refused(front.main, f"optimize --K 5 {flags}", module, capsys)
+    check_sentence(message[:-1], f"pip install 'darrm[{extra}]'")
+    assert not (folder / "gamma.png").exists()
 
 
-def test_an_ensemble_without_torch_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_without_torch_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("darrm.training")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
@@ -336,27 +330,27 @@ def test_an_ensemble_without_torch_says_how_to_install_it(monkeypatch: pytest.Mo
     assert "pip install 'darrm[ensemble]'" in caught.value.__notes__[0]
 
 
-@pytest.mark.usefixtures("week")
+@pytest.mark.usefixtures("folder")
 def test_a_folder_that_may_not_be_written_to_is_refused_before_the_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, _: Path(path) != Path("a_folder"))  # root may write anywhere
-    monkeypatch.setattr("darrm.optimize.__main__.optimize_table", lambda *_, **__: pytest.fail("it was worked on"))
-    assert front.main(["optimize", "--K", "5", "--output", "a_folder/table.json"]) == 2
-    check_sentence(capsys.readouterr().err[:-1], "'a_folder/table.json' … cannot be written to")
+    monkeypatch.setattr("darrm.optimize.__main__.optimize_table", lambda *_, **__: pytest.fail("it started"))
+    message = refused(front.main, "optimize --K 5 --output a_folder/table.json", "'a_folder/table.json'", capsys)
+    check_sentence(message[:-1], "cannot be written to")
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.usefixtures("week")
-def test_a_swapped_pair_is_one_warning_though_other_pairs_follow_from_it(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("folder")
+def test_a_swapped_pair_is_one_warning_for_all_pairs_that_follow_from_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert front.main(shlex.split("optimize --K 5 --m 2 --epsilon 1e-5 --each-delta 0.1 --quiet")) == 0
-    shown = capsys.readouterr().err
-    assert shown.count("\n") == 1
-    check_sentence(shown[:-1], "epsilon = 0.00001 … delta = 0.1 … swapped?")
+    warnings = capsys.readouterr().err
+    assert warnings.count("\n") == 1
+    check_sentence(warnings[:-1], "epsilon = 0.00001 … delta = 0.1 … swapped?")
 
 
 class Missing:
-    """What pandas' NA does where it is compared: it answers with itself, which is neither true nor false."""
+    """Compares like pandas' NA: the result is itself, which is neither true nor false."""
 
     def __eq__(self, other: object) -> Any:
         return self
@@ -372,7 +366,7 @@ class Missing:
 
 
 class Frame:
-    """What a DataFrame does where it is taken for an array: it gives one of objects."""
+    """Becomes an array of objects, like a DataFrame."""
 
     def __init__(self, rows: Any) -> None:
         self.values = np.array(rows, dtype=object)
@@ -386,36 +380,32 @@ class Model:
         return x
 
 
-def answer(**named: Any) -> Any:
-    given = {"aggregator": PAID.aggregator, "votes": VOTES, "ledger": PAID.ledger, **named}
-    return release_debited(given.pop("aggregator"), given.pop("votes"), **given)
+# what the cases of a release share; a fixture fills it, because it takes a solve
+SETUP = SimpleNamespace(aggregator=None, ledger=None)
 
 
-def of_torch(name: str) -> Any:
+@pytest.fixture
+def setup(folder: Path, aggregator: Release) -> Iterator[SimpleNamespace]:
+    SETUP.aggregator, SETUP.ledger = aggregator, PrivacyLedger.create(":memory:", PrivacyParams(100, "1e-2"))
+    SETUP.folder = folder
+    yield SETUP
+    SETUP.aggregator = SETUP.ledger = None
+
+
+def release(**changes: Any) -> Any:
+    arguments = {"aggregator": SETUP.aggregator, "votes": VOTES, "ledger": SETUP.ledger, **changes}
+    return release_debited(arguments.pop("aggregator"), arguments.pop("votes"), **arguments)
+
+
+def load_training(name: str) -> Any:
     pytest.importorskip("torch")
     return getattr(import_module("darrm.training"), name)
 
 
-def teach(**named: Any) -> Any:
-    given = {
-        "x": np.zeros((6, 2)),
-        "y": np.array([0, 1] * 3),
-        "partition": of_torch("Partition").random(6, 2, seed=0),
-        "recipe": of_torch("PlainSGD")(0.1, 1, 2),
-    }
-    return of_torch("train_teachers")(**(given | named))
-
-
-# what the cases of a release share; filled by a fixture, because it takes a solve
-PAID = SimpleNamespace(aggregator=None, ledger=None)
-
-
-@pytest.fixture
-def paid(week: Path, aggregator: Release) -> Iterator[SimpleNamespace]:
-    PAID.aggregator, PAID.ledger = aggregator, PrivacyLedger.create(":memory:", PrivacyParams(100, "1e-2"))
-    PAID.folder = week
-    yield PAID
-    PAID.aggregator = PAID.ledger = None
+def train(**changes: Any) -> Any:
+    partition, recipe = load_training("Partition").random(6, 2, seed=0), load_training("PlainSGD")(0.1, 1, 2)
+    arguments = {"x": np.zeros((6, 2)), "y": np.array([0, 1] * 3), "partition": partition, "recipe": recipe}
+    return load_training("train_teachers")(**(arguments | changes))
 
 
 Case = tuple[Callable[[], Any], str]
@@ -445,13 +435,13 @@ PYTHON: dict[str, Case] = {
     # problems and workloads
     "m as text": (lambda: Problem.from_allowance(PRIVATE, "two"), "m must be a finite number … 'two'"),
     "m of a list": (lambda: Problem.from_allowance(PRIVATE, [1, 3]), "m must … [1, 3] … give one number"),
-    "m of non-private voters": (lambda: Problem.from_allowance(PLAIN, 2), "no allowance m … state the target"),
+    "m of non-private voters": (lambda: Problem.from_allowance(TEACHERS, 2), "no allowance m … state the target"),
     "K for voters": (lambda: Problem.from_allowance(5, 2), "voters … got 5 … say Voters(K, each)"),
     "a float for the target": (lambda: Problem(PRIVATE, 0.4), "target … 0.4 … say (0.1, 1e-5)"),
     "target and voters swapped": (lambda: Problem(EACH, PRIVATE), "voters … say Voters(K, each)"),
     "a target without delta": (lambda: Problem(PRIVATE, (0.4, 0)), "target.delta … at least each.delta = 1e-05 … 0.0"),
     "a target too large": (lambda: Problem(PRIVATE, PrivacyParams(10, "1e-4")), "m must be in … m = target"),
-    "no target at all": (lambda: Problem(PLAIN, PrivacyParams("inf")), "epsilon … inf … finite"),
+    "no target at all": (lambda: Problem(TEACHERS, PrivacyParams("inf")), "epsilon … inf … finite"),
     "total and queries swapped": (lambda: Workload(PRIVATE, EACH, 100), "total … 100 … say (0.1, 1e-5)"),
     "words for the total": (lambda: Workload(PRIVATE, 100, "2, 1e-5"), "total … '2, 1e-5' … say (0.1, 1e-5)"),
     "K for a workload's voters": (lambda: Workload(11, 3, EACH), "voters must be … got 11 … say Voters"),
@@ -462,7 +452,7 @@ PYTHON: dict[str, Case] = {
     # optimize, plan
     "voters to optimize": (lambda: optimize_table(PRIVATE), "problem … Voters(K=5 … Problem(voters, target)"),
     "a prior's class": (lambda: optimize_table(PROBLEM, prior=priors.Dirichlet), "prior … Dirichlet … say Dirichlet()"),
-    "a number for a prior": (lambda: plan(Workload(PLAIN, 3, EACH), prior=0.8), "prior … 0.8 … say Dirichlet()"),
+    "a number for a prior": (lambda: plan(Workload(TEACHERS, 3, EACH), prior=0.8), "prior … 0.8 … say Dirichlet()"),
     "an unknown prior": (lambda: priors.parse("beta:2,3"), "prior … 'beta:2,3' … uniform:LOW,HIGH"),
     "a prior to parse": (lambda: priors.parse(priors.Point(0.8)), "text … Point(p=0.8) … needs no parsing"),
     "a prior in per cent": (lambda: priors.Point(80), "p must be in [0, 1] … 80"),
@@ -485,9 +475,9 @@ PYTHON: dict[str, Case] = {
     "a file for a problem": (lambda: load_table("t.json"), "problem … 't.json' … Table.load"),
     "a table that is not stored": (lambda: load_table(EVEN), "no stored table for K = 12 … near are … optimize_table"),
     "a table for a path": (lambda: Table.load(PROBLEM), "path … Problem … the name of a file"),
-    "votes for a table": (lambda: Table.load(PAID.folder / "votes.csv"), "votes.csv … no table … wrote"),
-    "a ledger for a release": (lambda: load_release(PAID.folder / "ledger.sqlite"), "ledger.sqlite … no table"),
-    "a folder for a table": (lambda: Table.load(PAID.folder), "is a folder … name a file"),
+    "votes for a table": (lambda: Table.load(SETUP.folder / "votes.csv"), "votes.csv … no table … wrote"),
+    "a ledger for a release": (lambda: load_release(SETUP.folder / "ledger.sqlite"), "ledger.sqlite … no table"),
+    "a folder for a table": (lambda: Table.load(SETUP.folder), "is a folder … name a file"),
     "gamma for a table": (lambda: Release(NoiseFunction(5, np.ones(3))), "table … NoiseFunction … certify("),
     "a path for a table": (lambda: Release("table.json"), "table … 'table.json' … Table.load"),
     # votes
@@ -525,21 +515,21 @@ PYTHON: dict[str, Case] = {
     "the wrong K": (lambda: Votes.read("votes.csv", voters=7), "K = 7 … 5 columns … --missing coin … the 5 voters"),
     "a misspelled format": (lambda: Votes.read("votes.csv", layout="label"), "'label' … auto, counts, labels"),
     # release
-    "transposed votes": (lambda: PAID.aggregator.release(LABELS.T), "K = 5 voters … 4 columns … votes.T"),
-    "votes of other voters": (lambda: PAID.aggregator.release(LABELS[:, :3]), "K = 5 voters … 3 columns"),
-    "more classes": (lambda: PAID.aggregator.release(Votes.from_labels(LABELS, 3)), "two classes … 3 classes … GNMax"),
-    "a seed": (lambda: PAID.aggregator.release(LABELS, rng=0), "rng … got 0 … np.random.default_rng(seed)"),
+    "transposed votes": (lambda: SETUP.aggregator.release(LABELS.T), "K = 5 voters … 4 columns … votes.T"),
+    "votes of other voters": (lambda: SETUP.aggregator.release(LABELS[:, :3]), "K = 5 voters … 3 columns"),
+    "more classes": (lambda: SETUP.aggregator.release(Votes.from_labels(LABELS, 3)), "two classes … 3 classes … GNMax"),
+    "a seed": (lambda: SETUP.aggregator.release(LABELS, rng=0), "rng … got 0 … np.random.default_rng(seed)"),
     "a seed for GNMax": (lambda: GNMax(4.0).release(VOTES, rng=0), "rng must be a generator … got 0"),
     "an array for GNMax": (lambda: GNMax(4.0).release(LABELS), "votes … got ndarray … Votes.from_labels"),
-    "no ledger": (lambda: answer(ledger=None), "ledger … got None … PrivacyLedger.create"),
-    "a path for a ledger": (lambda: answer(ledger="l.sqlite"), "ledger … 'l.sqlite' … PrivacyLedger(path)"),
-    "a table for an aggregator": (lambda: answer(aggregator=PAID.aggregator.table), "Table … Release(table)"),
-    "an aggregator's class": (lambda: answer(aggregator=Release), "aggregator … Release(table)"),
-    "votes for an aggregator": (lambda: answer(aggregator=VOTES), "got Votes … first, then the votes"),
-    "labels onto an old file": (lambda: answer(output="taken.csv"), "taken.csv … exists already … another file"),
-    "labels onto a text file": (lambda: answer(output="labels.txt"), "in .npy, .csv or .parquet … labels.txt"),
-    "a number for an output": (lambda: answer(output=1), "output … int … the name of a file"),
-    "a number for a note": (lambda: answer(note=1), "note … got 1 … text on one line"),
+    "no ledger": (lambda: release(ledger=None), "ledger … got None … PrivacyLedger.create"),
+    "a path for a ledger": (lambda: release(ledger="l.sqlite"), "ledger … 'l.sqlite' … PrivacyLedger(path)"),
+    "a table for an aggregator": (lambda: release(aggregator=SETUP.aggregator.table), "Table … Release(table)"),
+    "an aggregator's class": (lambda: release(aggregator=Release), "aggregator … Release(table)"),
+    "votes for an aggregator": (lambda: release(aggregator=VOTES), "got Votes … first, then the votes"),
+    "labels onto an old file": (lambda: release(output="taken.csv"), "taken.csv … exists already … another file"),
+    "labels onto a text file": (lambda: release(output="labels.txt"), "in .npy, .csv or .parquet … labels.txt"),
+    "a number for an output": (lambda: release(output=1), "output … int … the name of a file"),
+    "a number for a note": (lambda: release(note=1), "note … got 1 … text on one line"),
     # ledgers and accounts
     "a float for a budget": (lambda: PrivacyLedger.create("b.sqlite", 8.0), "budget … 8.0 … say (0.1, 1e-5)"),
     "one number in a budget": (lambda: PrivacyLedger.create("b.sqlite", (8,)), "budget … (8,) … say (0.1, 1e-5)"),
@@ -548,17 +538,17 @@ PYTHON: dict[str, Case] = {
     "an unknown kind": (lambda: PrivacyLedger.create("b", EACH, composition="many"), "composition … 'many' … adaptive"),
     "a ledger that is not there": (lambda: PrivacyLedger("b.sqlite"), "no such file … PrivacyLedger.create"),
     "a table for a ledger": (lambda: PrivacyLedger("table.json"), "no ledger at all … check the name"),
-    "a pair for a cost": (lambda: PAID.ledger.debit(EACH), "cost … PrivacyParams … .privacy_cost(queries)"),
-    "an aggregator for a cost": (lambda: PAID.ledger.queries_that_fit(PAID.aggregator), "cost … Release"),
+    "a pair for a cost": (lambda: SETUP.ledger.debit(EACH), "cost … PrivacyParams … .privacy_cost(queries)"),
+    "an aggregator for a cost": (lambda: SETUP.ledger.queries_that_fit(SETUP.aggregator), "cost … Release"),
     "more than the budget": (
-        lambda: PAID.ledger.debit(LARGE),
+        lambda: SETUP.ledger.debit(LARGE),
         "not admit 2 queries of mine … 1 still fits … nothing was",
     ),
-    "queries as text": (lambda: PAID.aggregator.privacy_cost("2"), "count … '2' … an integer"),
+    "queries as text": (lambda: SETUP.aggregator.privacy_cost("2"), "count … '2' … an integer"),
     "a float for a guarantee": (lambda: PrivacyCost("mine", 0.1), "guarantee … 0.1 … say (0.1, 1e-5)"),
     "a charge without a cost": (lambda: PrivacyCost("mine"), "at least one of guarantee, renyi and profile"),
-    "a ledger for voters": (lambda: PrivacyAccountant(PAID.ledger), "voters … costs="),
-    "one cost for many": (lambda: PrivacyAccountant(costs=PAID.aggregator.privacy_cost()), "costs … costs=["),
+    "a ledger for voters": (lambda: PrivacyAccountant(SETUP.ledger), "voters … costs="),
+    "one cost for many": (lambda: PrivacyAccountant(costs=SETUP.aggregator.privacy_cost()), "costs … costs=["),
     "a float to compose": (lambda: compose_simple(0.1, 10), "params … 0.1 … say (0.1, 1e-5)"),
     "k and pair swapped": (lambda: compose_optimal(10, EACH, 1e-5), "params … 10 … a pair"),
     # PATE
@@ -568,19 +558,19 @@ PYTHON: dict[str, Case] = {
     "too high a threshold": (lambda: ConfidentGNMax(300, 1, 4).release(VOTES), "threshold … 300 … number of voters, 5"),
     "an array to analyze": (lambda: analyze(LABELS, GNMax(4), delta=1e-5), "votes … ndarray … Votes.from_labels"),
     "DaRRM to analyze": (
-        lambda: analyze(VOTES, PAID.aggregator, 1e-5),
+        lambda: analyze(VOTES, SETUP.aggregator, 1e-5),
         "a GNMax, an LNMax … do not depend on the votes",
     ),
     "a delta of 0": (lambda: analyze(VOTES, GNMax(4), delta=0), "delta … in (0, 1) … got 0"),
     "votes to sanitize": (lambda: sanitize(VOTES, None), "analysis … analyze(votes, aggregator"),
     # training and sampling
-    "a number for a partition": (lambda: teach(partition=3), "partition … got 3 … Partition.random(len(x), K"),
-    "a rate for a recipe": (lambda: teach(recipe=0.05), "recipe … 0.05 … a PrivateSGD or a PlainSGD"),
-    "labels of words to train": (lambda: teach(y=np.array(["a", "b"] * 3)), "y … classes 0, 1 … dtype <U1"),
-    "too few labels": (lambda: teach(y=np.zeros(5, dtype=int)), "y … 5 classes … each of 6 records"),
-    "no noise to account for": (lambda: of_torch("compute_privacy")(0.05, 1e-5), "recipe … 0.05 … a PrivateSGD"),
+    "a number for a partition": (lambda: train(partition=3), "partition … got 3 … Partition.random(len(x), K"),
+    "a rate for a recipe": (lambda: train(recipe=0.05), "recipe … 0.05 … a PrivateSGD or a PlainSGD"),
+    "labels of words to train": (lambda: train(y=np.array(["a", "b"] * 3)), "y … classes 0, 1 … dtype <U1"),
+    "too few labels": (lambda: train(y=np.zeros(5, dtype=int)), "y … 5 classes … each of 6 records"),
+    "no noise to account for": (lambda: load_training("compute_privacy")(0.05, 1e-5), "recipe … 0.05 … a PrivateSGD"),
     "a float to calibrate": (
-        lambda: of_torch("calibrate_sampling")(0.1, noise=9.0, epochs=5),
+        lambda: load_training("calibrate_sampling")(0.1, noise=9.0, epochs=5),
         "target … say (0.1, 1e-5)",
     ),
     "a float for Laplace": (lambda: Laplace(0.5), "privacy … 0.5 … say (0.1, 1e-5)"),
@@ -595,7 +585,7 @@ PYTHON: dict[str, Case] = {
     ),
     "data for a sampler": (lambda: SensitivitySampler(np.mean, LABELS, "l1"), "sampler must be callable … ndarray of"),
     "a gamma in per cent": (lambda: sample_size(gamma=5, m=100), "gamma … in (0, 1) … got 5"),
-    "private voters and more classes than can be looked at": (
+    "too many kinds of voters": (
         lambda: optimize_table(Problem(Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 30)]), EACH, 5)),
         "multisets of private voters … at most … take fewer",
     ),
@@ -603,22 +593,22 @@ PYTHON: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("name", PYTHON)
-@pytest.mark.usefixtures("paid")
-def test_a_mistake_in_python_is_one_sentence_and_costs_nothing(name: str, week: Path) -> None:
+@pytest.mark.usefixtures("setup")
+def test_a_mistake_in_python_is_one_sentence_and_costs_nothing(name: str, folder: Path) -> None:
     call, parts = PYTHON[name]
-    before = sorted(week.iterdir())
+    paths = sorted(folder.iterdir())
     with pytest.raises((ValueError, DarrmError)) as caught:
         call()
     check_sentence(str(caught.value), parts)
-    assert PAID.ledger.entries() == ()
-    assert sorted(week.iterdir()) == before
+    assert SETUP.ledger.entries() == ()
+    assert sorted(folder.iterdir()) == paths
 
 
 def ones(labels: Any, classes: Any = None) -> list[int]:
     return Votes.from_labels(labels, classes).ones.tolist()
 
 
-WELCOME: dict[str, Case] = {
+CLEAR: dict[str, Case] = {
     "numpy's scalars": (lambda: PrivacyParams(np.float32(0.1), np.float64(1e-5)), "epsilon=0.1, delta=0.00001"),
     "fractions and decimals": (lambda: PrivacyParams(Fraction(1, 10), Decimal("1e-5")), "epsilon=0.1, delta=0.00001"),
     "text with spaces": (lambda: PrivacyParams(" 0.1", "1e-5 "), "epsilon=0.1, delta=0.00001"),
@@ -631,7 +621,7 @@ WELCOME: dict[str, Case] = {
     "a pair for Laplace": (lambda: Laplace((0.5, 0)).privacy, "epsilon=0.5, delta=0"),
     "a prior by name": (lambda: optimize_table(PROBLEM, prior="uniform").optimality, "Independent(low=0.0"),
     "a prior by name for gamma": (lambda: HALF.expected_error("common") == HALF.expected_error("dirichlet"), "True"),
-    "a prior by name to plan": (lambda: plan(Workload(PLAIN, 3, (2, 1e-5)), prior="dirichlet").prior, "Dirichlet("),
+    "a prior by name to plan": (lambda: plan(Workload(TEACHERS, 3, (2, 1e-5)), prior="dirichlet").prior, "Dirichlet("),
     "numpy's K": (lambda: Voters(np.int64(11), EACH, np.int8(1)), "K=11 … overlap=1"),
     "m of a fraction": (lambda: Problem.from_allowance(PRIVATE, "5/2").m, "2.5"),
     "an even K": (lambda: Problem.from_allowance(Voters(4, EACH), 2).voters.first_majority, "3"),
@@ -645,22 +635,21 @@ WELCOME: dict[str, Case] = {
     "an array of classes": (lambda: Votes.from_labels(LABELS, np.unique(LABELS)), "classes 0, 1"),
     "a path as text": (lambda: Votes.read("votes.csv", voters=5), "4 queries to 5 voters"),
     "a class of two words": (lambda: Votes.read("one_voter.csv", classes=("no", "no no")), "2 queries to 1 v"),
-    "a list to release": (lambda: len(PAID.aggregator.release(LABELS.tolist())), "4"),
-    "a frame to release": (lambda: len(answer(votes=Frame(LABELS))), "4"),
-    "a generator to try": (lambda: len(PAID.aggregator.release(LABELS, rng=np.random.default_rng(0))), "4"),
+    "a list to release": (lambda: len(SETUP.aggregator.release(LABELS.tolist())), "4"),
+    "a frame to release": (lambda: len(release(votes=Frame(LABELS))), "4"),
+    "a generator to try": (lambda: len(SETUP.aggregator.release(LABELS, rng=np.random.default_rng(0))), "4"),
 }
 
 
-@pytest.mark.parametrize("name", WELCOME)
-@pytest.mark.usefixtures("paid")
-def test_what_is_well_meant_in_python_works(name: str) -> None:
-    call, parts = WELCOME[name]
-    shown = repr(call())
-    for part in parts.split(" … "):
-        assert part in shown
+@pytest.mark.parametrize("name", CLEAR)
+@pytest.mark.usefixtures("setup")
+def test_clear_input_in_python_works(name: str) -> None:
+    call, parts = CLEAR[name]
+    text = repr(call())
+    assert [part for part in parts.split(" … ") if part not in text] == []
 
 
-def test_a_frame_of_pandas_is_read_as_the_stand_in_is() -> None:
+def test_a_data_frame_is_read_like_the_class_frame() -> None:
     pandas = pytest.importorskip("pandas")
     assert Votes.from_labels(pandas.DataFrame(LABELS)).ones.tolist() == [3, 1, 5, 2]
     missing = pandas.DataFrame([[1, None, 0]])
@@ -673,12 +662,12 @@ def test_a_misspelled_name_lets_python_guess() -> None:
     with pytest.raises(AttributeError) as caught:
         _ = darrm.optimise_gamma
     assert caught.value.name == "optimise_gamma"
-    assert "optimize_table" in dir(caught.value.obj)  # what the interpreter looks through for its suggestion
+    assert "optimize_table" in dir(caught.value.obj)  # the interpreter suggests names from here
 
 
-def test_releasing_twice_is_paid_twice_and_never_onto_the_same_file(paid: SimpleNamespace, tmp_path: Path) -> None:
-    answer(output=tmp_path / "labels.csv")
+def test_a_second_release_is_paid_for_again_and_needs_another_file(setup: SimpleNamespace, tmp_path: Path) -> None:
+    release(output=tmp_path / "labels.csv")
     with pytest.raises(ValueError, match="exists already"):
-        answer(output=tmp_path / "labels.csv")
-    answer(output=tmp_path / "more.csv")
-    assert [entry.count for entry in paid.ledger.entries()] == [4, 4]
+        release(output=tmp_path / "labels.csv")
+    release(output=tmp_path / "more.csv")
+    assert [entry.count for entry in setup.ledger.entries()] == [4, 4]

@@ -1,4 +1,4 @@
-"""One value's way: ε from the command line's text to file and charge, and their promises recomputed by brute force."""
+"""ε on its way from the command line to a file and a cost, with their guarantees recomputed by brute force."""
 
 import json
 from fractions import Fraction
@@ -14,7 +14,7 @@ from darrm.problem import Voters
 from tests.oracle import exact_budget, exact_worst_cost, exponential
 
 
-def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
+def test_a_table_and_its_cost_keep_the_guarantee_of_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     problem_flags = ["--K", "5", "--m", "2.5", "--epsilon", "0.3", "--each-delta", "1e-3"]
     arguments = [*problem_flags, "--prior", "common", "--quiet", "--output"]
@@ -22,21 +22,21 @@ def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
     data = json.loads(path.read_text())
     assert Fraction(data["problem"]["each"]["epsilon"]) == Fraction(3, 10)
     assert Fraction(data["problem"]["target"]["epsilon"]) == Fraction(75, 100)
-    # nothing but the file's numbers from here on
+    # only the numbers of the file from here on
     each, target = (
         PrivacyParams(data["problem"][name]["epsilon"], data["problem"][name]["delta"]) for name in ("each", "target")
     )
     problem = Problem(Voters(data["problem"]["K"], each), target)
     worst = exact_worst_cost(problem, data["gamma"])
     assert worst <= data["certificate"]["worst_cost"] <= data["certificate"]["budget"] <= exact_budget(problem)
-    # and it is no gift: the optimum uses its budget up
+    # the optimum uses its budget up
     assert worst >= exact_budget(problem) * (1 - Fraction(1, 10**9))
-    # what a release with it is charged: no less than the divergence over every assignment of corners
+    # the cost of a release is at least the divergence over all assignments of corners
     cost = Release(Table.load(path)).privacy_cost()
     assert cost.guarantee == target
     assert cost.profile is not None
-    there = Problem(problem.voters, PrivacyParams("0.5", each.exact_delta))
-    exact = (1 - exponential(Fraction(1, 2)) + exact_worst_cost(there, data["gamma"])) / 2
+    at_half = Problem(problem.voters, PrivacyParams("0.5", each.exact_delta))
+    exact = (1 - exponential(Fraction(1, 2)) + exact_worst_cost(at_half, data["gamma"])) / 2
     assert exact <= cost.profile.delta_at(0.5) <= exact * Fraction(1001, 1000)  # a chord between two points
 
 
