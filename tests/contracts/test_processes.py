@@ -1,12 +1,14 @@
-"""Errors and frozen objects cross between processes: a pickle and a copy of each are what it is."""
+"""Errors and frozen objects survive pickling and copying."""
 
 import copy
 import inspect
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import is_dataclass
 from fractions import Fraction
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
@@ -29,31 +31,27 @@ from darrm.table.release import Release
 from darrm.verify.audit import audit
 
 COPIES: list[Callable[[Any], Any]] = [
-    *(lambda one, protocol=protocol: pickle.loads(pickle.dumps(one, protocol)) for protocol in range(2, 6)),  # noqa: S301
+    *(lambda value, protocol=n: pickle.loads(pickle.dumps(value, protocol)) for n in range(2, 6)),  # noqa: S301
     copy.copy,
     copy.deepcopy,
 ]
 VALUES = {"int": 3, "int | None": 4, "float": 0.5, "str": "x", "dict[str, Json]": {"left": 0}}
 
 
-def classes() -> list[type]:
-    """Every class of the package, found by walking it; a module whose extra is not installed is left out."""
-    found = []
+def list_errors() -> list[type[BaseException]]:
+    """Return every error of the package; modules whose extra is not installed are left out."""
+    errors: list[type[BaseException]] = []
     for module in walk_packages(darrm.__path__, "darrm."):
-        try:
-            names = vars(import_module(module.name)) if not module.name.endswith("__main__") else {}
-        except ImportError:
-            continue
-        found += [one for one in names.values() if inspect.isclass(one) and one.__module__ == module.name]
-    return found
+        if not module.name.endswith("__main__"):
+            with suppress(ImportError):
+                classes = filter(inspect.isclass, vars(import_module(module.name)).values())
+                errors += [c for c in classes if issubclass(c, BaseException) and c.__module__ == module.name]
+    return errors
 
 
-ERRORS = [one for one in classes() if issubclass(one, BaseException)]
-
-
-def made(error: type[BaseException]) -> BaseException:
-    if not inspect.isfunction(error.__init__):  # that of a class of Python's own
-        return error("said", 3)
+def make_error(error: type[BaseException]) -> BaseException:
+    if not inspect.isfunction(error.__init__):  # inherited from Python
+        return error("message", 3)
     arguments, options = [], {}
     for name, parameter in list(inspect.signature(error.__init__).parameters.items())[1:]:
         value = VALUES.get(getattr(parameter.annotation, "__name__", str(parameter.annotation)), "x")
@@ -64,59 +62,66 @@ def made(error: type[BaseException]) -> BaseException:
     return error(*arguments, **options)
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: f"{error.__module__}.{error.__name__}")
-def test_an_error_survives_a_process(error: type[BaseException]) -> None:
-    one = made(error)
+ERRORS = list_errors()
+
+
+def test_many_errors_are_listed() -> None:
     assert len(ERRORS) > 20
-    one.add_note("in the third of five processes")
-    for copied in COPIES:
-        again = copied(one)
-        assert (type(again), str(again), again.args, vars(again)) == (error, str(one), one.args, vars(one))
 
 
-def public_objects(folder: Path) -> list[Any]:
-    """Objects of the face: what is made by hand, what it leads to, and what an audit finds in files of it."""
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: f"{error.__module__}.{error.__name__}")
+def test_an_error_survives_pickling_and_copying(error: type[BaseException]) -> None:
+    original = make_error(error)
+    original.add_note("in the third of five processes")
+    for copy_object in COPIES:
+        result = copy_object(original)
+        assert (type(result), str(result), result.args) == (error, str(original), original.args)
+        assert vars(result) == vars(original)
+
+
+def make_public_objects(folder: Path) -> list[Any]:
+    """Make objects that users make, get from these, or get from an audit of their files."""
     table = certify(Problem(Voters(3, PrivacyParams("0.2")), PrivacyParams("0.3")), NoiseFunction(3, [0.3, 0.5]))
     ledger = darrm.PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(9, "1e-5"))
     darrm.release_debited(Release(table), np.array([[0, 1, 1]]), ledger=ledger, output=folder / "labels.csv")
     table.save(folder / "table.json")
-    plain = Voters(20, PrivacyParams("inf"), overlap=1)
+    teachers = Voters(20, PrivacyParams("inf"), overlap=1)
     return [
         *(table, Release(table), ledger.entries()[0], ledger.accountant().spent_under("one", 1e-5)),
-        *(plain, Workload(plain, 10, PrivacyParams(3, "1e-5")), NoisyMaximum(GNMax(12.0), plain, 3), GNMax(12.0)),
+        *(teachers, Workload(teachers, 10, PrivacyParams(3, "1e-5"))),
+        *(NoisyMaximum(GNMax(12.0), teachers, 3), GNMax(12.0)),
         *(Votes.from_labels([[0, 1, 1]]), Votes.from_counts([[2, 1]]), Votes.from_answers([["flu", "cold", "flu"]])),
         *(RenyiCurve(np.array([2.0, 3.0]), np.array([0.1, 0.2])), Subsampling(Fraction(1, 100))),
         BernsteinFunction(np.array([1.0, 2.0])),
         OpenLaw(1, np.zeros((2, 2), dtype=np.int64)),
-        plan(Workload(plain, 10, PrivacyParams(3, "1e-5"))),
+        plan(Workload(teachers, 10, PrivacyParams(3, "1e-5"))),
         *audit([folder]).verdicts,
     ]
 
 
-def parts(one: Any, seen: set[int]) -> list[Any]:
-    if id(one) in seen:
+def list_parts(value: Any, seen: set[int]) -> list[Any]:
+    """Return all dataclasses of darrm within a value."""
+    if id(value) in seen:
         return []
-    seen.add(id(one))
-    if isinstance(one, tuple | list):
-        return [part for entry in one for part in parts(entry, seen)]
-    if not is_dataclass(one) or not type(one).__module__.startswith("darrm"):
+    seen.add(id(value))
+    if isinstance(value, tuple | list):
+        return [part for entry in value for part in list_parts(entry, seen)]
+    if not is_dataclass(value) or not type(value).__module__.startswith("darrm"):
         return []
-    state: dict[str, Any] = one.__getstate__()  # type: ignore[call-arg,assignment]
-    return [one, *(part for value in state.values() for part in parts(value, seen))]
+    state: dict[str, Any] = value.__getstate__()  # type: ignore[call-arg,assignment]
+    return [value, *(part for entry in state.values() for part in list_parts(entry, seen))]
 
 
-def test_frozen_objects_survive_a_process(tmp_path: Path) -> None:
-    seen = set[int]()
-    found = [part for one in public_objects(tmp_path) for part in parts(one, seen)]
-    assert len({type(one) for one in found}) > 20
-    for one in found:
-        for copied in COPIES:
-            again = copied(one)
-            assert type(again) is type(one)
-            if "__eq__" in vars(type(one)):
-                assert again == one
-            for name, value in vars(one).items():
-                if isinstance(value, np.ndarray):
-                    same = vars(again)[name]
-                    assert np.array_equal(same, value), (one, name)
-                    assert same.flags.writeable <= value.flags.writeable, (one, name)
+def test_frozen_objects_survive_pickling_and_copying(tmp_path: Path) -> None:
+    originals = list_parts(make_public_objects(tmp_path), set())
+    assert len({type(original) for original in originals}) > 20
+    for original, copy_object in product(originals, COPIES):
+        result = copy_object(original)
+        assert type(result) is type(original)
+        if "__eq__" in vars(type(original)):
+            assert result == original
+        for name, value in vars(original).items():
+            if isinstance(value, np.ndarray):
+                array = vars(result)[name]
+                assert np.array_equal(array, value), (original, name)
+                assert array.flags.writeable <= value.flags.writeable, (original, name)
