@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from darrm.verify.files import read_labels
 from darrm.votes import labels_file
-from darrm.votes.labels_file import labels_digest, save_labels
+from darrm.votes.labels_file import label_type, labels_digest, save_labels
 from tests.votes.support import check_refusal
 
 TEXTS = st.text(st.sampled_from("ab,\"\r\n #0'é\ufeff\u2028\x1f"), max_size=4)
@@ -92,3 +92,11 @@ def test_lines_that_are_no_labels_are_refused(content: bytes, tmp_path: Path) ->
 def test_a_matrix_of_labels_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "labels.npy", np.zeros((2, 2)))
     check_refusal(lambda: read_labels(tmp_path / "labels.npy"), "is no file of labels: it is no row")
+
+
+@pytest.mark.parametrize(
+    ("classes", "dtype"),
+    [((0, 127), np.int8), ((0, 128), np.int16), ((-128, 0), np.int8), ((-129, 0), np.int16), ((0, "a"), None)],
+)
+def test_labels_have_the_smallest_type_that_holds_all_classes(classes: tuple[object, ...], dtype: Any) -> None:
+    assert label_type(classes) == (None if dtype is None else np.dtype(dtype))

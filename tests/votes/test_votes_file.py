@@ -131,7 +131,7 @@ def test_a_text_that_holds_no_votes_is_refused(
         (b"0,1,2,3\n", 4, [[1, 1, 1, 1]]),
         (b'\xef\xbb\xbf"the\nnorth",south\r\n0,1\r\n', 2, [[1, 1]]),
         (b"x,no y\nno,yes\n", NO_YES, [[1, 1]]),
-        (b"a;b;c\r\n0;1;1\r\n", 2, [[1, 2]]),
+        (b"a;b;c\r\n0;1,0;1\r\n", 2, [[1, 2]]),  # a decimal comma
         (b"C;D,C;D\n", ("C;D", "x"), [[2, 0]]),  # the name of a class
         (b"True,False\nTRUE,true\n", 2, [[1, 1], [0, 2]]),
         (b"True,False\n", ("False", "True"), [[1, 1]]),
