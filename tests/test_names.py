@@ -16,7 +16,7 @@ NO_FUNCTION = re.compile(r"^(?!is_).*_of$|_in_words$")
 ALLOWED = {"one_of"}  # a check: `checks.one_of(SHAPES, shape=shape)`
 
 
-def unclear_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def find_unclear_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if NO_FUNCTION.search(node.name) and node.name not in ALLOWED:
@@ -32,11 +32,12 @@ def test_names_say_what_they_hold(folder: str) -> None:
     unclear = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for line, name in unclear_names(ast.parse(path.read_text(encoding="utf-8")))
+        for line, name in find_unclear_names(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert unclear == []
 
 
-def test_an_unclear_name_is_seen() -> None:
+def test_unclear_names_are_found() -> None:
     code = "def rate_of(told): pass\nfound = 1\ndef is_part_of(): pass\ndef answer_in_words(): pass"
-    assert sorted(name for _, name in unclear_names(ast.parse(code))) == ["answer_in_words", "found", "rate_of", "told"]
+    names = sorted(name for _, name in find_unclear_names(ast.parse(code)))
+    assert names == ["answer_in_words", "found", "rate_of", "told"]

@@ -1,4 +1,4 @@
-"""What goes out besides code: one version, metadata, what shells complete."""
+"""One version and citation, extras, and the completions of shells."""
 
 import re
 import subprocess
@@ -24,9 +24,9 @@ def test_one_version_and_one_citation_everywhere(capsys: pytest.CaptureFixture[s
     year, month, _ = cited["date-released"].split("-")
     software = citing.partition("@software")[2].partition("\n}")[0]
     entry = dict(re.findall(r"^  (\w+) *= \{+(.*?)\}+,?$", software, re.MULTILINE))
-    told = {name: entry[name] for name in ("title", "version", "license", "year", "month")}
-    wanted = {"title": cited["title"], "version": PROJECT["version"], "license": PROJECT["license"]}
-    assert told == wanted | {"year": year, "month": str(int(month))}
+    expected = {"title": cited["title"], "version": PROJECT["version"], "license": PROJECT["license"]}
+    expected |= {"year": year, "month": str(int(month))}
+    assert {name: entry[name] for name in expected} == expected
     assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
     assert f"  - name: {PROJECT['authors'][0]['name']}\n" in citation
     (latest, *_) = re.findall(r"^## (.*?):", changes, re.MULTILINE)
@@ -39,16 +39,16 @@ def test_one_version_and_one_citation_everywhere(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == f"darrm {PROJECT['version']}\n"
 
 
-def test_every_extra_that_dev_needs_is_there_and_every_lowest_version_is_one() -> None:
+def test_included_extras_exist_and_dependencies_have_lowest_versions() -> None:
     extras = PROJECT["optional-dependencies"]
     for name in re.findall(r"darrm\[([\w,]+)\]", " ".join(chain.from_iterable(extras.values()))):
         assert set(name.split(",")) <= set(extras)
-    for dependency in PROJECT["dependencies"]:  # what .ci/wheel turns into the lowest versions
+    for dependency in PROJECT["dependencies"]:  # .ci/wheel installs the lowest versions
         assert re.fullmatch(r"[a-z-]+>=\d+\.\d+(\.\d+)?", dependency)
 
 
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    ("words", "completions"),
     [
         ("a", ["account"]),
         ("optimize --sh", ["--shape"]),
@@ -58,17 +58,17 @@ def test_every_extra_that_dev_needs_is_there_and_every_lowest_version_is_one() -
     ],
 )
 def test_bash_completes_commands_options_and_choices(
-    words: str, offered: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, completions: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COMP_WORDS", f"darrm {words}")
     monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
     monkeypatch.setenv("_DARRM_COMPLETE", "bash_complete")
     assert front.main() == 0
-    assert [line.partition(",")[2] for line in capsys.readouterr().out.splitlines()] == offered
+    assert [line.partition(",")[2] for line in capsys.readouterr().out.splitlines()] == completions
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_help_says_how_a_shell_completes(
+def test_the_help_explains_completion(
     shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert front.main([]) == 0

@@ -1,4 +1,4 @@
-"""The public names: all there, loaded when first used, and nothing loaded before."""
+"""Public names exist, are loaded when first used, and have docstrings."""
 
 import inspect
 import re
@@ -24,7 +24,7 @@ PUBLIC = {
 }
 
 
-def test_every_name_of_the_face_is_found() -> None:
+def test_every_public_name_exists() -> None:
     assert set(darrm.__all__) <= set(dir(darrm))
     for name in darrm.__all__:
         assert getattr(darrm, name) is not None
@@ -33,48 +33,51 @@ def test_every_name_of_the_face_is_found() -> None:
 
 
 @pytest.mark.parametrize(("package", "names"), PUBLIC.items())
-def test_the_rooms_hand_their_names_out(package: str, names: tuple[str, ...]) -> None:
+def test_packages_export_their_names(package: str, names: tuple[str, ...]) -> None:
     for name in names:
-        exec(f"from {package} import {name}", {})  # noqa: S102 (a name may be a module that nobody imported yet)
+        exec(f"from {package} import {name}", {})  # noqa: S102 (a name may be a module that is not imported yet)
     assert import_module(package).__doc__
 
 
-LOADED = {  # what is imported, one after the other, and what it leaves to those who use it
+NOT_LOADED = {  # modules, imported in this order, and libraries that they do not import
     "darrm": "numpy scipy flint highspy sqlite3",
     "darrm.pate": "torch cvxpy dp_accounting matplotlib scipy.stats",
     "darrm.account.__main__": "pyarrow distributed dask torch matplotlib",
     "darrm.release.__main__": "pyarrow distributed dask torch matplotlib",
+    "darrm.serve.__main__": "starlette uvicorn httpx pydantic",
 }
 
 
-def test_what_is_imported_loads_no_more_than_it_needs() -> None:
+def test_imports_load_no_optional_library() -> None:
     script = "import sys\n" + "\n".join(
-        f"import {module}; print({set(left.split())} & set(sys.modules))" for module, left in LOADED.items()
+        f"import {module}; print({set(libraries.split())} & set(sys.modules))"
+        for module, libraries in NOT_LOADED.items()
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["set()"] * len(LOADED)
+    assert done.stdout.split() == ["set()"] * len(NOT_LOADED)
 
 
 REFERENCE = Path(__file__).parents[1] / "docs/reference"
 
 
-def documented() -> list[tuple[str, str]]:
-    """Return every class and function of the reference, and the public methods that such a class defines itself."""
-    found = []
+def list_documented() -> list[tuple[str, str]]:
+    """Return the classes and functions of the reference, and the public methods that these classes define."""
+    pairs = set[tuple[str, str]]()
     for page in REFERENCE.glob("*.md"):
         for module in re.findall(r"automodule:: (\S+)", page.read_text()):
-            for name in names_of(module):
-                found.append((module, name))
+            for name in list_names(module):
+                pairs.add((module, name))
                 thing = getattr(import_module(module), name)
                 if isinstance(thing, type) and thing.__module__.startswith("darrm"):
-                    found += [(module, f"{name}.{part}") for part in vars(thing) if is_public_method(thing, part)]
-    return sorted(set(found))
+                    pairs |= {(module, f"{name}.{part}") for part in vars(thing) if is_public_method(thing, part)}
+    return sorted(pairs)
 
 
-def names_of(module: str) -> list[str]:
-    listed: list[str] = getattr(import_module(module), "__all__", [])
-    own = [name for name, thing in vars(import_module(module)).items() if getattr(thing, "__module__", "") == module]
-    return listed or [name for name in own if not name.startswith("_")]
+def list_names(module: str) -> list[str]:
+    exported: list[str] = getattr(import_module(module), "__all__", [])
+    things = vars(import_module(module)).items()
+    defined = [name for name, thing in things if getattr(thing, "__module__", "") == module]
+    return exported or [name for name in defined if not name.startswith("_")]
 
 
 def is_public_method(owner: type, name: str) -> bool:
@@ -84,12 +87,12 @@ def is_public_method(owner: type, name: str) -> bool:
 
 
 def test_every_name_of_the_reference_has_a_docstring() -> None:
-    names = documented()
+    names = list_documented()
     assert len(names) > 500
     things = [(module, name, attrgetter(name)(import_module(module))) for module, name in names]
-    bare = [
+    without = [
         f"{module}.{name}"
         for module, name, thing in things
         if (callable(thing) or isinstance(thing, (property, cached_property))) and not inspect.getdoc(thing)
     ]
-    assert not bare, bare
+    assert without == []
