@@ -1,4 +1,4 @@
-"""The theory pages name what is there, the checks that they show hold, and every cited work is listed."""
+"""The theory pages name existing modules and tests, their checks hold, and every cited work is listed."""
 
 import ast
 import re
@@ -23,26 +23,26 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 LINK = re.compile(r"\]\(([^)#]+\.md)(?:#[^)]*)?\)")
 
 
-def text_of(page: Path) -> str:
+def read_page(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def prose_of(page: Path) -> str:
-    """A page without its code and its links, where square brackets hold source keys."""
-    return re.sub(r"`[^`]*`|\]\(", "", FENCE.sub("", text_of(page)))
+def read_prose(page: Path) -> str:
+    """Return a page without code and links: square brackets hold source keys."""
+    return re.sub(r"`[^`]*`|\]\(", "", FENCE.sub("", read_page(page)))
 
 
-def blocks_of(page: Path) -> list[str]:
-    return [body for language, body in FENCE.findall(text_of(page)) if language == "python"]
+def read_blocks(page: Path) -> list[str]:
+    return [body for language, body in FENCE.findall(read_page(page)) if language == "python"]
 
 
 def test_the_index_has_a_paragraph_for_every_page() -> None:
-    assert sorted(LINK.findall(text_of(INDEX))) == [page.name for page in PAGES]
+    assert sorted(LINK.findall(read_page(INDEX))) == [page.name for page in PAGES]
 
 
 @pytest.mark.parametrize("page", [INDEX, *PAGES], ids=lambda page: page.stem)
-def test_what_a_page_names_exists(page: Path) -> None:
-    text = text_of(page)
+def test_names_on_a_page_exist(page: Path) -> None:
+    text = read_page(page)
     assert {name for name in MODULE.findall(text) if not (ROOT / name).is_file()} == set()
     assert {name for name in LINK.findall(text) if not (page.parent / name).is_file()} == set()
     assert {
@@ -50,17 +50,17 @@ def test_what_a_page_names_exists(page: Path) -> None:
         for file, name in TEST.findall(text)
         if f"def {name}(" not in (ROOT / file).read_text(encoding="utf-8")
     } == set()
-    known = {name for _, name in TEST.findall(text)} | {Path(name).stem for name in MODULE.findall(text)}
-    assert set(re.findall(r"\btest_\w+\b", text)) <= known
-    assert keys_of(prose_of(page)) <= set(LISTED)
+    tests = {name for _, name in TEST.findall(text)} | {Path(name).stem for name in MODULE.findall(text)}
+    assert set(re.findall(r"\btest_\w+\b", text)) <= tests
+    assert find_keys(read_prose(page)) <= set(LISTED)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_page_has_a_module_a_test_and_a_check(page: Path) -> None:
-    text = text_of(page)
+    text = read_page(page)
     assert MODULE.search(text)
     assert re.search(r"`tests/[\w/]+\.py\b", text)
-    assert any("assert " in block for block in blocks_of(page))
+    assert any("assert " in block for block in read_blocks(page))
 
 
 @pytest.mark.quick_cases(1)
@@ -70,21 +70,21 @@ def test_every_page_has_a_module_a_test_and_a_check(page: Path) -> None:
     ids=lambda page: page.stem,
 )
 def test_the_checks_of_a_page_hold(page: Path) -> None:
-    """The blocks of a page, one after the other, as a reader would paste them."""
+    """Run the blocks of a page in order."""
     names: dict[str, object] = {"__name__": page.stem}
-    for number, block in enumerate(blocks_of(page)):
+    for number, block in enumerate(read_blocks(page)):
         exec(compile(block, f"{page.name}, block {number + 1}", "exec"), names)  # noqa: S102
 
 
-def keys_of(text: str) -> set[str]:
+def find_keys(text: str) -> set[str]:
     return {match.group(1) for match in KEY.finditer(text)} - NOT_WORKS
 
 
 def test_the_pattern_finds_keys() -> None:
-    assert keys_of("see [D, Lemma 3.4] and [KOV15, Theorem 3.3] but not x[0] or [K, 2]") == {"D", "KOV15"}
+    assert find_keys("see [D, Lemma 3.4] and [KOV15, Theorem 3.3] but not x[0] or [K, 2]") == {"D", "KOV15"}
 
 
-def docstrings(path: Path) -> str:
+def read_docstrings(path: Path) -> str:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return "\n".join(ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, owners))
@@ -92,6 +92,6 @@ def docstrings(path: Path) -> str:
 
 def test_every_key_is_listed_once() -> None:
     assert len(LISTED) == len(set(LISTED)) > 20
-    used = {path: keys_of(docstrings(path)) for path in SOURCES}
-    assert "D" in set.union(*used.values())
-    assert {path: keys - set(LISTED) for path, keys in used.items() if keys - set(LISTED)} == {}
+    keys = {path: find_keys(read_docstrings(path)) for path in SOURCES}
+    assert "D" in set.union(*keys.values())
+    assert {path: cited - set(LISTED) for path, cited in keys.items() if cited - set(LISTED)} == {}
