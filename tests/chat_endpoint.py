@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 KEY = "only for tests"
 
 
-def label_of(prompt: str) -> str:
+def find_label(prompt: str) -> str:
     """Return the label of the example that shares most words with the message; \"good\" without examples."""
     *parts, question = prompt.split("\n\n")
     words = set(question.split("\n")[0].split())
@@ -23,7 +23,7 @@ class _Handler(BaseHTTPRequestHandler):
         is_allowed = self.path == "/v1/chat/completions" and self.headers["Authorization"] == f"Bearer {KEY}"
         reply: object = {"error": {"message": "no"}}
         if is_allowed:
-            content = f" {label_of(body['messages'][-1]['content']).capitalize()}.\n"
+            content = f" {find_label(body['messages'][-1]['content']).capitalize()}.\n"
             reply = {"choices": [{"message": {"role": "assistant", "content": content}}]}
         data = json.dumps(reply).encode()
         self.send_response(200 if is_allowed else 401)

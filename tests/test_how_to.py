@@ -1,4 +1,4 @@
-"""Pages that show how something is done, and tutorials, run as printed, each in a process of its own."""
+"""How-to pages and tutorials run as printed, each in a process of its own."""
 
 import os
 import re
@@ -19,15 +19,15 @@ PAGES = [
     ROOT / "docs" / "consortium.md",
     ROOT / "docs" / "estimators.md",
 ]
-# in place of the title; a shell block calls the interpreter of the tests, whatever that is called
+# replaces the title; a shell block calls the interpreter of the tests
 HEAD = (
     "import os, subprocess; shell = lambda t: subprocess.run(['sh', '-ec', os.environ['SHELL_HEAD'] + t], check=True)\n"
 )
 SHELL_HEAD = 'python() { "$TESTED_PYTHON" -W error "$@"; }\n'
 
 
-def script_of(page: str) -> str:
-    """The code of a page as one script, every line of Python where it stands on the page."""
+def make_script(page: str) -> str:
+    """Return the code of a page as one script; lines of Python keep their numbers."""
     heading, *rest = page.splitlines(keepends=True)
     assert heading.startswith("# "), "a page begins with its title"
     lines, kind, block = [HEAD], "", ""
@@ -38,7 +38,7 @@ def script_of(page: str) -> str:
             continue
         lines.append(f"shell({block!r})\n" if kind == "sh" else "\n")
         kind, block = "" if kind else line[3:].strip(), ""
-        assert kind in {"", "python", "sh", "text"}, f"a block that nobody tests: {line}"
+        assert kind in {"", "python", "sh", "text"}, f"an untested block: {line}"
     assert not kind, "the last block has no end"
     return "".join(lines)
 
@@ -65,32 +65,32 @@ def test_every_extension_point_has_a_page() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_runs_as_printed(page: Path, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
-    script.write_text(script_of(page.read_text(encoding="utf-8")), encoding="utf-8")
+    script.write_text(make_script(page.read_text(encoding="utf-8")), encoding="utf-8")
     with chat_endpoint() as variables:
-        found = run_script(script, tmp_path, **variables)
-    assert found.returncode == 0, found.stderr
+        process = run_script(script, tmp_path, **variables)
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.slow
-def test_the_page_about_prompts_asks_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_about_prompts_calls_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "how-to" / "prompts.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
-    exec("".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[:3]), names)  # noqa: S102 (our own page)
+    exec("".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[:3]), names)  # noqa: S102 (our page)
     prompts, answer = names["prompts"], names["answer"]
     with chat_endpoint() as variables:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        votes = prompts.votes(["broken and late"], answer, jobs=1, rng=names["rng"])  # that of the page, seeded
+        votes = prompts.votes(["broken and late"], answer, jobs=1, rng=names["rng"])
         monkeypatch.setenv("CHAT_KEY", "another")
-        with pytest.raises(HTTPError, match="401") as refused:
+        with pytest.raises(HTTPError, match="401") as caught:
             prompts.votes(["broken and late"], answer, jobs=1)
-        refused.value.close()
+        caught.value.close()
     assert votes.missing is None
-    assert votes.counts[0, 0] > 5  # "bad", as the examples of most prompts say
+    assert votes.counts[0, 0] > 5  # "bad", as in the examples of most prompts
 
 
 @pytest.mark.parametrize(
-    ("blocks", "complaint"),
+    ("blocks", "message"),
     [
         ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
         ("```python\nx = 1\n```\n\n```python\nprint(y)\n```\n", "line 8"),
@@ -98,26 +98,26 @@ def test_the_page_about_prompts_asks_an_endpoint(monkeypatch: pytest.MonkeyPatch
         ("```sh\npython -c 'import warnings; warnings.warn(str(7))'\n```\n", "UserWarning: 7"),
     ],
 )
-def test_a_page_that_is_wrong_is_found(blocks: str, complaint: str, tmp_path: Path) -> None:
+def test_a_wrong_page_fails(blocks: str, message: str, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
-    script.write_text(script_of("# A page\n\n" + blocks))
-    found = run_script(script, tmp_path)
-    assert found.returncode != 0
-    assert complaint in found.stderr
-    assert "on" not in found.stdout.split()
+    script.write_text(make_script("# A page\n\n" + blocks))
+    process = run_script(script, tmp_path)
+    assert process.returncode != 0
+    assert message in process.stderr
+    assert "on" not in process.stdout.split()
 
 
 def test_python_and_shell_share_a_folder_in_the_order_of_the_page(tmp_path: Path) -> None:
-    blocks = ("sh\necho 1 > a\n", "python\nfound = open('a')\n", "python\nwith found: print(found.read() * 2)\n")
+    blocks = ("sh\necho 1 > a\n", "python\nfile = open('a')\n", "python\nwith file: print(file.read() * 2)\n")
     page = "# A page\n\n" + "\n".join(f"```{block}```\n" for block in blocks)
     script = tmp_path / "page.py"
-    script.write_text(script_of(page))
+    script.write_text(make_script(page))
     assert run_script(script, tmp_path).stdout == "1\n1\n\n"
 
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
 FIRST_LINES = ("| **For whom:** ", "| **At the end:** ", "| **How long:** ", "| **It needs:** ")
-EXTRAS = {"sklearn": "sklearn", "matplotlib": "plot"}  # the extra that brings what a tutorial imports
+EXTRAS = {"sklearn": "sklearn", "matplotlib": "plot"}  # the extras of imported libraries
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
@@ -125,14 +125,14 @@ def test_a_tutorial_begins_with_four_lines_and_names_its_extras(tutorial: Path) 
     text = tutorial.read_text(encoding="utf-8")
     _, title, underline, _, *lines = text.splitlines()
     assert underline == "=" * len(title)
-    head = [line for line in lines[: lines.index("")] if not line.startswith("  ")]  # one that goes on is indented
+    head = [line for line in lines[: lines.index("")] if not line.startswith("  ")]  # continued lines are indented
     assert len(head) == len(FIRST_LINES)
     assert all(line.startswith(first) for line, first in zip(head, FIRST_LINES, strict=True))
 
     imported = set(re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE)) - sys.stdlib_module_names
-    needed = [EXTRAS[name] for name in EXTRAS if name in imported]
+    extras = [EXTRAS[name] for name in EXTRAS if name in imported]
     assert imported - set(EXTRAS) <= {"darrm", "numpy", "scipy"}
-    assert f"pip install -e '.[{','.join(needed)}]'" in text
+    assert f"pip install -e '.[{','.join(extras)}]'" in text
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_a_tutorial_begins_with_four_lines_and_names_its_extras(tutorial: Path) 
 def test_a_tutorial_runs(tutorial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.setenv(variable, str(tmp_path))
-    found = run_script(tutorial, tmp_path)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.count("\n") >= 5
+    process = run_script(tutorial, tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("\n") >= 5
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The site: it is built without a warning, holds together, needs nothing from elsewhere, and is readable on a phone."""
+"""The site is built without a warning, has no broken links, loads nothing from elsewhere, and fits a phone."""
 
 import json
 import re
@@ -33,21 +33,21 @@ class Page(HTMLParser):
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attrs}
-        self.anchors |= {found[name] for name in ("id", "name") if name in found}
-        if tag == "a" and "href" in found:
-            self.links.add(found["href"])
-        if tag == "link" and found.get("rel") not in {"index", "search", "next", "prev", "canonical"}:
-            self.loaded.add(found["href"])
-        if tag == "img" and not found.get("alt") and "_thumb." not in found.get("src", ""):  # with their title beside
-            self.unnamed.append(found.get("src", ""))
-        if tag in LOADING and LOADING[tag] in found:
-            self.loaded.add(found[LOADING[tag]])
+        values = {name: value or "" for name, value in attrs}
+        self.anchors |= {values[name] for name in ("id", "name") if name in values}
+        if tag == "a" and "href" in values:
+            self.links.add(values["href"])
+        if tag == "link" and values.get("rel") not in {"index", "search", "next", "prev", "canonical"}:
+            self.loaded.add(values["href"])
+        if tag == "img" and not values.get("alt") and "_thumb." not in values.get("src", ""):  # thumbnails have a title
+            self.unnamed.append(values.get("src", ""))
+        if tag in LOADING and LOADING[tag] in values:
+            self.loaded.add(values[LOADING[tag]])
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Build a copy, for the gallery writes pages beside the sources."""
+    """Build a copy: the gallery writes pages among the sources."""
     source, out = tmp_path / "source", tmp_path / "site"
     shutil.copytree(ROOT, source, ignore=NOT_THE_SITE)
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "--quiet", "-d", str(tmp_path / "doctrees")]
@@ -58,30 +58,30 @@ def site(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_site(site: Path) -> None:
-    """One test, for it takes one build."""
+    """One test, because a build takes minutes."""
     pages = {path.resolve(): Page(path) for path in site.rglob("*.html")}
     assert len(pages) > 30
-    assert broken_links(pages) == []
-    assert loaded_from_elsewhere(pages, site) == []
+    assert find_broken_links(pages) == []
+    assert find_external_urls(pages, site) == []
     assert {path.name: page.unnamed for path, page in pages.items() if page.unnamed} == {}
     assert "<math" in (site / "theory" / "composition.html").read_text(encoding="utf-8")
-    assert unlinked_keys(site) == []
+    assert find_unlinked_keys(site) == []
     index = json.loads((site / "searchindex.js").read_text(encoding="utf-8").removeprefix("Search.setIndex(")[:-1])
     assert {"optimize_table", "PrivacyLedger"} <= {entry[-1] for entry in index["objects"]["darrm"]}
     assert "ledger" in index["terms"]
-    for package, names in public_names().items():
-        missing = [name for name in names if not documented(site, name)]
+    for package, names in list_public_names().items():
+        missing = [name for name in names if not is_documented(site, name)]
         assert missing == [], package
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
-        pytest.skip("everything else holds; there is no Chromium to look at the pages with")
-    found = dump(browser, f"{(site / 'search.html').as_uri()}?q=ledger")
-    assert 'href="reference/account.html' in found
-    assert "glossary.html#ledger" in found
-    assert too_wide(browser, pages, site) == []
+        pytest.skip("everything else holds; there is no Chromium to render the pages")
+    result = render(browser, f"{(site / 'search.html').as_uri()}?q=ledger")
+    assert 'href="reference/account.html' in result
+    assert "glossary.html#ledger" in result
+    assert find_wide_pages(browser, pages, site) == []
 
 
-def broken_links(pages: dict[Path, Page]) -> list[str]:
+def find_broken_links(pages: dict[Path, Page]) -> list[str]:
     broken = []
     for path, page in pages.items():
         for link in page.links | page.loaded:
@@ -95,49 +95,51 @@ def broken_links(pages: dict[Path, Page]) -> list[str]:
     return broken
 
 
-def loaded_from_elsewhere(pages: dict[Path, Page], site: Path) -> list[str]:
-    elsewhere = [url for page in pages.values() for url in page.loaded if re.match("(?!data:)[a-z]*:|//", url)]
+def find_external_urls(pages: dict[Path, Page], site: Path) -> list[str]:
+    urls = [url for page in pages.values() for url in page.loaded if re.match("(?!data:)[a-z]*:|//", url)]
     for path in site.rglob("*.css"):
         text = path.read_text(encoding="utf-8")
-        elsewhere += re.findall(r"url\(\s*[\"']?((?:https?:)?//[^)]*)", text) + re.findall("@import[^;]*//[^;]*", text)
-    return elsewhere
+        urls += re.findall(r"url\(\s*[\"']?((?:https?:)?//[^)]*)", text) + re.findall("@import[^;]*//[^;]*", text)
+    return urls
 
 
-def unlinked_keys(site: Path) -> list[str]:
-    """Return the keys of sources that are no link where theory cites them, but for comments in code."""
+def find_unlinked_keys(site: Path) -> list[str]:
+    """Return the keys of sources that theory cites without a link, except in comments of code."""
     keys = re.findall(
         r"^- \*\*(\w+)\*\*:", (DOCS / "reference" / "sources.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     key = re.compile(rf"(?<!>)\[(?:{'|'.join(keys)}), [A-Z][^\]<]*\]")
     texts = [path.read_text(encoding="utf-8").partition("<article")[2] for path in (site / "theory").glob("*.html")]
     prose = [re.sub("<pre>.*?</pre>", "", text.partition("</article>")[0], flags=re.DOTALL) for text in texts]
-    return [found for text in prose for found in key.findall(text)]
+    return [citation for text in prose for citation in key.findall(text)]
 
 
-def public_names() -> dict[str, list[str]]:
-    """Return the names that each package hands out, but for modules and types that other packages use."""
+def list_public_names() -> dict[str, list[str]]:
+    """Return the names that each package exports, except modules and types that other packages use."""
     packages = [path.parent.name for path in (ROOT / "darrm").glob("*/__init__.py") if "__all__" in path.read_text()]
-    rooms = {package: import_module(f"darrm.{package}") for package in packages}
-    found = {
-        package: [name for name in room.__all__ if not isinstance(getattr(room, name, sys), ModuleType | GenericAlias)]
-        for package, room in rooms.items()
+    modules = {package: import_module(f"darrm.{package}") for package in packages}
+    exported = {
+        package: [
+            name for name in module.__all__ if not isinstance(getattr(module, name, sys), ModuleType | GenericAlias)
+        ]
+        for package, module in modules.items()
     }
-    found = {package: names for package, names in found.items() if names}
-    return found | {"": [name for name in import_module("darrm").__all__ if not name.startswith("__")]}
+    exported = {package: names for package, names in exported.items() if names}
+    return exported | {"": [name for name in import_module("darrm").__all__ if not name.startswith("__")]}
 
 
-def documented(site: Path, name: str) -> bool:
-    """Say whether a name has a place in the reference: not only a line in a table."""
+def is_documented(site: Path, name: str) -> bool:
+    """Return whether a name has an entry in the reference, not only a line in a table."""
     return any(f'.{name}"' in path.read_text(encoding="utf-8") for path in (site / "reference").glob("*.html"))
 
 
-def dump(browser: str, url: str) -> str:
+def render(browser: str, url: str) -> str:
     command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
-    asked = [*command, "--virtual-time-budget=20000", "--dump-dom", url]
-    return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=300).stdout
+    words = [*command, "--virtual-time-budget=20000", "--dump-dom", url]
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
-def too_wide(browser: str, pages: dict[Path, Page], site: Path) -> list[Any]:
+def find_wide_pages(browser: str, pages: dict[Path, Page], site: Path) -> list[Any]:
     script = """
         const frame = document.createElement("iframe"), wide = []
         frame.style = "width: PHONEpx; height: 800px; border: 0"
@@ -156,9 +158,9 @@ def too_wide(browser: str, pages: dict[Path, Page], site: Path) -> list[Any]:
     names = json.dumps(sorted(path.relative_to(site.resolve()).as_posix() for path in pages))
     wrapper = site / "too_wide.html"
     wrapper.write_text(f"<!doctype html><body><script>const pages = {names};{script}</script>", encoding="utf-8")
-    shown = re.search(r"<pre>(.*)</pre>", dump(browser, wrapper.as_uri()))
-    assert shown is not None
-    return list(json.loads(shown[1]))
+    match = re.search(r"<pre>(.*)</pre>", render(browser, wrapper.as_uri()))
+    assert match is not None
+    return list(json.loads(match[1]))
 
 
 @pytest.mark.slow
@@ -178,13 +180,15 @@ def test_the_first_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     image = pytest.importorskip("matplotlib.image")
     [command] = re.findall(r"`python (-m darrm\.optimize [^`]*)`", (DOCS / "index.md").read_text(encoding="utf-8"))
     subprocess.run([sys.executable, *command.split(), "--quiet"], cwd=tmp_path, check=True)
-    drawn, kept = (image.imread(folder / "first-release.png") for folder in (tmp_path, DOCS / "pictures"))
-    assert drawn.shape == kept.shape
-    assert abs(drawn - kept).mean() < 1e-3, "draw docs/pictures/first-release.png again"
+    picture, stored = (image.imread(folder / "first-release.png") for folder in (tmp_path, DOCS / "pictures"))
+    assert picture.shape == stored.shape
+    assert abs(picture - stored).mean() < 1e-3, "draw docs/pictures/first-release.png again"
 
 
-def test_every_command_and_package_has_its_place_in_the_reference() -> None:
+def test_every_command_and_package_is_in_the_reference() -> None:
     commands = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
     assert re.findall(r"^## darrm (\w+)\n\n```\{help\} \1$", commands, flags=re.MULTILINE) == list(COMMANDS)
-    written = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md"))
-    assert {f"darrm.{package}".rstrip(".") for package in public_names()} == set(re.findall(r"names:: (\S+)", written))
+    reference = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md"))
+    assert {f"darrm.{package}".rstrip(".") for package in list_public_names()} == set(
+        re.findall(r"names:: (\S+)", reference)
+    )
