@@ -100,3 +100,11 @@ def test_a_matrix_of_labels_is_refused(tmp_path: Path) -> None:
 )
 def test_labels_have_the_smallest_type_that_holds_all_classes(classes: tuple[object, ...], dtype: Any) -> None:
     assert label_type(classes) == (None if dtype is None else np.dtype(dtype))
+
+
+def test_a_missing_open_answer_is_an_empty_text(tmp_path: Path) -> None:
+    labels = np.array(["ab", None], dtype=object)
+    save_labels(tmp_path / "labels.csv", labels)
+    assert (tmp_path / "labels.csv").read_text() == 'ab\n""\n'
+    save_labels(tmp_path / "labels.npy", labels)
+    assert np.load(tmp_path / "labels.npy").tolist() == ["ab", ""]
