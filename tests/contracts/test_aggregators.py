@@ -1,4 +1,4 @@
-"""What every aggregator does, whichever it is: name a new one in `CASES` and it is tested."""
+"""The contract of every aggregator: to test a new one, add it to `CASES`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +31,8 @@ THREE = Votes.from_counts(np.tile([[4, 3, 3], [2, 6, 2]], (20, 1)))
 SCORES = np.tile([[0.5, 0.3, 0.2], [0.05, 0.05, 0.9]], (20, 1))
 MATRIX = np.array([[1, 0, 1, 1, 0]])
 
-# no aggregator can answer these
-NEVER: dict[str, Any] = {
+# refused by every aggregator
+REFUSED: dict[str, Any] = {
     "nothing": None,
     "a word": "votes",
     "a number": 5,
@@ -45,12 +45,12 @@ NEVER: dict[str, Any] = {
     "halves": np.full((2, 5), 0.5),
     "a third class": np.full((1, 5), 2),
 }
-TAKEN = {
+RESERVED = {
     f"a class called {name!r}": Votes.from_counts([[1, 2]], classes=(name, 1))
     for name in (ABSTAIN, -1.0, np.float32(-1), "-1", " -1.0")
 }
 AMBIGUOUS = {"an array": MATRIX, "a list": MATRIX.tolist(), "counts without a name": [[7, 3]]}
-MISREAD = {"labels of five voters": MATRIX, "counts that nobody named": [[7, 3, 0]], "three columns": [[1, 2, 0]]}
+MISREAD = {"labels of five voters": MATRIX, "counts as a matrix": [[7, 3, 0]], "three columns": [[1, 2, 0]]}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Case:
 
     @property
     def refusals(self) -> dict[str, Any]:
-        return {**NEVER, **self.refused}
+        return {**REFUSED, **self.refused}
 
 
 MECHANISM = InteractiveGNMax(2, sigma_threshold=2.0, sigma_answer=1.0, confidence=0.8)
@@ -96,9 +96,9 @@ CASES = {
     "ExponentialMechanism": Case(ExponentialMechanism(0.6), THREE, AMBIGUOUS),
     "AsymmetricMax": Case(AsymmetricMax(AsymmetricNoise(3.0, 6.0, 3.0, 2.0), reached=2), THREE, AMBIGUOUS),
     "PermuteAndFlip": Case(PermuteAndFlip(0.6, reached=2), THREE, AMBIGUOUS),
-    "ConfidentGNMax": Case(ConfidentGNMax(5, 3.0, 2.0), THREE, {**AMBIGUOUS, **TAKEN}),
+    "ConfidentGNMax": Case(ConfidentGNMax(5, 3.0, 2.0), THREE, {**AMBIGUOUS, **RESERVED}),
     "InteractiveGNMax": Case(
-        MECHANISM.with_scores(SCORES), THREE, {**AMBIGUOUS, **TAKEN, "votes without scores": THREE[:3]}
+        MECHANISM.with_scores(SCORES), THREE, {**AMBIGUOUS, **RESERVED, "votes without scores": THREE[:3]}
     ),
 }
 
@@ -109,7 +109,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 class TestEveryAggregator:
-    def test_its_charge_counts_and_carries_the_guarantee(self, case: Case) -> None:
+    def test_its_cost_counts_queries_and_carries_the_guarantee(self, case: Case) -> None:
         assert isinstance(case.aggregator, Aggregator)
         cost = case.aggregator.privacy_cost(7)
         assert cost.count == 7
@@ -123,22 +123,22 @@ class TestEveryAggregator:
         assert accountant.spent(0.01).queries == 10
         assert PrivacyAccountant(costs=[cost]).spent(0.01).epsilon <= accountant.spent(0.01).epsilon < np.inf
 
-    def test_a_label_for_each_query_among_the_classes(self, case: Case) -> None:
-        before = case.votes.counts.copy()
+    def test_it_returns_a_class_for_each_query(self, case: Case) -> None:
+        counts = case.votes.counts.copy()
         labels = case.aggregator.release(case.votes)
         assert labels.shape == (case.votes.queries,)
         assert labels.dtype == np.int64
         assert set(labels.tolist()) <= {ABSTAIN, *case.votes.classes}
         assert len(set(labels.tolist())) > 1
-        assert np.array_equal(case.votes.counts, before)
+        assert np.array_equal(case.votes.counts, counts)
         names = ("cat", "dog", "fox")[: len(case.votes.classes)]
         named = case.aggregator.release(Votes.from_counts(case.votes.counts, classes=names))
         assert set(named.tolist()) <= {str(ABSTAIN), *names}
         assert len(set(named.tolist())) > 1
 
-    def test_only_a_generator_repeats_itself(self, case: Case) -> None:
-        first, again = (case.aggregator.release(case.votes, rng=np.random.default_rng(3)) for _ in range(2))
-        assert first.tolist() == again.tolist()
+    def test_only_a_generator_repeats_labels(self, case: Case) -> None:
+        first, second = (case.aggregator.release(case.votes, rng=np.random.default_rng(3)) for _ in range(2))
+        assert first.tolist() == second.tolist()
         # eight times forty noisy answers agree by chance with a probability below 1e-20
         assert len({tuple(case.aggregator.release(case.votes).tolist()) for _ in range(8)}) > 1
 
@@ -164,30 +164,30 @@ class TestEveryAggregator:
             release_debited(case.aggregator, case.votes, ledger=ledger)
 
 
-REFUSALS = [(name, what) for name, case in CASES.items() for what in case.refusals]
+REFUSALS = [(name, kind) for name, case in CASES.items() for kind in case.refusals]
 
 
-@pytest.mark.parametrize(("name", "what"), REFUSALS)
-def test_every_other_input_is_refused_in_one_line_and_costs_nothing(name: str, what: str) -> None:
+@pytest.mark.parametrize(("name", "kind"), REFUSALS)
+def test_other_input_is_refused_in_one_line_and_costs_nothing(name: str, kind: str) -> None:
     ledger = PrivacyLedger.create(":memory:", PrivacyParams(1000, "0.1"))
     with pytest.raises(ValueError, match=r"must (be|hold)|every voter") as caught:
-        release_debited(CASES[name].aggregator, CASES[name].refusals[what], ledger=ledger)
+        release_debited(CASES[name].aggregator, CASES[name].refusals[kind], ledger=ledger)
     assert "\n" not in str(caught.value)
-    if what in AMBIGUOUS:
+    if kind in AMBIGUOUS:
         assert "use Votes.from_labels(labels, classes) or Votes.from_counts(counts)" in str(caught.value)
-    if what in TAKEN:
+    if kind in RESERVED:
         assert "other than -1" in str(caught.value)
     assert ledger.entries() == ()
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_missing_votes_are_taken_as_coins_or_not_at_all(name: str) -> None:
-    # counts that do not sum to K, read as they stand, would have another guarantee
-    case, tosses = CASES[name], name in {"DaRRM", "Plurality", "NoisyMaximum"}
-    K, C = (case.votes.voters, len(case.votes.classes)) if tosses else (10, 2)
+def test_missing_votes_become_coins_or_are_refused(name: str) -> None:
+    # counts that do not sum to K would have another guarantee
+    case, has_coins = CASES[name], name in {"DaRRM", "Plurality", "NoisyMaximum"}
+    K, C = (case.votes.voters, len(case.votes.classes)) if has_coins else (10, 2)
     labels = np.array([[np.nan, *[1.0] * (K - 2), np.nan]])
     votes = Votes.from_labels(labels, C, missing="coin")
-    if tosses:
+    if has_coins:
         assert case.aggregator.release(votes).shape == (1,)
     else:
         with pytest.raises(ValueError, match=r"votes must be complete, got 2 missing: .*votes.impute_missing\(\)"):
@@ -202,5 +202,5 @@ def test_the_empty_batch_is_free() -> None:
     assert ledger.entries() == ()
 
 
-def test_what_does_not_fit_the_protocol_does_not_claim_to() -> None:
+def test_a_mechanism_without_its_scores_is_no_aggregator() -> None:
     assert not isinstance(MECHANISM, Aggregator)

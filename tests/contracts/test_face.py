@@ -1,4 +1,4 @@
-"""The face: what habit types works, and what is ambiguous is refused."""
+"""The public functions accept convenient arguments and refuse ambiguous ones."""
 
 import subprocess
 import sys
@@ -39,18 +39,18 @@ THREE = certify(Problem(Voters.non_private(4, overlap=1), (1, "1e-5"), 3), rando
 
 
 @pytest.mark.parametrize("pair", [(2, 1e-5), ("2", "1e-5"), [2.0, "0.00001"], PrivacyParams(2, 1e-5)])
-def test_a_pair_is_exact_however_it_is_written(pair: Any) -> None:
+def test_a_pair_is_exact_in_every_spelling(pair: Any) -> None:
     assert PrivacyParams.of(pair) == PrivacyParams("2", "0.00001")
     assert Voters(3, pair).each == Problem(Voters(3, pair), pair).target == PrivacyParams.of(pair)
 
 
 @pytest.mark.parametrize("wrong", [2, (2,), (2, 1e-5, 0), "2, 1e-5", {"epsilon": 2, "delta": 0}, None])
-def test_what_is_no_pair_is_refused(wrong: Any) -> None:
+def test_a_wrong_pair_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"privacy must be a pair \(epsilon, delta\)"):
         PrivacyParams.of(wrong)
 
 
-def test_the_example_needs_no_problem() -> None:
+def test_optimize_gamma_takes_a_problem_or_its_numbers() -> None:
     problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
     assert optimize_gamma().problem == optimize_gamma(K=11, m=3).problem == problem
     assert optimize_gamma(K=7, m="5/2").problem.m == 2.5
@@ -61,10 +61,10 @@ def test_the_example_needs_no_problem() -> None:
         optimize_gamma(K=2)
 
 
-def test_a_prior_is_its_text() -> None:
-    for prior, meant in (("uniform", Independent(0.0, 1.0)), ("uniform:0.5,1", Independent(0.5, 1.0))):
-        assert optimality_of(optimize_table(TWO.problem, prior=prior, draws=20)).prior == meant
-        assert TWO.law.accuracy(prior) == TWO.law.accuracy(meant)
+def test_a_prior_may_be_given_by_its_text() -> None:
+    for text, prior in (("uniform", Independent(0.0, 1.0)), ("uniform:0.5,1", Independent(0.5, 1.0))):
+        assert optimality_of(optimize_table(TWO.problem, prior=text, draws=20)).prior == prior
+        assert TWO.law.accuracy(text) == TWO.law.accuracy(prior)
     assert THREE.law.accuracy("dirichlet") == THREE.law.accuracy(Dirichlet())
     with pytest.raises(ValueError, match="for more than two classes"):
         THREE.law.accuracy("uniform")
@@ -74,13 +74,14 @@ def test_gamma_and_tables_are_functions_of_the_votes() -> None:
     assert [TWO.gamma(ones) for ones in (0, 3, 4)] == [0.8, 0.1, 0.4]
     assert TWO([0, 3, 4]).tolist() == [TWO(0), TWO(3), TWO(4)] == [0.8, 0.1, 0.4]
     assert THREE([2, 2, 0]).round(6).tolist() == THREE([[2, 2, 0]])[0].round(6).tolist() == [0.333333] * 3
-    wrongs: tuple[tuple[Table, Any], ...] = ((TWO, 6), (TWO, -1), (TWO, 2.0), (TWO, True), (THREE, [2, 1, 0]))
-    for table, wrong in (*wrongs, (THREE, [4, 0]), (THREE, [5, -1, 0])):
+    two, three = (6, -1, 2.0, True), ([2, 1, 0], [4, 0], [5, -1, 0])
+    wrong: list[tuple[Table, Any]] = [*((TWO, votes) for votes in two), *((THREE, votes) for votes in three)]
+    for table, votes in wrong:
         with pytest.raises(ValueError, match="must be"):
-            table(wrong)
+            table(votes)
 
 
-def test_a_table_is_drawn(tmp_path: Path) -> None:
+def test_a_table_plots_its_noise_function(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (axes,) = TWO.plot(tmp_path / "gamma.png").axes
     assert axes.lines[0].get_ydata().tolist() == TWO.gamma.full.tolist()
@@ -102,7 +103,7 @@ def test_arrays_of_predictions_are_votes_on_any_number_of_classes() -> None:
     assert DaRRM(TWO)([[1, 1, 1, 1, 1]]).shape == (1,)
 
 
-def test_columns_that_may_be_counts_are_refused() -> None:
+def test_arrays_that_may_be_counts_are_refused() -> None:
     table = certify(Problem(Voters.non_private(3, overlap=1), (1, "1e-5"), 3), random_law(3, 3))
     with pytest.raises(ValueError, match="labels and counts look alike"):
         Release(table)([[1, 1, 1]])
@@ -114,7 +115,7 @@ def test_columns_that_may_be_counts_are_refused() -> None:
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("first", ["from darrm import plan, release", "import darrm.plan.release, darrm.release", ""])
-def test_plan_and_release_are_called_whatever_was_imported_before(first: str) -> None:
+def test_plan_and_release_are_functions_after_any_imports(first: str) -> None:
     script = f"""{first}
 import darrm
 from darrm import Voters, Workload, plan, release
@@ -150,13 +151,13 @@ def test_a_release_plans_draws_and_pays(who: dict[str, Any], kind: str) -> None:
     assert str(answers).startswith(f"4 labels by {answers.plan.best.name}\nspent: 4 queries: (")
 
 
-def test_more_classes_and_open_answers_are_released() -> None:
+def test_release_takes_more_classes_and_open_answers() -> None:
     teachers: dict[str, Any] = {"budget": (4, "1e-5"), "non_private": True, "overlap": 1}
     assert release(np.full((3, 4), 2), classes=3, **teachers).labels.shape == (3,)
     assert set(release([["flu"] * 3] * 2, classes="open", **teachers).labels.tolist()) <= {"flu", None}
 
 
-def test_nothing_is_promised_by_default() -> None:
+def test_release_assumes_no_guarantee() -> None:
     votes = [[1, 1, 1]]
     calls: tuple[tuple[dict[str, Any], str], ...] = (
         ({}, "pass epsilon=, the guarantee of each model's training, or non_private=True"),
@@ -164,19 +165,19 @@ def test_nothing_is_promised_by_default() -> None:
         ({"non_private": True}, "1 for disjoint shards"),
         ({"epsilon": 1, "queries": 0}, "queries must be an integer of at least 1"),
     )
-    for call, words in calls:
-        with pytest.raises(ValueError, match=words):
+    for call, message in calls:
+        with pytest.raises(ValueError, match=message):
             release(votes, budget=(2, 1e-5), **call)
 
 
-def test_a_file_keeps_one_budget_over_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_with_one_ledger_share_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     share(monkeypatch)  # the three plans are one
     path = tmp_path / "ledger.sqlite"
     who: dict[str, Any] = {"budget": (1, "1e-5"), "non_private": True, "overlap": 1, "ledger": path}
     votes = np.ones((2, 3), dtype=int)
     first = release(votes, queries=4, **who)
-    again = release(votes, queries=4, **{**who, "ledger": first.ledger})
-    assert (first.spent.queries, again.spent.queries) == (2, 4)
+    second = release(votes, queries=4, **{**who, "ledger": first.ledger})
+    assert (first.spent.queries, second.spent.queries) == (2, 4)
     with pytest.raises(BudgetExceededError):
         release(votes, queries=4, **who)
     with pytest.raises(ValueError, match="budget must be that of the ledger"):
@@ -184,19 +185,19 @@ def test_a_file_keeps_one_budget_over_calls(tmp_path: Path, monkeypatch: pytest.
     assert PrivacyLedger(path).spent.queries == 4
 
 
-def test_results_print_what_they_are() -> None:
+def test_results_describe_themselves() -> None:
     assert str(Voters(1, PrivacyParams(1))).startswith("1 voter, ")
     assert str(Voters(1_000, PrivacyParams(1))).startswith("1,000 voters, ")
     table = optimize_gamma(K=7, m=2)
-    shown = str(table)
-    assert "Private majority of 7 voters" in shown
-    assert f"{table.gamma(5):8.4f}" in shown
-    assert f"worst cost     {table.certificate.worst_cost!r}" in shown
+    text = str(table)
+    assert "Private majority of 7 voters" in text
+    assert f"{table.gamma(5):8.4f}" in text
+    assert f"worst cost     {table.certificate.worst_cost!r}" in text
     assert f"worst cost     {table.certificate.worst_cost!r}" in str(table.certificate)
     assert "Private plurality of 4 voters, 3 classes" in str(THREE)
     large = load_table(Problem.from_allowance(Voters(1001, ("0.1", 0)), 3), shape="monotone")
     assert max(map(len, str(large).splitlines())) <= 120
-    assert str(DaRRM(table)) == shown
+    assert str(DaRRM(table)) == text
     ledger = PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))
     assert repr(ledger) == "PrivacyLedger(':memory:')"
     assert str(ledger).startswith("budget: (1, 0.001), which all labels together keep to\nspent:  ")
@@ -206,9 +207,9 @@ def test_results_print_what_they_are() -> None:
     assert str(accountant).splitlines()[1] == f"        20  DaRRM over 7 voters, {table.problem.target} each"
 
 
-def test_the_command_prints_the_blocks_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_table_as_it_describes_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert optimize(["--K", "7", "--m", "2", "--all"]) == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     heading, _, certificate = str(optimize_gamma(K=7, m=2)).split("\n\n")
-    assert certificate in shown
-    assert heading.splitlines()[0] in shown
+    assert certificate in output
+    assert heading.splitlines()[0] in output

@@ -1,4 +1,4 @@
-"""What every prior promises: a new one is tested by being named in `PRIORS`."""
+"""The contract of every prior: to test a new one, add it to `PRIORS`."""
 
 import json
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ PROBLEM = Problem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-5")), 2)
 
 
 class Beta(priors.Prior):
-    """A user's own: one p ~ Beta(a, a) shared by all voters, with weights by Gauss-Legendre quadrature."""
+    """A user's prior: one p ~ Beta(a, a) shared by all voters, with weights by Gauss-Legendre quadrature."""
 
     text = "beta 3,3"
     has_closed_form = True
@@ -37,7 +37,7 @@ class Beta(priors.Prior):
 
 
 class Torn(priors.Prior):
-    """A user's own without a closed form: voters who lean to either side."""
+    """A user's prior without a closed form: voters who lean to either side."""
 
     text = "torn"
     has_closed_form = False
@@ -50,7 +50,7 @@ class Torn(priors.Prior):
 
 
 class Sub(priors.Point):
-    """A user's own that inherits from one of the library: half the questions are coins."""
+    """A user's prior that inherits from one of the library: half the questions are coins."""
 
     def weights(self, K: int) -> np.ndarray:
         return 0.5 * super().weights(K)
@@ -61,7 +61,7 @@ class Sub(priors.Point):
 
 @dataclass(frozen=True)
 class Wider(priors.Independent):
-    """A user's own that inherits from one of the library, with one field more."""
+    """A user's prior that inherits from one of the library, with another field."""
 
     coins: float = 0.25
 
@@ -91,7 +91,7 @@ PRIORS = (*BUILT_IN, Beta(), Torn(), Sub(0.9), Wider(0.6, 1.0))
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: prior.text)
 class TestEveryPrior:
     @pytest.mark.parametrize("K", [1, 2, 11, 250])
-    def test_weights(self, prior: priors.Prior, K: int) -> None:
+    def test_its_weights_are_differences_of_probabilities(self, prior: priors.Prior, K: int) -> None:
         if not prior.has_closed_form:
             with pytest.raises(ValueError, match="linear"):
                 prior.weights(K)
@@ -101,14 +101,14 @@ class TestEveryPrior:
         assert np.all(weights >= 0.0)
         assert 0.0 < np.sum(weights) <= 1.0 + 1e-12  # a difference of two probabilities is at most 1
 
-    def test_samples(self, prior: priors.Prior) -> None:
-        drawn = prior.probabilities(4, 300, rng=np.random.default_rng(0))
-        assert drawn.shape == (300, 4)
-        assert np.all((drawn >= 0.0) & (drawn <= 1.0))
-        assert np.array_equal(drawn, prior.probabilities(4, 300, rng=np.random.default_rng(0)))
+    def test_its_samples_are_reproducible_probabilities(self, prior: priors.Prior) -> None:
+        samples = prior.probabilities(4, 300, rng=np.random.default_rng(0))
+        assert samples.shape == (300, 4)
+        assert np.all((samples >= 0.0) & (samples <= 1.0))
+        assert np.array_equal(samples, prior.probabilities(4, 300, rng=np.random.default_rng(0)))
 
     @pytest.mark.statistical
-    def test_the_closed_form_is_the_mean_of_samples(self, prior: priors.Prior) -> None:
+    def test_its_closed_form_is_the_mean_of_samples(self, prior: priors.Prior) -> None:
         if not prior.has_closed_form:
             return
         gamma = NoiseFunction(7, [0.2, 0.9, 0.1, 1.0])
@@ -116,7 +116,7 @@ class TestEveryPrior:
         # five standard errors: a false alarm of 6e-7
         assert abs(estimate.mean - gamma.expected_error(prior)) <= 5.0 * estimate.standard_error + 1e-12
 
-    def test_json(self, prior: priors.Prior) -> None:
+    def test_its_json_is_read_back(self, prior: priors.Prior) -> None:
         data = json.loads(json.dumps(priors.to_json(prior, 5)))
         again = priors.from_json(data)
         assert again == (
@@ -124,31 +124,31 @@ class TestEveryPrior:
         )
         assert priors.to_json(again, 5) == data
 
-    def test_words(self, prior: priors.Prior) -> None:
-        words, _, flag = priors.describe_prior(prior).partition(" (--prior ")
-        assert words == (str(prior) if prior in BUILT_IN else f"the prior {prior.text!r}")
+    def test_its_description_and_text_are_read_back(self, prior: priors.Prior) -> None:
+        description, _, flag = priors.describe_prior(prior).partition(" (--prior ")
+        assert description == (str(prior) if prior in BUILT_IN else f"the prior {prior.text!r}")
         if prior in BUILT_IN:
             assert flag == f"{prior.text})"
             assert priors.parse(prior.text) == prior
             assert prior == priors.Dirichlet() or all(
-                number in words for number in priors.to_json(prior, 5).values() if number[0].isdigit()
+                number in description for number in priors.to_json(prior, 5).values() if number[0].isdigit()
             )
 
-    def test_a_table_is_optimized_saved_loaded_and_released_from(self, prior: priors.Prior, tmp_path: Path) -> None:
+    def test_a_table_for_it_is_saved_and_loaded(self, prior: priors.Prior, tmp_path: Path) -> None:
         table = optimize_table(PROBLEM, prior=prior, draws=50)
         assert optimality_of(table).prior is prior
         table.save(tmp_path / "table.json")
         validated(tmp_path / "table.json", "gamma_table")
         again = Table.load(tmp_path / "table.json")
         assert optimality_of(again).prior == priors.from_json(priors.to_json(prior, 5))
-        # of a prior of one's own the file keeps too little to compute the bound again
+        # the file of a user's prior does not suffice to recompute the bound
         claimed = not (prior.has_closed_form and prior in BUILT_IN)
         assert optimality_of(again) == replace(optimality_of(table), prior=optimality_of(again).prior, claimed=claimed)
         assert again.to_json() == table.to_json()
         assert Release(again).release(np.ones((3, 5), dtype=int)).shape == (3,)
 
-    def test_the_command_lines_reproduce_it(self, prior: priors.Prior, tmp_path: Path) -> None:
-        if isinstance(prior, Sub):  # its name is that of another
+    def test_commands_take_its_text(self, prior: priors.Prior, tmp_path: Path) -> None:
+        if isinstance(prior, Sub):  # its text is that of another prior
             assert priors.parse(prior.text) == priors.Point(0.9) != prior
             return
         if prior not in BUILT_IN:
@@ -166,7 +166,7 @@ class TestEveryPrior:
         assert len(Path(labels).read_text().split()) == 2
 
 
-def test_a_dirichlet_law_of_two_classes_is_one_common_p_of_a_beta_law_or_decides_nothing() -> None:
+def test_a_dirichlet_prior_for_two_classes_is_a_common_beta_and_needs_a_bounded_concentration() -> None:
     for K in (1, 2, 7, 60):
         assert priors.Dirichlet(3.0).weights(K) == pytest.approx(Beta().weights(K), rel=1e-9)
     with pytest.raises(ValueError, match="one of a smaller concentration, got 'dirichlet:1e\\+300': so large"):
@@ -174,17 +174,17 @@ def test_a_dirichlet_law_of_two_classes_is_one_common_p_of_a_beta_law_or_decides
 
 
 @pytest.mark.parametrize("K", [4, 5])
-def test_votes_that_were_recorded_are_certain_given_the_data(K: int) -> None:
-    """The error of γ is then what it lies: (1 − γ(l))/2 where l of K votes agree, and 0 at a tie."""
-    seen = priors.RecordedVotes("two", Votes.from_counts([[K, 0], [K, 0], [1, K - 1], [K // 2, K - K // 2]]))
+def test_recorded_votes_have_the_error_of_their_labels(K: int) -> None:
+    """The error is (1 − γ(l))/2 where l of K votes agree, and 0 at a tie."""
+    recorded = priors.RecordedVotes("two", Votes.from_counts([[K, 0], [K, 0], [1, K - 1], [K // 2, K - K // 2]]))
     gamma = NoiseFunction(K, np.linspace(0.1, 0.9, K - K // 2))
-    lies = [0.0 if 2 * ones == K else 0.5 - 0.5 * gamma.full[ones] for ones in (0, 0, K - 1, K // 2)]
-    assert gamma.expected_error(seen) == pytest.approx(np.mean(lies))
-    estimate = gamma.estimate_error(seen, draws=4000)
-    assert abs(estimate.mean - np.mean(lies)) <= 5.0 * estimate.standard_error
+    errors = [0.0 if 2 * ones == K else 0.5 - 0.5 * gamma.full[ones] for ones in (0, 0, K - 1, K // 2)]
+    assert gamma.expected_error(recorded) == pytest.approx(np.mean(errors))
+    estimate = gamma.estimate_error(recorded, draws=4000)
+    assert abs(estimate.mean - np.mean(errors)) <= 5.0 * estimate.standard_error
 
 
-def test_a_law_on_histograms_weighs_both_sides() -> None:
+def test_a_prior_on_histograms_has_weights_of_both_majorities() -> None:
     class MostlyOnes(priors.Prior):
         text = "mostly ones"
 
@@ -197,13 +197,13 @@ def test_a_law_on_histograms_weighs_both_sides() -> None:
 
 
 @pytest.mark.parametrize("K", [4, 11])
-def test_digests_tell_priors_apart(K: int) -> None:
+def test_different_priors_have_different_digests(K: int) -> None:
     assert len({priors.compute_digest(prior, K) for prior in PRIORS}) == len(PRIORS)
     assert priors.compute_digest(Beta(), K) == priors.compute_digest(Beta(), K)
 
 
 @pytest.mark.parametrize("wrong", [[0.1], [0.1, 0.2, -1e-9], [0.1, 0.2, np.nan], [0.1, 0.2, np.inf]])
-def test_weights_that_are_none_are_refused(wrong: list[float]) -> None:
+def test_wrong_weights_are_refused(wrong: list[float]) -> None:
     class Wrong(Beta):
         def weights(self, K: int) -> np.ndarray:
             return np.array(wrong[:K])
@@ -216,7 +216,7 @@ def test_weights_that_are_none_are_refused(wrong: list[float]) -> None:
             use()
 
 
-def test_a_stored_prior_says_why_it_cannot_be_computed_with() -> None:
+def test_a_stored_prior_refuses_computations() -> None:
     stored = priors.StoredPrior("mine", "")
     for use in (
         lambda: stored.weights(3),
