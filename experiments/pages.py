@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from darrm.util.figures import Axes
 from darrm.util.files import write_text
 
 Row = dict[str, Any]  # plain data
@@ -50,32 +51,15 @@ def format_table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
-def format_bold_table(
-    head: Sequence[str],
-    rows: Iterable[tuple[Sequence[object], Mapping[str, float]]],
-    names: Sequence[str],
-    *,
-    last_column: tuple[str, Sequence[str]] | None = None,
-) -> str:
-    """Write a Markdown table of numbers by name, with the largest of each row in bold.
+def format_bold(numbers: Mapping[str, float], names: Sequence[str]) -> list[str]:
+    """Write the cells of numbers by name, with the largest in bold.
 
-    Each row begins with its first cells; ``last_column`` has a header and cells.
-
-    >>> print(format_bold_table(["m"], [([1], {"a": 0.5, "b": 0.25})], ["a", "b", "c"]))
-    | m | a | b | c |
-    |---|---|---|---|
-    | 1 | **0.5000** | 0.2500 | – |
+    >>> format_bold({"a": 0.5, "b": 0.25}, ["a", "b", "c"])
+    ['**0.5000**', '0.2500', '–']
     """
-    table_rows = []
-    for first_cells, numbers in rows:
-        bold_limit = max(numbers.values()) - 5e-5
-        texts = {name: f"**{value:.4f}**" if value >= bold_limit else f"{value:.4f}" for name, value in numbers.items()}
-        table_rows.append([*first_cells, *(texts.get(name, "–") for name in names)])
-    if last_column is None:
-        return format_table([*head, *names], table_rows)
-    return format_table(
-        [*head, *names, last_column[0]], [[*row, cell] for row, cell in zip(table_rows, last_column[1], strict=True)]
-    )
+    bold_limit = max(numbers.values()) - 5e-5
+    texts = {name: f"**{value:.4f}**" if value >= bold_limit else f"{value:.4f}" for name, value in numbers.items()}
+    return [texts.get(name, "–") for name in names]
 
 
 class _Missing(StrictUndefined):
@@ -115,6 +99,14 @@ def fill_template(name: str, *data: Mapping[str, Any], template: str = "page") -
     """Fill a template of the experiment ``name``; the first of the ``data`` with a name supplies it."""
     text = _ENVIRONMENT.get_template(f"{name}/{template}.md.j2").render(ChainMap(*map(dict, data)))
     return text.rstrip("\n") + "\n"
+
+
+def set_log_ticks(axes: Axes, values: Sequence[float]) -> None:
+    """Make the x-axis logarithmic, with these ticks, and draw a grid."""
+    axes.set_xscale("log")
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
 
 
 def write_json(path: Path, data: object) -> None:

@@ -10,11 +10,9 @@ the library.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-
-import numpy as np
 
 from darrm.noisy_max.mechanisms import GNMax
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
@@ -34,8 +32,21 @@ from experiments.pate.settings import STUDIES, VoteSize, draw_pate_votes
 from experiments.teachers import Machine
 
 NAME, EARLIER_FILE = "tested", "private_teachers"
-AGREEING = VoteSize(2_000, 5_000, 10, (20.0, 1.2))
-QUICK_AGREEING = VoteSize(200, 500, 10, (20.0, 1.2))
+DELTA = 1e-5
+AGREEING, QUICK_AGREEING = (
+    VoteSize(queries, voters, 10, (20.0, 1.2)) for queries, voters in ((2_000, 5_000), (200, 500))
+)
+TITLES = {
+    "ridge": "linear teachers, MNIST",
+    "convolutional": "convolutional teachers, MNIST",
+    "agreeing": "simulated teachers that agree",
+}
+# queries, T, σ₁ and σ₂ of each run
+SETTINGS = {
+    "ridge": ((400, 200, 150.0, 40.0),),
+    "convolutional": ((640, 200, 150.0, 40.0), (2_000, 200, 150.0, 40.0), (2_000, 240, 100.0, 25.0)),
+    "agreeing": ((2_000, 3_500, 1_500.0, 200.0), (2_000, 3_500, 800.0, 100.0), (2_000, 3_000, 1_000.0, 60.0)),
+}
 PASS_PROBABILITY = 0.99  # the aim of a propose-test-release run
 SAFETY = 2.0  # standard deviations: the published ε is too small with probability 0.023
 ORDER_FACTORS = (0.6, 0.8, 1.05, 1.4)  # times log(1/δ)/ε, above 1
@@ -50,44 +61,6 @@ KINDS = {
 TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)  # ε
 
 
-@dataclass(frozen=True)
-class Setting:
-    queries: int
-    threshold: float
-    sigma_threshold: float
-    sigma_answer: float
-
-    @property
-    def aggregator(self) -> ConfidentGNMax:
-        return ConfidentGNMax(self.threshold, self.sigma_threshold, self.sigma_answer)
-
-
-@dataclass(frozen=True)
-class Ensemble:
-    """Voters, the settings of their runs, and δ."""
-
-    title: str
-    settings: tuple[Setting, ...]
-    delta: float = 1e-5
-
-
-ENSEMBLES = {
-    "ridge": Ensemble("linear teachers, MNIST", (Setting(400, 200, 150.0, 40.0),)),
-    "convolutional": Ensemble(
-        "convolutional teachers, MNIST",
-        (Setting(640, 200, 150.0, 40.0), Setting(2_000, 200, 150.0, 40.0), Setting(2_000, 240, 100.0, 25.0)),
-    ),
-    "agreeing": Ensemble(
-        "simulated teachers that agree",
-        (
-            Setting(2_000, 3_500, 1_500.0, 200.0),
-            Setting(2_000, 3_500, 800.0, 100.0),
-            Setting(2_000, 3_000, 1_000.0, 60.0),
-        ),
-    ),
-}
-
-
 def collect_votes(name: str, machine: Machine, *, quick: bool) -> Votes:
     """Read or make the votes of an ensemble; ``quick`` uses fewer voters or shorter training."""
     if name == "agreeing":
@@ -99,27 +72,18 @@ def collect_votes(name: str, machine: Machine, *, quick: bool) -> Votes:
     return obtain(STUDIES["digits" if quick else "mnist"], machine, quick=quick).votes
 
 
-def scale_setting(setting: Setting, votes: Votes, voters: int) -> Setting:
-    """Scale a setting for ``voters`` voters to the voters and queries of smaller votes.
-
-    >>> scale_setting(Setting(640, 200, 150.0, 40.0), Votes.from_counts([[30, 20]] * 9), 250)
-    Setting(queries=9, threshold=40, sigma_threshold=30.0, sigma_answer=8.0)
-    """
-    scale = votes.voters / voters
-    noise = (float(np.round(sigma * scale, 3)) for sigma in (setting.sigma_threshold, setting.sigma_answer))
-    return Setting(min(setting.queries, votes.queries), round(setting.threshold * scale), *noise)
-
-
-def measure(votes: Votes, setting: Setting, delta: float) -> Row:
-    """Compute the four ε of one run, each at δ."""
-    run_votes = votes[: setting.queries]
-    analysis = account(run_votes, setting.aggregator, delta)
+def measure(votes: Votes, aggregator: ConfidentGNMax, delta: float) -> Row:
+    """Compute the four ε of one run on all votes, each at δ."""
+    analysis = account(votes, aggregator, delta)
     parameters = search_publication(analysis).parameters
     if analysis.exact is None:
-        raise ValueError(f"{setting} has no exact cost: its noise is too wide or too narrow")
-    tested_epsilon, order = find_least_budget(run_votes, setting, delta, analysis.data_independent_epsilon)
-    return asdict(setting) | {
-        "voters": run_votes.voters,
+        raise ValueError(f"{aggregator} has no exact cost: its noise is too wide or too narrow")
+    tested_epsilon, order = find_least_budget(votes, aggregator, delta, analysis.data_independent_epsilon)
+    run = make_run(votes, aggregator, PrivacyParams(tested_epsilon, delta), order)
+    return {
+        "queries": votes.queries,
+        **{name: value for name, value in asdict(aggregator).items() if name != "noise"},
+        "voters": votes.voters,
         "delta": delta,
         "answered": analysis.expected_answered,
         "data_independent": analysis.data_independent_epsilon,
@@ -127,24 +91,24 @@ def measure(votes: Votes, setting: Setting, delta: float) -> Row:
         "tested": tested_epsilon,
         "exact": analysis.to_epsilon(analysis.exact.curve),
         "order": order,
-        "pass_chance": make_run(run_votes, setting, PrivacyParams(tested_epsilon, delta), order).pass_chance(run_votes),
+        "pass_chance": run.pass_chance(votes),
     }
 
 
-def make_run(votes: Votes, setting: Setting, budget: PrivacyParams, order: float) -> TestedRun:
+def make_run(votes: Votes, aggregator: ConfidentGNMax, budget: PrivacyParams, order: float) -> TestedRun:
     voters = Voters(votes.voters, PrivacyParams("inf"), overlap=1)
-    answer = NoisyMaximum(GNMax(setting.sigma_answer), voters, len(votes.classes))
-    return TestedRun(answer, setting.queries, budget, order, setting.aggregator.check)
+    answer = NoisyMaximum(GNMax(aggregator.sigma_answer), voters, len(votes.classes))
+    return TestedRun(answer, votes.queries, budget, order, aggregator.check)
 
 
-def find_least_budget(votes: Votes, setting: Setting, delta: float, guess: float) -> tuple[float, float]:
+def find_least_budget(votes: Votes, aggregator: ConfidentGNMax, delta: float, guess: float) -> tuple[float, float]:
     """Search a few orders for the least ε with which these votes pass; return ε and its order."""
     best_epsilon, best_order = math.inf, 0.0
     center, previous_epsilon = guess, math.inf
     while best_epsilon < (1.0 - MIN_GAIN) * previous_epsilon or math.isinf(best_epsilon):
         previous_epsilon, center = best_epsilon, min(best_epsilon, center)
         for order in (round(1.0 + factor * math.log(1.0 / delta) / center, 2) for factor in ORDER_FACTORS):
-            epsilon = _find_least_epsilon(votes, make_run(votes, setting, PrivacyParams(center, delta), order))
+            epsilon = _find_least_epsilon(votes, make_run(votes, aggregator, PrivacyParams(center, delta), order))
             best_epsilon, best_order = min((best_epsilon, best_order), (epsilon, order))
     return best_epsilon, best_order
 
@@ -167,23 +131,25 @@ def _find_least_epsilon(votes: Votes, run: TestedRun) -> float:
 
 
 def compute_result(name: str, machine: Machine, *, quick: bool) -> Row:
-    """Read or make the votes of an ensemble and measure its runs."""
-    ensemble, votes = ENSEMBLES[name], collect_votes(name, machine, quick=quick)
-    title, settings = ensemble.title, ensemble.settings
+    """Read or make the votes of an ensemble and measure its runs; a quick run scales the first to its few voters."""
+    votes, title, settings = collect_votes(name, machine, quick=quick), TITLES[name], SETTINGS[name]
     if quick:
-        voters = 5_000 if settings[0].threshold > 250 else 250
-        title, settings = "teachers of a quick run", (scale_setting(settings[0], votes, voters),)
-    return {"title": title, "rows": [measure(votes, setting, ensemble.delta) for setting in settings]}
+        scale = votes.voters / (AGREEING.voters if name == "agreeing" else 250)
+        queries, threshold, *sigmas = settings[0]
+        settings = ((queries, round(threshold * scale), *(round(sigma * scale, 3) for sigma in sigmas)),)
+        title = "teachers of a quick run"
+    rows = [measure(votes[:queries], ConfidentGNMax(*parameters), DELTA) for queries, *parameters in settings]
+    return {"title": title, "rows": rows}
 
 
-def compute_rows(results: dict[str, Row]) -> list[Row]:
+def list_rows(results: dict[str, Row]) -> list[Row]:
     return [{"title": result["title"]} | row for result in results.values() for row in result["rows"]]
 
 
 def fill_page(results: dict[str, Row]) -> str:
     """Fill the page; the smaller of the two guarantees is bold."""
     private_teachers = results.pop(EARLIER_FILE, None)
-    rows = compute_rows(results)
+    rows = list_rows(results)
     for row in rows:
         row["ratio"] = row["tested"] / row["data_independent"]
         smaller = min(row["tested"], row["data_independent"])
@@ -195,12 +161,11 @@ def fill_page(results: dict[str, Row]) -> str:
 
 
 def draw(folder: Path, results: dict[str, Row]) -> None:
-    rows = compute_rows(results)
+    rows = list_rows(results)
     with save_figure(folder / "epsilons.png", width=8.0, height=0.55 * len(rows) + 1.4, dpi=110) as figure:
         axes = figure.subplots()
         for (kind, (label, color)), marker in zip(KINDS.items(), "sDo^", strict=True):
-            values = [row[kind] for row in rows]
-            axes.plot(values, range(len(rows)), marker, color=color, label=label, markersize=7)
+            axes.plot([row[kind] for row in rows], range(len(rows)), marker, color=color, label=label, markersize=7)
         for place, row in enumerate(rows):
             axes.plot([row["exact"], row["data_independent"]], [place] * 2, color=LIGHT_GRAY, zorder=0)
         names = [
@@ -222,10 +187,10 @@ def draw(folder: Path, results: dict[str, Row]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the selected ensembles, and write the page from all stored results."""
-    parser = pages.make_command_line(NAME, __doc__, quick="smaller ensembles, one run each", figures=list(ENSEMBLES))
+    parser = pages.make_command_line(NAME, __doc__, quick="smaller ensembles, one run each", figures=list(TITLES))
     parser.add_argument("--jobs", type=int, default=1, help="processes for teachers (default 1)")
     options = parser.parse_args(arguments)
     checks.integer_at_least(1, jobs=options.jobs)
     machine = Machine(options.jobs, "cpu", progress=False, folder=pages.prepare_folder(options, NAME) / "votes")
     compute = partial(compute_result, machine=machine, quick=options.quick)
-    return pages.run_figures(options, NAME, ENSEMBLES, compute, fill_page, draw, [EARLIER_FILE])
+    return pages.run_figures(options, NAME, TITLES, compute, fill_page, draw, [EARLIER_FILE])

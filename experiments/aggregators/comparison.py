@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from itertools import product
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from darrm.plurality.accuracy_bound import accuracy_at_most
 from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.util.figures import BLACK, save_figure, style
+from darrm.util.figures import BLACK
 from experiments.aggregators.settings import OPTIMA, RELEASED_FIRST, name_mechanism
-from experiments.pages import Claim, Row, read_json
+from experiments.pages import Claim, Row
 
 MAX_LEVELS = 32  # points of a curve in the JSON
 TOLERANCE = 1e-9  # above rounding by 2⁻³⁶ and the last digits of the searches
@@ -64,10 +64,6 @@ class Comparison:
     at_most: float | None = None
     sigma_by_counts: float | None = None
 
-    @classmethod
-    def read(cls, path: Path) -> "list[Comparison]":
-        return [cls(**entry) for entry in read_json(path)]
-
     @property
     def classes(self) -> int:
         return int(self.workload.get("classes", 2))
@@ -105,10 +101,8 @@ Mechanisms = Sequence[type[Mechanism]]
 
 def list_aggregators(mechanisms: Mechanisms | None = None) -> list[type[Mechanism]]:
     """List our first choice and every other mechanism (default: `MECHANISMS`) except the optima."""
-    return [
-        FirstChoice,
-        *(kind for kind in (MECHANISMS if mechanisms is None else mechanisms) if kind.slug not in OPTIMA),
-    ]
+    compared = MECHANISMS if mechanisms is None else mechanisms
+    return [FirstChoice, *(kind for kind in compared if kind.slug not in OPTIMA)]
 
 
 def compare(
@@ -136,7 +130,18 @@ def compare(
         others = [row for row in result.rows if row.slug in {kind.slug for kind in list_aggregators(compared)}]
         first = replace(first, slug=FirstChoice.slug, name=FirstChoice.name)
     rows = [first, *others]
-    entries = [_describe_mechanism(row) for row in rows]
+    entries: list[Row] = [
+        {
+            "name": name_mechanism(row),
+            "right": row.accuracy,
+            "standard_error": 0.0 if row.estimate is None else row.estimate.standard_error,
+            "settings": dict(row.settings),
+            "epsilon": row.spent.epsilon,
+            "bound": row.spent.bound,
+            "released": row.is_released,
+        }
+        for row in rows
+    ]
     workload = {
         "K": work.voters.K,
         "classes": work.classes,
@@ -153,18 +158,6 @@ def compare(
         (name_mechanism(kind), reason) for slug, reason in result.left_out for kind in compared if kind.slug == slug
     ]
     return Comparison(workload, entries, absent, seconds, result.prior.text, coin=guess_accuracy, **details), rows
-
-
-def _describe_mechanism(row: CalibratedMechanism) -> Row:
-    return {
-        "name": name_mechanism(row),
-        "right": row.accuracy,
-        "standard_error": 0.0 if row.estimate is None else row.estimate.standard_error,
-        "settings": dict(row.settings),
-        "epsilon": row.spent.epsilon,
-        "bound": row.spent.bound,
-        "released": row.is_released,
-    }
 
 
 def _add_curves(rows: Sequence[CalibratedMechanism], entries: Sequence[Row]) -> list[int]:
@@ -202,40 +195,34 @@ def _find_sigma_by_counts(work: Workload) -> float:
 def decide_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
     """Decide the claims for two classes, by kind of voters, and for each larger number of classes."""
     claims: list[Claim | None] = []
+    margin, accuracy = "ours is at least as good at every margin", "ours has at least the expected accuracy"
     for voters, is_plain in (("voters that are not private, overlap 1", True), ("private voters", False)):
         binary = [item for item in comparisons if item.classes == 2 and item.is_plain == is_plain]
-        single_query = [item for item in binary if item.workload["queries"] == 1]
+        one_query = [item for item in binary if item.workload["queries"] == 1]
         many_queries = [item for item in binary if item.workload["queries"] > 1]
-        margin, accuracy = ("ours is at least as good at every margin", "ours has at least the expected accuracy")
         claims += [
-            _make_claim(f"one query, {voters}: {margin}", single_query, _list_margin_leads),
-            _make_claim(f"one query, {voters}: {accuracy}", single_query, _list_accuracy_leads),
+            _make_claim(f"one query, {voters}: {margin}", one_query, _list_margin_leads),
+            _make_claim(f"one query, {voters}: {accuracy}", one_query, _list_accuracy_leads),
             _make_claim(f"many queries, {voters}: {accuracy}", many_queries, _list_accuracy_leads),
             _make_claim(f"many queries, {voters}: {margin}", many_queries, _list_margin_leads),
         ]
     for classes in sorted({item.classes for item in comparisons} - {2}):
         group = [item for item in comparisons if item.classes == classes]
-        subject = f"{classes} classes"
         claims += [
-            _make_claim(
-                f"{subject}: ours is right at least as often as every release that is only compared",
-                group,
-                _find_release_lead,
-            ),
-            _make_claim(
-                f"{subject}: shaped noise is right at least as often as Gaussian noise by label",
-                group,
-                _find_asymmetric_lead,
-            ),
-            _make_claim(f"{subject}: no release exceeds the proved bound", group, _find_bound_gap),
+            _make_claim(f"{classes} classes: {statement}", group, list_leads)
+            for statement, list_leads in (
+                ("ours is right at least as often as every release that is only compared", _list_release_leads),
+                ("shaped noise is right at least as often as Gaussian noise by label", _list_asymmetric_leads),
+                ("no release exceeds the proved bound", _list_bound_leads),
+            )
         ]
     return [claim for claim in (*claims, *_compare_sigmas(comparisons)) if claim is not None]
 
 
 def _make_claim(
-    statement: str, group: Sequence[Comparison], find_leads: Callable[[Comparison], Sequence[Lead]]
+    statement: str, group: Sequence[Comparison], list_leads: Callable[[Comparison], Sequence[Lead]]
 ) -> Claim | None:
-    leads = [(value, f"{prefix}{item.title}") for item in group for value, prefix in find_leads(item)]
+    leads = [(value, f"{prefix}{item.title}") for item in group for value, prefix in list_leads(item)]
     if not leads:
         return None
     least_lead, title = min(leads)
@@ -246,10 +233,8 @@ def _make_claim(
 
 
 def _list_margin_leads(item: Comparison) -> list[Lead]:
-    return [
-        (rival["worst_difference"], f"{rival['name']} at margin {rival['worst_margin']}; ")
-        for rival in item.options[1:]
-    ]
+    rivals = item.options[1:]
+    return [(rival["worst_difference"], f"{rival['name']} at margin {rival['worst_margin']}; ") for rival in rivals]
 
 
 def _list_accuracy_leads(item: Comparison) -> list[Lead]:
@@ -257,19 +242,18 @@ def _list_accuracy_leads(item: Comparison) -> list[Lead]:
     return [(first["accuracy"] - rival["accuracy"], f"{rival['name']}; ") for rival in rivals]
 
 
-def _find_release_lead(item: Comparison) -> list[Lead]:
+def _list_release_leads(item: Comparison) -> list[Lead]:
     """Subtract the accuracy of the best compared mechanism from that of the best released one."""
-    released = [option["right"] for option in item.options if option["released"]]
-    compared = [option["right"] for option in item.options if not option["released"]]
+    released, compared = ([row["right"] for row in item.options if row["released"] == kind] for kind in (True, False))
     return [(max(released) - max(compared), "")] if released and compared else []
 
 
-def _find_asymmetric_lead(item: Comparison) -> list[Lead]:
+def _list_asymmetric_leads(item: Comparison) -> list[Lead]:
     asymmetric, gaussian = item.find_option(ASYMMETRIC), item.find_option(BY_LABEL)
     return [] if asymmetric is None or gaussian is None else [(asymmetric["right"] - gaussian["right"], "")]
 
 
-def _find_bound_gap(item: Comparison) -> list[Lead]:
+def _list_bound_leads(item: Comparison) -> list[Lead]:
     return [] if item.at_most is None else [(item.at_most - float(item.best["right"]), "")]
 
 
@@ -289,62 +273,26 @@ def _compare_sigmas(comparisons: Sequence[Comparison]) -> list[Claim]:
         ratios = [(row[0] / row[place], row[3]) for row in sigmas]
         if ratios:
             (low, low_title), (high, high_title) = min(ratios), max(ratios)
-            measurement = (
-                f"σ is {low:.3f} ({low_title}) to {high:.3f} ({high_title}) of that by counts, {len(ratios)} workloads"
-            )
+            extremes = f"{low:.3f} ({low_title}) to {high:.3f} ({high_title})"
+            measurement = f"σ is {extremes} of that by counts, {len(ratios)} workloads"
             claims.append(Claim(f"many queries: {statement}", measurement, lower <= low and high <= upper))
     return claims
 
 
-# (K, C): sizes that are solved in seconds
-SIZES = ((7, 2), (7, 3), (7, 5), (4, 10))
-EACH, ALLOWANCES = "0.1", (1, 2, 3)
-SLUGS = (
-    "optimal",
-    "randomized-response",
-    "double-subsampling",
-    "subsampling",
-    "permute-and-flip",
-    "exponential",
-    "lnmax",
-)
+# (K, C) of private voters: sizes that are solved in seconds
+SIZES, EACH, ALLOWANCES = ((7, 2), (7, 3), (7, 5), (4, 10)), PrivacyParams("0.1"), (1, 2, 3)
+OTHER_SLUGS = ("randomized-response", "double-subsampling", "subsampling", "permute-and-flip", "exponential", "lnmax")
+SLUGS = ("optimal", *OTHER_SLUGS)
 SHOWN_NAMES = tuple(name_mechanism(find_mechanism(slug)) for slug in SLUGS)
 
 
 def compare_private(*, quick: bool) -> list[Row]:
-    """Compute the accuracy of every mechanism under the uniform prior on histograms."""
-    return [_compare_size(K, C, m) for K, C in (SIZES[1:2] if quick else SIZES) for m in ALLOWANCES]
-
-
-def _compare_size(K: int, C: int, m: int) -> Row:
-    target = PrivacyParams(m * PrivacyParams(EACH).exact_epsilon)
-    work = Workload(Voters(K, PrivacyParams(EACH)), 1, target, C)
-    result = plan(work, prior=Dirichlet(), mechanisms=list(map(find_mechanism, SLUGS)), complete=True)
-    shares = {name_mechanism(row): row.accuracy for row in result.rows}
-    print(f"K = {K}, C = {C}, m = {m}: {shares['per query']:.4f}", flush=True)
-    return {"voters": K, "classes": C, "m": m, "epsilon": EACH, "right": shares}
-
-
-def save_private(path: Path, rows: Sequence[Row]) -> None:
-    """Plot the accuracies over the allowance m, one panel for each number of classes."""
-    styles = {
-        name_mechanism(find_mechanism(slug)): replace(style(place), color=find_mechanism(slug).color)
-        for place, slug in enumerate(SLUGS)
-    }
-    class_numbers = list(dict.fromkeys(row["classes"] for row in rows))
-    with save_figure(path, width=3.4 * len(class_numbers), height=3.8, dpi=110) as figure:
-        axes = figure.subplots(1, len(class_numbers), squeeze=False)[0]
-        lines: dict[str, object] = {}
-        for axis, classes in zip(axes, class_numbers, strict=True):
-            class_rows = [row for row in rows if row["classes"] == classes]
-            for name in SHOWN_NAMES:
-                points = [(row["m"], row["right"][name]) for row in class_rows if name in row["right"]]
-                if points:
-                    (lines[name],) = axis.plot(*zip(*points, strict=True), **styles[name].line(len(points)))
-            axis.set_title(f"C = {classes}, K = {class_rows[0]['voters']}", fontsize=9)
-            axis.set_xticks(ALLOWANCES)
-            axis.set_ylim(0.0, 1.03)
-            axis.set_xlabel("m, each voter 0.1-private", fontsize=9)
-            axis.grid(alpha=0.3)
-        axes[0].set_ylabel("share of right labels", fontsize=9)
-        figure.legend(list(lines.values()), list(lines), loc="outside lower center", ncols=4, fontsize=9)
+    """Compute the accuracy of every mechanism for private voters, under the uniform prior on histograms."""
+    rows: list[Row] = []
+    for (K, C), m in product(SIZES[1:2] if quick else SIZES, ALLOWANCES):
+        work = Workload(Voters(K, EACH), 1, PrivacyParams(m * EACH.exact_epsilon), C)
+        result = plan(work, prior=Dirichlet(), mechanisms=list(map(find_mechanism, SLUGS)), complete=True)
+        shares = {name_mechanism(row): row.accuracy for row in result.rows}
+        print(f"K = {K}, C = {C}, m = {m}: {shares['per query']:.4f}", flush=True)
+        rows.append({"voters": K, "classes": C, "m": m, "epsilon": EACH.epsilon_text, "right": shares})
+    return rows

@@ -13,17 +13,11 @@ from darrm.priors import Prior, RecordedVotes
 from darrm.problem import Workload
 from darrm.util.files import write_text
 from experiments import pages
-from experiments.aggregators.comparison import Comparison, compare, compare_private, save_private
-from experiments.aggregators.page import PAGE_PARTS, Results, fill_page
-from experiments.aggregators.pictures import save_margins
-from experiments.aggregators.settings import (
-    list_plain_workloads,
-    list_plurality_vote_workloads,
-    list_plurality_workloads,
-    list_private_workloads,
-    list_vote_workloads,
-    name_mechanism,
-)
+from experiments.aggregators import settings
+from experiments.aggregators.comparison import Comparison, compare, compare_private
+from experiments.aggregators.page import PAGE_PARTS, fill_page, read_data
+from experiments.aggregators.pictures import save_margins, save_private
+from experiments.aggregators.settings import name_mechanism
 from experiments.aggregators.votes import record_ten_class_votes, record_two_class_votes
 from experiments.pages import Row
 
@@ -32,23 +26,30 @@ PICTURE_TOTAL = 1.0  # ε of the plotted panels; the JSON has all budgets
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = pages.make_command_line(
-        NAME, __doc__, quick="few workloads: half a minute instead of minutes"
-    ).parse_args(arguments)
-    folder = pages.prepare_folder(options, NAME)
+    parser = pages.make_command_line(NAME, __doc__, quick="few workloads: half a minute instead of minutes")
+    options = parser.parse_args(arguments)
+    folder, quick = pages.prepare_folder(options, NAME), options.quick
     if not options.page:
-        for name, workloads in (("plain", list_plain_workloads), ("private", list_private_workloads)):
-            comparisons = [_compare_and_print(work) for work in workloads(quick=options.quick)]
-            pages.write_json(folder / f"{name}.json", [asdict(comparison) for comparison in comparisons])
-            save_margins(folder / f"{name}.png", _select_drawn(comparisons))
-        pages.write_json(folder / "votes.json", _compare_votes(quick=options.quick))
-        pluralities = [_compare_and_print(*setting) for setting in list_plurality_workloads(quick=options.quick)]
-        pages.write_json(folder / "pluralities.json", [asdict(comparison) for comparison in pluralities])
-        private = compare_private(quick=options.quick)
-        pages.write_json(folder / "private_classes.json", private)
-        save_private(folder / "private_classes.png", private)
-        pages.write_json(folder / "plurality_votes.json", _compare_plurality_votes(quick=options.quick))
-    results = Results.read(folder)
+        plain = [_compare_and_print(work) for work in settings.list_plain_workloads(quick=quick)]
+        private = [_compare_and_print(work) for work in settings.list_private_workloads(quick=quick)]
+        pluralities = [_compare_and_print(*setting) for setting in settings.list_plurality_workloads(quick=quick)]
+        private_classes = compare_private(quick=quick)
+        data = {
+            "plain": list(map(asdict, plain)),
+            "private": list(map(asdict, private)),
+            "votes": _compare_votes(quick=quick),
+            "pluralities": list(map(asdict, pluralities)),
+            "private_classes": private_classes,
+            "plurality_votes": _compare_plurality_votes(quick=quick),
+        }
+        for name, content in data.items():
+            pages.write_json(folder / f"{name}.json", content)
+        # one budget and three numbers of non-private voters, to keep the picture readable
+        drawn = [item for item in plain if item.workload["epsilon"] == PICTURE_TOTAL and item.workload["K"] != 251]
+        save_margins(folder / "plain.png", drawn)
+        save_margins(folder / "private.png", private)
+        save_private(folder / "private_classes.png", private_classes)
+    results = read_data(folder)
     for part in PAGE_PARTS:
         write_text(folder.with_name(f"{NAME}_{part}.md"), fill_page(results, part=part))
     return pages.write_page(folder, fill_page(results))
@@ -64,39 +65,26 @@ def _compare_and_print(work: Workload, prior: Prior | None = None) -> Comparison
 def _compare_plurality_votes(*, quick: bool) -> list[Row]:
     """Compute accuracies on recorded votes with ten classes."""
     return [
-        {
-            **asdict(_compare_and_print(work, RecordedVotes(votes.name, votes.votes))),
-            "plurality": votes.plurality_accuracy,
-        }
-        for votes in record_ten_class_votes(quick=quick)
-        for work in list_plurality_vote_workloads(votes.voters, votes.votes.counts.shape[1], quick=quick)
+        asdict(_compare_and_print(work, RecordedVotes(recorded.name, recorded.votes)))
+        | {"plurality": recorded.plurality_accuracy}
+        for recorded in record_ten_class_votes(quick=quick)
+        for work in settings.list_plurality_vote_workloads(recorded.voters, recorded.votes.counts.shape[1], quick=quick)
     ]
 
 
 def _compare_votes(*, quick: bool) -> list[Row]:
+    """Compute accuracies on recorded votes with two classes."""
     rows = []
     for recorded in record_two_class_votes(quick=quick):
-        for work in list_vote_workloads(recorded.voters, quick=quick):
+        for work in settings.list_vote_workloads(recorded.voters, quick=quick):
             comparison, options = compare(work)
             accuracy = {name_mechanism(option): recorded.accuracy(option.curve) for option in options}
-            rows.append(
-                {
-                    "votes": recorded.name,
-                    "test points": len(recorded.labels),
-                    "majority": recorded.plurality_accuracy,
-                    **{key: comparison.workload[key] for key in ("queries", "epsilon", "delta")},
-                    "accuracy": accuracy,
-                }
-            )
+            row = {
+                "votes": recorded.name,
+                "test points": len(recorded.labels),
+                "majority": recorded.plurality_accuracy,
+            }
+            row |= {key: comparison.workload[key] for key in ("queries", "epsilon", "delta")}
+            rows.append(row | {"accuracy": accuracy})
             print(f"{recorded.name}, {comparison.title}: ours {accuracy[name_mechanism(options[0])]:.4f}", flush=True)
     return rows
-
-
-def _select_drawn(comparisons: list[Comparison]) -> list[Comparison]:
-    """Select one budget and three numbers of non-private voters, to keep the picture readable."""
-    return [
-        comparison
-        for comparison in comparisons
-        if not comparison.is_plain
-        or (comparison.workload["epsilon"] == PICTURE_TOTAL and comparison.workload["K"] != 251)
-    ]

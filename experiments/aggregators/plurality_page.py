@@ -33,9 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Compute the cost of a label, draw it, and write the page."""
     parser = CommandLine("experiments label_costs", "Write docs/plurality.md and its pictures.")
     parser.add_argument("--output", type=Path, default=Path("docs"), metavar="FOLDER", help="for plurality.md")
-    parser.add_argument(
-        "--recompute", action="store_true", help="compute the costs again; without it, the page alone is written"
-    )
+    parser.add_argument("--recompute", action="store_true", help="compute the costs again, not only the page")
     options = parser.parse_args(arguments)
     folder = options.output / "reproduction" / "aggregators"
     if options.recompute:
@@ -75,22 +73,16 @@ def compute_label_costs() -> Row:
     step = 1.0 / SIGMA
     p, q = compute_three_outcomes(x, y), compute_three_outcomes(x - step, y + step)
     divergence = np.log(np.sum(p**ORDER * q ** (1.0 - ORDER), axis=0)) / (ORDER - 1.0)
-    shares = divergence * SIGMA**2 / ORDER
+    shares = (divergence * SIGMA**2 / ORDER).round(6).tolist()
     ratios = []
     for sigma in SIGMAS:
         curve = label_curve(DiscreteGaussian(sigma))
         is_drawn = curve.orders <= MAX_ORDER_RATIO * sigma
         orders = curve.orders[is_drawn]
-        count_costs = orders / sigma**2
-        ratios.append(
-            {
-                "sigma": sigma,
-                "orders": orders.tolist(),
-                "label": (curve.values[is_drawn] / count_costs).round(6).tolist(),
-                "two_classes": (compute_two_class_curve(sigma, orders) / count_costs).round(6).tolist(),
-            }
-        )
-    surface = {"sigma": SIGMA, "order": ORDER, "axis": axis.round(6).tolist(), "shares": shares.round(6).tolist()}
+        costs = {"label": curve.values[is_drawn], "two_classes": compute_two_class_curve(sigma, orders)}
+        costs_per_count = {name: (values / (orders / sigma**2)).round(6).tolist() for name, values in costs.items()}
+        ratios.append({"sigma": sigma, "orders": orders.tolist(), **costs_per_count})
+    surface = {"sigma": SIGMA, "order": ORDER, "axis": axis.round(6).tolist(), "shares": shares}
     return {"surface": surface, "ratios": ratios}
 
 
@@ -103,19 +95,16 @@ def compute_two_class_curve(sigma: float, orders: Array) -> Array:
 
 
 def save_surface(path: Path, surface: Row) -> None:
-    reach = surface["axis"][-1]
+    reach, shares = surface["axis"][-1], np.array(surface["shares"])
     with save_figure(path, width=6.4, height=5.2, dpi=100) as figure:
         axis = figure.add_subplot()
-        shares = np.array(surface["shares"])
-        image = axis.imshow(
-            shares.T, origin="lower", extent=(-reach, reach, -reach, reach), cmap="cividis", interpolation="bilinear"
-        )
+        extent = (-reach, reach, -reach, reach)
+        image = axis.imshow(shares.T, origin="lower", extent=extent, cmap="cividis", interpolation="bilinear")
         worst_places = np.unravel_index(np.argmax(shares), shares.shape)
         axis.plot(*(surface["axis"][place] for place in worst_places), "o", color=VERMILION, markersize=7)
         axis.set(xlabel="x: a above the best of the others, in σ", ylabel="y: b above the best of the others, in σ")
-        axis.set_title(
-            f"cost of the three outcomes ÷ cost of the counts\nσ = {surface['sigma']:g}, order 8", fontsize=9
-        )
+        title = f"cost of the three outcomes ÷ cost of the counts\nσ = {surface['sigma']:g}, order 8"
+        axis.set_title(title, fontsize=9)
         figure.colorbar(image, ax=axis)
 
 
@@ -125,12 +114,8 @@ def save_ratios(path: Path, ratios: list[Row]) -> None:
         axis = figure.add_subplot()
         for entry, color in zip(ratios, (BLUE, VERMILION), strict=True):
             scaled_orders = np.array(entry["orders"]) / entry["sigma"]
-            axis.plot(
-                scaled_orders, entry["label"], color=color, label=f"any number of classes, σ = {entry['sigma']:g}"
-            )
-            axis.plot(
-                scaled_orders, entry["two_classes"], "--", color=color, label=f"two classes, σ = {entry['sigma']:g}"
-            )
+            for key, dash, label in (("label", "-", "any number of classes"), ("two_classes", "--", "two classes")):
+                axis.plot(scaled_orders, entry[key], dash, color=color, label=f"{label}, σ = {entry['sigma']:g}")
         axis.axhline(1.0, color="black", linewidth=1.0, label="by the noisy counts")
         axis.set(xlabel="Rényi order ÷ σ", ylabel="cost ÷ cost of the counts", ylim=(0.5, 1.05))
         axis.grid(alpha=0.3)
@@ -139,7 +124,7 @@ def save_ratios(path: Path, ratios: list[Row]) -> None:
 
 def fill_page(folder: Path) -> str:
     costs = pages.read_json(folder / "label.json")
-    comparisons = Comparison.read(folder / "pluralities.json")
+    comparisons = [Comparison(**entry) for entry in pages.read_json(folder / "pluralities.json")]
     surface, ratio = costs["surface"], costs["ratios"][-1]
     orders = np.array(ratio["orders"])
     low, high = int(np.argmin(np.abs(orders - ORDER))), -1
@@ -154,16 +139,11 @@ def fill_page(folder: Path) -> str:
         "high_share": ratio["label"][high],
         "workloads": len(comparisons),
         "winners": [
-            _describe_winner(item)
+            item.workload | {"best": item.best, "coin": item.coin, "at_most": item.at_most, "by_counts": accuracy}
             for item in comparisons
             if item.prior == "dirichlet:1" and item.classes == SHOWN_CLASSES
+            for accuracy in [item.collect_values("right").get(BY_COUNTS)]
         ],
         "wins": ", ".join(f"{name} in {count}" for name, count in wins),
     }
     return pages.fill_template("aggregators", facts, template="plurality")
-
-
-def _describe_winner(item: Comparison) -> pages.Row:
-    option = item.find_option(BY_COUNTS)
-    accuracy = None if option is None else option["right"]
-    return {**item.workload, "best": item.best, "by_counts": accuracy, "coin": item.coin, "at_most": item.at_most}

@@ -61,14 +61,8 @@ def record_digits(K: int) -> EnsembleVotes:
     order = np.random.default_rng(SEED).permutation(len(bunch.target))
     x, y = bunch.data[order] / 16.0, bunch.target[order] % 2
     size = len(y) * 4 // 5
-    return _record_votes(
-        f"digits, odd or even, {K} voters", (x[:size], y[:size]), (x[size:], y[size:]), K, _make_logistic
-    )
-
-
-def record_mnist(K: int) -> EnsembleVotes:
-    """Train K logistic regressions on MNIST's classes 5 and 8."""
-    return _record_votes(f"MNIST, 5 or 8, {K} voters", *_load_shuffled("mnist", (5, 8)), K, _make_logistic)
+    name = f"digits, odd or even, {K} voters"
+    return _record_votes(name, (x[:size], y[:size]), (x[size:], y[size:]), K, _make_logistic)
 
 
 def record_ten_classes(name: str, K: int) -> EnsembleVotes:
@@ -77,23 +71,20 @@ def record_ten_classes(name: str, K: int) -> EnsembleVotes:
 
 
 def record_two_class_votes(*, quick: bool = False) -> list[EnsembleVotes]:
-    """Record the votes of every ensemble of two classes: of digits, and of MNIST if its files are present."""
-    if quick:
-        return [record_digits(DIGITS_VOTERS[0])]
-    ensembles = [record_digits(K) for K in DIGITS_VOTERS]
-    return ensembles + ([record_mnist(K) for K in MNIST_VOTERS] if _has_files("mnist") else [])
+    """Record the votes of logistic regressions: on digits, and on MNIST's classes 5 and 8 if its files are present."""
+    ensembles = [record_digits(K) for K in DIGITS_VOTERS[: 1 if quick else None]]
+    if not quick and _has_files("mnist"):
+        train, test = _load_shuffled("mnist", (5, 8))
+        ensembles += [_record_votes(f"MNIST, 5 or 8, {K} voters", train, test, K, _make_logistic) for K in MNIST_VOTERS]
+    return ensembles
 
 
 def record_ten_class_votes(*, quick: bool = False) -> list[EnsembleVotes]:
     """Record the votes of every ensemble of ten classes whose files are present."""
-    ensembles = [record_ten_classes("digits", TEN_CLASSES_VOTERS[0])]
-    if quick:
-        return ensembles
-    return ensembles + [
-        record_ten_classes(name, K)
-        for name in ("mnist", "fashion-mnist")
-        if _has_files(name)
-        for K in TEN_CLASSES_VOTERS
+    names = [] if quick else [name for name in ("mnist", "fashion-mnist") if _has_files(name)]
+    return [
+        record_ten_classes("digits", TEN_CLASSES_VOTERS[0]),
+        *(record_ten_classes(name, K) for name in names for K in TEN_CLASSES_VOTERS),
     ]
 
 
@@ -127,8 +118,7 @@ def _record_votes(name: str, train: Examples, test: Examples, K: int, model: Cal
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", exceptions.ConvergenceWarning)  # a voter need not be trained to the end
         for shard_x, shard_y in zip(*(np.array_split(part, K) for part in train), strict=True):
-            if np.all(shard_y == shard_y[0]):
-                counts[:, shard_y[0]] += 1
-            else:
-                counts[rows, model().fit(shard_x, shard_y).predict(test[0])] += 1
+            is_constant = np.all(shard_y == shard_y[0])
+            answers = shard_y[0] if is_constant else model().fit(shard_x, shard_y).predict(test[0])
+            counts[rows, answers] += 1
     return EnsembleVotes(name, Votes.from_counts(counts), np.asarray(test[1], dtype=np.int64))
