@@ -29,6 +29,12 @@ class Machine:
     folder: Path  # for votes and checkpoints
 
 
+def digest_data(data: LabeledImages) -> list[str]:
+    """Return the SHA-256 of the arrays that determine teachers and their votes."""
+    arrays = (data.train_x, data.train_y, data.test_x)
+    return [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]
+
+
 @dataclass(frozen=True)
 class Training:
     """The number of teachers and their training; with the images, it determines their votes."""
@@ -45,18 +51,15 @@ class Training:
         shards = Partition.random(len(y), self.teachers, seed=self.partition_seed)
         train = partial(train_teachers, jobs=machine.jobs, device=machine.device, progress=machine.progress)
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", PredictableNoiseWarning
-            )  # the data are public, and the run must be reproducible
+            # the data are public, and the run must be reproducible
+            warnings.simplefilter("ignore", PredictableNoiseWarning)
             return train(x, y, shards, self.recipe, build=self.build, seed=self.seed, checkpoints=checkpoints)
 
     def file_name(self, data: LabeledImages) -> str:
         """Return a file name, without a suffix, from the digest of the training and the data."""
-        arrays = [data.train_x, data.train_y, data.test_x]
-        digests = [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]
-        recipe, network = self.recipe.to_dict(), network_digest(self.build)
+        recipe, digests = self.recipe.to_dict(), digest_data(data)
         facts: list[Any] = [recipe, self.seed, self.teachers, self.partition_seed]
-        facts += [data.train_x.shape, digests, network]
+        facts += [data.train_x.shape, digests, network_digest(self.build)]
         return f"{data.name}-{recipe['kind']}-{self.seed}-{compute_digest(facts)}"
 
 
@@ -101,11 +104,11 @@ class TeacherVotes:
         return cls(private, plain, truth)
 
     def accuracies(self) -> list[dict[str, float]]:
-        rows: list[dict[str, float]] = []
-        classes = int(self.truth.max()) + 1
-        for pair in zip(self.private, self.plain, strict=True):
+        """Return the accuracy of single teachers and of majorities in each training."""
+        classes, rows = int(self.truth.max()) + 1, []
+        for private, plain in zip(self.private, self.plain, strict=True):
             row: dict[str, float] = {}
-            for name, votes in zip(("private", "plain"), pair, strict=True):
+            for name, votes in (("private", private), ("plain", plain)):
                 row[f"{name}_teacher"] = float((votes == self.truth[:, None]).mean())
                 row[f"{name}_majority"] = float((majority(votes, classes) == self.truth).mean())
             rows.append(row)
@@ -113,13 +116,8 @@ class TeacherVotes:
 
 
 def obtain_votes(
-    data: LabeledImages, private: Sequence[Training], plain: Sequence[Training], machine: Machine
-) -> tuple[TeacherVotes, dict[str, float]]:
-    """Obtain the votes of teachers with and without DP-SGD, and the seconds of each kind."""
-    runs = {
-        kind: [obtain_labels(data, training, machine) for training in trainings]
-        for kind, trainings in (("private", private), ("plain", plain))
-    }
-    votes = {kind: np.stack([labels for labels, _ in results]) for kind, results in runs.items()}
-    seconds = {kind: round(sum(elapsed for _, elapsed in results), 1) for kind, results in runs.items()}
-    return TeacherVotes(**votes, truth=data.test_y), seconds
+    data: LabeledImages, private: Sequence[Training], plain: Sequence[Training], *, machine: Machine
+) -> TeacherVotes:
+    """Obtain the votes of teachers with and without DP-SGD."""
+    votes = [np.stack([obtain_labels(data, training, machine)[0] for training in group]) for group in (private, plain)]
+    return TeacherVotes(*votes, truth=data.test_y)

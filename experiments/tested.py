@@ -67,7 +67,7 @@ def collect_votes(name: str, machine: Machine, *, quick: bool) -> Votes:
         return Votes.from_counts(draw_pate_votes(QUICK_AGREEING if quick else AGREEING))
     if name == "ridge":
         return record_ten_classes("digits" if quick else "mnist", 50 if quick else 250).votes
-    from experiments.pate.students import obtain  # noqa: PLC0415 (needs torch)
+    from experiments.pate.ensembles import obtain  # noqa: PLC0415 (needs torch)
 
     return obtain(STUDIES["digits" if quick else "mnist"], machine, quick=quick).votes
 

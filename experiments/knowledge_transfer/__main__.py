@@ -46,25 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         checks.integer_at_least(1, jobs=options.jobs, trainings=options.trainings, draws=options.draws)
         checks.integer_at_least(0, seed=options.seed)
         machine = Machine(options.jobs, options.device, progress=not options.quiet, folder=folder)
-        data, setup = load(options.dataset), settings.SETUPS[options.dataset]
+        data, setup, stem = load(options.dataset), settings.SETUPS[options.dataset], options.dataset
         selection_path = folder / f"selection-{data.name}.json"
         if options.select:
             pages.write_json(selection_path, select(data, setup, machine))
             print(json.dumps(pages.read_json(selection_path)["best"], indent=1))
             return 0
-        stem = data.name
         if options.private_rate is not None:
-            setup, stem = (replace(setup, private_rate=options.private_rate), f"{stem}-rate-{options.private_rate:g}")
+            setup, stem = replace(setup, private_rate=options.private_rate), f"{stem}-rate-{options.private_rate:g}"
         result = _measure(options, data, setup, machine, folder / f"{stem}-votes.npz")
-        is_selected = (
-            options.private_rate is None and selection_path.exists()
-        )  # the selection does not cover other rates
+        is_selected = options.private_rate is None and selection_path.exists()  # it does not cover other rates
         result["selection"] = pages.read_json(selection_path) if is_selected else None
         pages.write_json(folder / f"{stem}.json", result)
         draw(folder / f"{stem}.png", result, queries=setup.queries[-1])
         if not options.quiet:
-            print(fill_section(result))
-            print(f"{result['seconds']} s; JSON, PNG and votes are in {folder}")
+            print(f"{fill_section(result)}\n{result['seconds']} s; JSON, PNG and votes are in {folder}")
     return pages.write_page(folder, fill_page(folder))
 
 
@@ -89,17 +85,18 @@ def _measure(options: argparse.Namespace, data: LabeledImages, setup: Setup, mac
         student = replace(student, steps=QUICK_STEPS)
     allowances = allowances or settings.ALLOWANCES
     student_allowances = options.student_m or ((3,) if 3 in allowances else allowances)
+    if options.no_students:
+        student_allowances = ()
     seeds = range(options.seed, options.seed + trainings)
     recipe = make_private_recipe(setup)
-    private_trainings, plain_trainings = (
-        [choose_training(data, training_recipe, seed) for seed in seeds] for training_recipe in (recipe, setup.plain)
+    votes = obtain_votes(
+        data,
+        *([choose_training(data, kind, seed) for seed in seeds] for kind in (recipe, setup.plain)),
+        machine=machine,
     )
-    votes, _ = obtain_votes(data, private_trainings, plain_trainings, machine)
     votes.save(votes_path)
     spent = compute_privacy(recipe, setup.each.delta)
-    students = []
-    if not options.no_students:
-        students = train_students(data, setup, student_allowances, votes, machine, student)
+    students = train_students(data, setup, student_allowances, votes, machine, student) if student_allowances else []
     return {
         "dataset": data.name,
         "allowances": list(allowances),
@@ -135,26 +132,20 @@ def _parse_allowances(text: str) -> tuple[int, ...]:
 
 def _make_parser() -> CommandLine:
     parser = pages.make_command_line(NAME, __doc__, quick="m = 3 alone, one training, ten draws, short students")
-    names = sorted(settings.SETUPS)
-    parser.add_argument("--dataset", choices=names, default="digits", help="digits needs no download (default)")
-    parser.add_argument("--m", type=_parse_allowances, help="privacy allowances (default: 1,3,5,7)")
-    parser.add_argument("--private-rate", type=float, metavar="RATE", help="another learning rate of DP-SGD")
-    parser.add_argument(
-        "--student-m", type=_parse_allowances, help="students for these m (default: 3, or what --m gives)"
-    )
-    parser.add_argument(
-        "--trainings", type=int, default=1, help=f"trainings from other seeds; error bars: {settings.TRAININGS}"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the first training and its shards; others count on")
-    parser.add_argument("--draws", type=int, default=settings.DRAWS, help="draws of the queries for each training")
-    parser.add_argument("--select", action="store_true", help="choose learning rates on a split of the training data")
-    parser.add_argument("--no-students", action="store_true", help="stop at the labels, as the paper does")
-    parser.add_argument("--recount", action="store_true", help="release all labels again from the votes in OUTPUT")
-    parser.add_argument(
-        "--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes (default: %(default)s)"
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument("--quiet", action="store_true", help="no text report and no bars on standard error")
+    add, cores = parser.add_argument, min(2, os.cpu_count() or 1)
+    add("--dataset", choices=sorted(settings.SETUPS), default="digits", help="digits needs no download (default)")
+    add("--m", type=_parse_allowances, help="privacy allowances (default: 1,3,5,7)")
+    add("--private-rate", type=float, metavar="RATE", help="another learning rate of DP-SGD")
+    add("--student-m", type=_parse_allowances, help="students for these m (default: 3, or what --m gives)")
+    add("--trainings", type=int, default=1, help=f"trainings from other seeds; error bars: {settings.TRAININGS}")
+    add("--seed", type=int, default=0, help="of the first training and its shards; others count on")
+    add("--draws", type=int, default=settings.DRAWS, help="draws of the queries for each training")
+    add("--select", action="store_true", help="choose learning rates on a split of the training data")
+    add("--no-students", action="store_true", help="stop at the labels, as the paper does")
+    add("--recount", action="store_true", help="release all labels again from the votes in OUTPUT")
+    add("--jobs", type=int, default=cores, help="processes (default: %(default)s)")
+    add("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    add("--quiet", action="store_true", help="no text report and no bars on standard error")
     return parser
 
 

@@ -33,16 +33,15 @@ NO_NOISE = "majority of all, no noise"
 
 def compute_fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -> list[Row]:
     """Compute the accuracy for every m, and the ε of one label and of ``queries`` labels."""
-    voters = Voters(K, EACH)
-    right_voters = count_right_voters(data)
-    rows = [
-        {
-            "m": K,
-            "aggregator": NO_NOISE,
-            "right": compute_accuracy(right_voters, NoiseFunction(K, np.ones(voters.num_upper_levels))),
-            "one": K * EACH.epsilon,
-        }
-    ]
+    voters, right_voters = Voters(K, EACH), count_right_voters(data)
+    always = NoiseFunction(K, np.ones(voters.num_upper_levels))
+    no_noise = {
+        "m": K,
+        "aggregator": NO_NOISE,
+        "right": compute_accuracy(right_voters, always),
+        "one": K * EACH.epsilon,
+    }
+    rows: list[Row] = [no_noise]
     for m in allowances:
         problem = Problem.from_allowance(voters, m)
         tables = {
@@ -50,16 +49,10 @@ def compute_fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries
             settings.SUBSAMPLING: certify(problem, baselines.subsampling(problem)),
             settings.CONSTANT: certify(problem, baselines.best_randomized_response(problem)),
         }
-        rows += [
-            {
-                "m": m,
-                "aggregator": name,
-                "right": compute_accuracy(right_voters, table.gamma),
-                "one": m * EACH.epsilon,
-                "all": PrivacyAccountant(voters, [describe_cost(table).repeat(queries)]).spent(TOTAL_DELTA).epsilon,
-            }
-            for name, table in tables.items()
-        ]
+        for name, table in tables.items():
+            spent = PrivacyAccountant(voters, [describe_cost(table).repeat(queries)]).spent(TOTAL_DELTA)
+            row = {"m": m, "aggregator": name, "right": compute_accuracy(right_voters, table.gamma)}
+            rows.append(row | {"one": m * EACH.epsilon, "all": spent.epsilon})
     return [row | {"queries": queries, "each": EACH.epsilon, "delta": TOTAL_DELTA} for row in rows]
 
 

@@ -1,6 +1,8 @@
 """Measure the accuracy of released labels for every aggregator and allowance m, over draws of the queries."""
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,8 +68,9 @@ def make_methods(each: PrivacyParams, m: int) -> list[Method]:
     gnmax = GNMax(renyi.value, noise="continuous")
     tight = GNMax(analytic_sigma(target).value, noise="continuous")
     gammas = [{"gamma": release.table.gamma.half.tolist()} for release in (subsampling, optimal)]
+    gnmax_facts = {"sigma": gnmax.sigma, "order": renyi.settings["order"]}
     return [
-        Method(settings.GNMAX, gnmax, {"sigma": gnmax.sigma, "order": renyi.settings["order"]}, private_teachers=False),
+        Method(settings.GNMAX, gnmax, gnmax_facts, private_teachers=False),
         Method(settings.SUBSAMPLING, subsampling, gammas[0], private_teachers=True),
         Method(settings.OPTIMAL, optimal, gammas[1], private_teachers=True),
         Method(settings.GNMAX_TIGHT, tight, {"sigma": tight.sigma}, private_teachers=False),
@@ -125,22 +128,23 @@ def measure_label_rows(
     data: str, setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, *, draws: int
 ) -> list[Row]:
     """Measure every method, m and Q: 10 draws from the first training as in the paper, and ``draws`` from each."""
-    rows = []
+    rows: list[Row] = []
     for m in allowances:
         query = compute_query_cost(setup.each, m)
-        cost = {"epsilon": query.epsilon, "delta": query.delta}
-        for method in make_methods(setup.each, m):
-            for queries in setup.queries:
-                rng = np.random.default_rng([0, m, queries, settings.AGGREGATORS.index(method.name)])
-                paper_shares = measure_accuracies(
-                    method, votes, queries, trainings=1, draws=settings.PAPER_DRAWS, rng=rng
-                )
-                shares = measure_accuracies(method, votes, queries, trainings=len(votes.private), draws=draws, rng=rng)
-                row = {"m": m, "queries": queries, "aggregator": method.name, "per_query": cost}
-                row["printed"] = find_printed(data, m, queries, method.name)
-                rows.append(
-                    row | {"ten_draws": summarize(paper_shares), "all_draws": summarize(shares), "facts": method.facts}
-                )
+        for method, queries in product(make_methods(setup.each, m), setup.queries):
+            rng = np.random.default_rng([0, m, queries, settings.AGGREGATORS.index(method.name)])
+            measure = partial(measure_accuracies, method, votes, queries, rng=rng)
+            row = {
+                "m": m,
+                "queries": queries,
+                "aggregator": method.name,
+                "per_query": {"epsilon": query.epsilon, "delta": query.delta},
+                "printed": find_printed(data, m, queries, method.name),
+                "ten_draws": summarize(measure(trainings=1, draws=settings.PAPER_DRAWS)),
+                "all_draws": summarize(measure(trainings=len(votes.private), draws=draws)),
+                "facts": method.facts,
+            }
+            rows.append(row)
     return rows
 
 
@@ -159,25 +163,22 @@ def find_printed(data: str, m: int, queries: int, name: str) -> dict[str, float]
 
 def compute_total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[Row]:
     """Compute Tables 2, 5, 7 and 9 of [D], with the accountant's best bounds at the same δ."""
-    rows = []
+    rows: list[Row] = []
     for m in allowances:
-        query = compute_query_cost(setup.each, m)
-        methods = make_methods(setup.each, m)
+        query, methods = compute_query_cost(setup.each, m), make_methods(setup.each, m)
         for queries in setup.queries:
             general = compose_general(query, queries, DELTA_PRIME)
-            printed_pair = PRINTED_TOTALS.get(data, {}).get(m, {}).get(queries)
-            rows.append(
-                {
-                    "m": m,
-                    "queries": queries,
-                    "per_query": {"epsilon": query.epsilon, "delta": query.delta},
-                    "printed": None if printed_pair is None else {"epsilon": printed_pair[0], "delta": printed_pair[1]},
-                    "general": {"epsilon": general.epsilon, "delta": general.delta},
-                    "best": {
-                        method.name: find_best_bound(method, setup.each, queries, general.delta) for method in methods
-                    },
-                }
-            )
+            printed = PRINTED_TOTALS.get(data, {}).get(m, {}).get(queries)
+            best = {method.name: find_best_bound(method, setup.each, queries, general.delta) for method in methods}
+            row = {
+                "m": m,
+                "queries": queries,
+                "per_query": {"epsilon": query.epsilon, "delta": query.delta},
+                "printed": printed and {"epsilon": printed[0], "delta": printed[1]},
+                "general": {"epsilon": general.epsilon, "delta": general.delta},
+                "best": best,
+            }
+            rows.append(row)
     return rows
 
 
@@ -196,8 +197,7 @@ def find_best_bound(method: Method, each: PrivacyParams, queries: int, delta: fl
     result = {"epsilon": spent.epsilon, "delta": delta, "bound": spent.bound}
     if isinstance(method.aggregator, Release):  # votes of private teachers
         voters = Voters(K, each, overlap=1, models=True)
-        models_spent = PrivacyAccountant(costs=[describe_cost(method.aggregator.table, queries, voters=voters)]).spent(
-            delta
-        )
+        models_cost = describe_cost(method.aggregator.table, queries, voters=voters)
+        models_spent = PrivacyAccountant(costs=[models_cost]).spent(delta)
         result["with_private_models"] = {"epsilon": models_spent.epsilon, "bound": models_spent.bound}
     return result

@@ -43,7 +43,12 @@ def fill_section(result: Row, rate: float | None = None) -> str:
         ],
         "students": students,
         "exact": [
-            {"m": m} | {row["aggregator"]: _format_mean(row) for row in result["exact"] if row["m"] == m}
+            {"m": m}
+            | {
+                row["aggregator"]: f"{row['mean']:.4f}{_format_error(row, '.4f')}"
+                for row in result["exact"]
+                if row["m"] == m
+            }
             for m in result["allowances"]
         ],
     }
@@ -59,26 +64,19 @@ def _describe_leads(result: Row) -> str:
 
 def _select_rows(rows: Sequence[Row], m: int) -> Row:
     """Select the rows of one m, in the order of the aggregators."""
-    method_rows = sorted(
-        (row for row in rows if row["m"] == m), key=lambda row: settings.AGGREGATORS.index(row["aggregator"])
-    )
+    method_rows = [row for row in rows if row["m"] == m]
+    method_rows.sort(key=lambda row: settings.AGGREGATORS.index(row["aggregator"]))
     formatted_rows = [
-        row
-        | {
-            "papers": _format_pair(row["printed"], "{mean:.2f} ({std:.2f})"),
-            "error": _format_pair(row["all_draws"], " ±{standard_error:.3f}")
-            if "standard_error" in row["all_draws"]
-            else "",
-        }
+        row | {"papers": _format_pair(row["printed"], "{mean:.2f} ({std:.2f})"), "error": _format_error(row, ".3f")}
         for row in method_rows
     ]
     facts = {row["aggregator"]: row["facts"] for row in method_rows}
     return {"m": m, "number": settings.TABLE_OF[m], "rows": formatted_rows, "facts": facts}
 
 
-def _format_mean(numbers: Row) -> str:
-    error = f" ±{numbers['standard_error']:.4f}" if "standard_error" in numbers else ""
-    return f"{numbers['mean']:.4f}{error}"
+def _format_error(row: Row, form: str) -> str:
+    error = row.get("all_draws", row).get("standard_error")
+    return "" if error is None else f" ±{error:{form}}"
 
 
 def _format_pair(numbers: Row | None, form: str) -> str:
@@ -97,17 +95,10 @@ def draw(path: Path, result: Row, queries: int) -> None:
             means = [rows_by_m[m]["all_draws"]["mean"] for m in allowances]
             errors = [rows_by_m[m]["all_draws"].get("standard_error", 0.0) for m in allowances]
             axes.errorbar(allowances, means, yerr=errors, capsize=3, label=name, **line.line(len(allowances)))
-            printed_points = [
-                (m + 0.12, rows_by_m[m]["printed"]["mean"]) for m in allowances if rows_by_m[m]["printed"] is not None
-            ]
+            printed_points = [(m + 0.12, row["printed"]["mean"]) for m, row in rows_by_m.items() if row["printed"]]
             if printed_points:
-                marker_style = {
-                    "linestyle": "none",
-                    "marker": line.marker,
-                    "markerfacecolor": "none",
-                    "color": line.color,
-                }
-                axes.plot(*zip(*printed_points, strict=True), label=f"{name}, the paper", **marker_style)
+                markers = {"linestyle": "none", "marker": line.marker, "markerfacecolor": "none", "color": line.color}
+                axes.plot(*zip(*printed_points, strict=True), label=f"{name}, the paper", **markers)
         axes.set(
             xticks=allowances,
             xlabel="privacy allowance m (one label costs m times one teacher)",

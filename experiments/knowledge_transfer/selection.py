@@ -16,6 +16,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,15 +73,15 @@ def _list_tasks(
         rng = np.random.default_rng([0, 2, queries])
         images = public[:queries]  # in random order; the same for every aggregator
         truth = votes.truth[images]
-        row: Row = {"m": None, "queries": queries, "labels": TRUE_LABELS, "label_accuracy": 1.0}
-        tasks.append((row, images, truth))
-        for m in allowances:
-            for method in make_methods(setup.each, m):
-                if method.name in SHARED_METHODS and m != allowances[0]:
-                    continue
-                labels = method.label(method.votes(votes)[0, images], rng)
-                row = {"m": None if method.name in SHARED_METHODS else m, "queries": queries, "labels": method.name}
-                tasks.append((row | {"label_accuracy": float((labels == truth).mean())}, images, labels))
+        tasks.append(({"m": None, "queries": queries, "labels": TRUE_LABELS, "label_accuracy": 1.0}, images, truth))
+        methods = [(m, method) for m in allowances for method in make_methods(setup.each, m)]
+        for m, method in methods:
+            is_shared = method.name in SHARED_METHODS
+            if is_shared and m != allowances[0]:
+                continue
+            labels = method.label(method.votes(votes)[0, images], rng)
+            row: Row = {"m": None if is_shared else m, "queries": queries, "labels": method.name}
+            tasks.append((row | {"label_accuracy": float((labels == truth).mean())}, images, labels))
     return tasks
 
 
@@ -110,29 +111,28 @@ STUDENT_QUERIES, STUDENT_WRONG, STUDENT_POOL = 100, 0.2, 900
 
 def select(data: LabeledImages, setup: Setup, machine: Machine) -> Row:
     """Score every setting of the grids; return all scores and the best setting of each kind."""
-    split = split_training(data)
-    private = [
-        score_recipe(
-            data, split, _list_trainings(data, replace(make_private_recipe(setup), learning_rate=rate)), machine
-        )
-        for rate in settings.PRIVATE_RATES
-    ]
-    plain = [
-        score_recipe(data, split, _list_trainings(data, PlainSGD(rate, setup.plain.epochs, batch)), machine)
-        for rate, batch in itertools.product(settings.PLAIN_RATES, settings.PLAIN_BATCHES)
-    ]
-    students = [
-        _score_student(data, split, radius, weight, machine.device)
-        for radius, weight in itertools.product(settings.STUDENT_RADII, settings.STUDENT_WEIGHTS)
-        if weight > 0 or radius == settings.STUDENT_RADII[0]
-    ]
-    scores_by_kind = {"private": private, "plain": plain, "student": students}
-    return {
-        "dataset": data.name,
-        "held_out": len(split[1]),
-        "tried": scores_by_kind,
-        "best": {kind: max(scores, key=_read_score) for kind, scores in scores_by_kind.items()},
+    split, private = split_training(data), make_private_recipe(setup)
+
+    def score(recipe: Recipe) -> Row:
+        seeds = PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS
+        return score_recipe(data, split, [choose_training(data, recipe, seed) for seed in seeds], machine)
+
+    scores_by_kind: dict[str, list[Row]] = {
+        "private": [score(replace(private, learning_rate=rate)) for rate in settings.PRIVATE_RATES],
+        "plain": [
+            score(PlainSGD(rate, setup.plain.epochs, batch))
+            for rate, batch in itertools.product(settings.PLAIN_RATES, settings.PLAIN_BATCHES)
+        ],
+        "student": [
+            _score_student(data, split, radius, weight, machine.device)
+            for radius, weight in itertools.product(settings.STUDENT_RADII, settings.STUDENT_WEIGHTS)
+            if weight > 0 or radius == settings.STUDENT_RADII[0]
+        ],
     }
+    # private teachers by the accuracy of their majority, else of one model
+    keys = {"private": "majority_accuracy", "plain": "accuracy", "student": "accuracy"}
+    best = {kind: max(scores, key=itemgetter(keys[kind])) for kind, scores in scores_by_kind.items()}
+    return {"dataset": data.name, "held_out": len(split[1]), "tried": scores_by_kind, "best": best}
 
 
 def split_training(data: LabeledImages, share: float = HELD_OUT_SHARE) -> Split:
@@ -160,11 +160,6 @@ def score_recipe(data: LabeledImages, split: Split, trainings: Sequence[Training
     }
 
 
-def _list_trainings(data: LabeledImages, recipe: Recipe) -> list[Training]:
-    seeds = PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS
-    return [choose_training(data, recipe, seed) for seed in seeds]
-
-
 def _score_student(data: LabeledImages, split: Split, radius: float, weight: float, device: str) -> Row:
     train_places, held_places = split
     x, y, recipe = data.train_x, data.train_y, replace(settings.STUDENT, radius=radius, weight=weight)
@@ -179,8 +174,3 @@ def _score_student(data: LabeledImages, split: Split, radius: float, weight: flo
             measure_student(x[labeled], labels, x[unlabeled], test_data, recipe, seed=seed, device=device)
         )
     return {"radius": radius, "weight": weight, "trainings": len(accuracies), "accuracy": float(np.mean(accuracies))}
-
-
-def _read_score(score: Row) -> float:
-    """Return the score of a setting: the majority's accuracy for private teachers, else that of one model."""
-    return float(score["majority_accuracy" if score.get("kind") == "private" else "accuracy"])

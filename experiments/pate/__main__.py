@@ -10,92 +10,61 @@ interrupted run can continue. The program downloads the data, or reads them from
 no download.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from darrm.commands.command_line import run
 from darrm.util import checks
-from darrm.util.progress import StatusLine, status_line
+from darrm.util.progress import status_line
 from experiments import pages
 from experiments.pages import CommandLine
+from experiments.pate import printed
 from experiments.pate.page import fill_page
 from experiments.pate.pictures import draw, draw_figure_10
-from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.settings import STUDIES
-from experiments.pate.study_run import make_linear, measure, recompute, retrain_smaller
+from experiments.pate.study_run import measure, recompute
 from experiments.teachers import Machine
 
 NAME = "pate"
-FIGURES, LINEAR = "figures", "linear"  # values of --only
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one study, write its JSON and pictures, and the page about all of them."""
     options = _make_parser().parse_args(arguments)
     folder = pages.prepare_folder(options, NAME)
-    if options.recount:
-        return pages.recompute(folder, "-counts.npz", partial(_recompute, quiet=options.quiet))
-    if not options.page:
-        checks.integer_at_least(1, jobs=options.jobs)
-        write_printed(folder)
-        machine = Machine(options.jobs, options.device, progress=not options.quiet, folder=folder)
-        path = folder / f"{options.dataset}.json"
-        with status_line(quiet=options.quiet) as line:
-            result = _measure(options, machine, line)
-        pages.write_json(path, result)
-        draw(folder, result)
-        print(f"{result['teacher_seconds'] + result['seconds']:.0f} s; results: {folder}")
+    with status_line(quiet=options.quiet) as line:
+        if options.recount:
+            return pages.recompute(folder, "-counts.npz", lambda path, _: recompute(path, line))
+        if not options.page:
+            checks.integer_at_least(1, jobs=options.jobs)
+            write_printed(folder)
+            machine = Machine(options.jobs, options.device, progress=not options.quiet, folder=folder)
+            in_one_go = not (folder / "kept").exists()  # no stored results of an earlier run
+            result = measure(STUDIES[options.dataset], machine, line, quick=options.quick)
+            pages.write_json(
+                folder / f"{options.dataset}.json", result | {"in_one_go": in_one_go, "jobs": options.jobs}
+            )
+            draw(folder, result)
     return pages.write_page(folder, fill_page(folder))
 
 
-def _measure(options: argparse.Namespace, machine: Machine, line: StatusLine) -> pages.Row:
-    """Run a study, or one part of it and read the other results."""
-    study, path = STUDIES[options.dataset], machine.folder / f"{options.dataset}.json"
-    if options.only is None:
-        in_one_go = not (machine.folder / "kept").exists()  # no stored results of an earlier run
-        result = measure(study, machine, line, quick=options.quick)
-        return result | {"in_one_go": in_one_go, "jobs": options.jobs}
-    stored: pages.Row = pages.read_json(path)
-    if options.only == LINEAR:
-        return stored | {"linear": make_linear(study, machine, line, quick=stored["quick"])}
-    return stored | retrain_smaller(path.with_name(f"{study.name}-counts.npz"), machine, line, quick=stored["quick"])
-
-
-def _recompute(path: Path, _: pages.Row, *, quiet: bool) -> pages.Row:
-    with status_line(quiet=quiet) as line:
-        return recompute(path, line)
-
-
 def write_printed(folder: Path) -> None:
-    numbers: pages.Row = {
-        "table_2": table_2(),
-        "fixed_part": fixed_part(),
-        "table_4": table_4(),
-    }
-    numbers["figure_10"] = figure_10()
+    """Write the numbers that follow from printed columns alone."""
+    parts = (printed.table_2, printed.fixed_part, printed.table_4, printed.figure_10)
+    numbers: pages.Row = {part.__name__: part() for part in parts}
     pages.write_json(folder / "printed.json", numbers)
     draw_figure_10(folder / "printed-figure-10.png", numbers["figure_10"])
 
 
 def _make_parser() -> CommandLine:
     parser = pages.make_command_line(NAME, __doc__, quick="fewer teachers, one short student a row")
-    parser.add_argument("--dataset", choices=STUDIES, default="digits", help="digits needs no download (default)")
-    parser.add_argument(
-        "--recount", action="store_true", help="count again what OUTPUT has, from the counts kept there"
-    )
-    parser.add_argument(
-        "--only",
-        choices=(FIGURES, LINEAR),
-        help="train only Figure 4's smaller ensembles, or linear models by DP-SGD",
-    )
-    parser.add_argument("--jobs", type=int, default=1, help="processes for teachers and students (default 1)")
-    parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="cpu", help="of the training (default cpu)"
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    add, devices = parser.add_argument, ("auto", "cpu", "cuda")
+    add("--dataset", choices=STUDIES, default="digits", help="digits needs no download (default)")
+    add("--recount", action="store_true", help="count again what OUTPUT has, from the counts kept there")
+    add("--jobs", type=int, default=1, help="processes for teachers and students (default 1)")
+    add("--device", choices=devices, default="cpu", help="of the training (default cpu)")
+    add("--quiet", action="store_true", help="no progress bars")
     return parser
 
 

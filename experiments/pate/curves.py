@@ -27,9 +27,12 @@ Answer = LNMax | GNMax
 
 
 def accumulate_costs(
-    answer: Answer, counts: NDArray[np.int64], answered: NDArray[np.bool_], per_check: NDArray[np.float64], delta: float
+    aggregator: LNMax | ConfidentGNMax, counts: NDArray[np.int64], answered: NDArray[np.bool_], delta: float
 ) -> dict[str, list[float]]:
     """Accumulate answers and ε over the queries; ``check`` is the check's share of ε, in proportion to Rényi cost."""
+    answer, per_check = aggregator, np.zeros_like(DEFAULT_ORDERS)
+    if isinstance(aggregator, ConfidentGNMax):
+        answer, per_check = aggregator.answer, aggregator.check.independent(DEFAULT_ORDERS)
     stops = np.unique(np.linspace(1, len(counts), min(POINTS, len(counts))).astype(np.int64))
     answers, weights = AnswersByTheorem6(answer, counts, DEFAULT_ORDERS), answered.astype(np.float64)
     total = np.zeros_like(DEFAULT_ORDERS)
@@ -55,10 +58,8 @@ def compute_figure_1(recorded: Recorded, lnmax: LNMax, confident: ConfidentGNMax
     edges = np.linspace(0.0, 1.0, 11)
     plurality_shares = counts.max(axis=1) / recorded.votes.voters
     return {
-        "lnmax": accumulate_costs(lnmax, counts, all_answered, np.zeros_like(DEFAULT_ORDERS), delta),
-        "confident": accumulate_costs(
-            confident.answer, counts, answered, confident.check.independent(DEFAULT_ORDERS), delta
-        ),
+        "lnmax": accumulate_costs(lnmax, counts, all_answered, delta),
+        "confident": accumulate_costs(confident, counts, answered, delta),
         "agreement": {
             "edges": [float(edge) for edge in edges],
             "lnmax": _compute_shares(plurality_shares, edges),
@@ -83,9 +84,8 @@ def compute_figure_4(recorded: Recorded, queries: int, delta: float, smaller: Se
         {"name": name, "points": _measure_points(votes, truth, answers, delta)} for name, answers in kinds.items()
     ]
     size_curves = []
-    for ensemble in (
-        [*smaller, votes] if smaller else [sample_teachers(votes, round(size * votes.voters)) for size in SIZES]
-    ):
+    sampled = [sample_teachers(votes, round(size * votes.voters)) for size in SIZES] if not smaller else []
+    for ensemble in [*smaller, votes] if smaller else sampled:
         teachers = ensemble.voters
         answers = [GNMax(scale * teachers) for scale in SCALES if scale * teachers >= 0.5]
         points = _measure_points(ensemble, truth, answers, delta)
@@ -112,15 +112,13 @@ def compute_figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: in
     total = np.histogram(plurality, edges)[0]
     query_costs = gaussian_renyi(log_q(counts, sigma, noise="discrete"), sigma, [COST_ORDER])[:, 0]
     cost = np.histogram(plurality, edges, weights=query_costs)[0] / np.maximum(total, 1)
-    curves = {"LNMax": accumulate_costs(lnmax, counts, all_answered, np.zeros_like(DEFAULT_ORDERS), delta)}
+    curves = {"LNMax": accumulate_costs(lnmax, counts, all_answered, delta)}
     passed_counts = {}
     for name, (threshold, scale) in CHECKS.items():
         aggregator = ConfidentGNMax(threshold * voters, scale * voters, sigma)
         answered = aggregator.check.release(plurality, np.random.default_rng([LABEL_SEED, queries, 5]))
         passed_counts[name] = [int(value) for value in np.histogram(plurality[answered], edges)[0]]
-        curves[name] = accumulate_costs(
-            aggregator.answer, counts, answered, aggregator.check.independent(DEFAULT_ORDERS), delta
-        )
+        curves[name] = accumulate_costs(aggregator, counts, answered, delta)
     return {
         "queries": queries,
         "order": COST_ORDER,
@@ -132,19 +130,15 @@ def compute_figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: in
     }
 
 
-def _measure_points(
-    votes: Votes, truth: NDArray[np.int64], answers: Sequence[Answer], delta: float
-) -> list[dict[str, float]]:
+def _measure_points(votes: Votes, truth: Labels, answers: Sequence[Answer], delta: float) -> list[dict[str, float]]:
     """Measure label accuracy and ε of every aggregator."""
-    weights = np.ones(votes.queries)
-    points = []
+    weights, points = np.ones(votes.queries), []
     for answer in answers:
         labels = answer.release(votes, rng=np.random.default_rng([LABEL_SEED, 4]))
         curve = RenyiCurve(DEFAULT_ORDERS, AnswersByTheorem6(answer, votes.counts, DEFAULT_ORDERS).total(weights))
         scale = answer.sigma if isinstance(answer, GNMax) else math.sqrt(2.0) / answer.gamma
-        points.append(
-            {"scale": scale, "accuracy": float(np.mean(labels == truth)), "epsilon": curve.best(delta).epsilon}
-        )
+        accuracy = float(np.mean(labels == truth))
+        points.append({"scale": scale, "accuracy": accuracy, "epsilon": curve.best(delta).epsilon})
     return points
 
 

@@ -23,7 +23,7 @@ setting is the best on MNIST's pool; the candidates were rates of 1/4 to 4 for 5
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,18 +116,24 @@ def measure_dpsgd(study: Study, budget: PrivacyParams, machine: Machine, *, quic
     """
     data, test_x, test_y = split(study)
     setting = SETTINGS[study.name]
-    epochs = max(1, setting.epochs // QUICK) if quick else setting.epochs
-    recipe = calibrate_recipe(replace(setting, epochs=epochs), len(data.train_y), budget)
-    spent = compute_privacy(recipe, budget.delta)
-    questions = replace(
-        data, test_x=np.concatenate([data.test_x, test_x]), test_y=np.concatenate([data.test_y, test_y])
-    )
+    if quick:
+        setting = replace(setting, epochs=max(1, setting.epochs // QUICK))
+    recipe = calibrate_recipe(setting, len(data.train_y), budget)
+    x, y = np.concatenate([data.test_x, test_x]), np.concatenate([data.test_y, test_y])
     training = Training(1, PARTITION_SEED, recipe, network_for(study), SEED)
-    labels, seconds = obtain_labels(questions, training, replace(machine, jobs=1))
-    is_right = labels[:, 0] == questions.test_y
+    labels, seconds = obtain_labels(replace(data, test_x=x, test_y=y), training, replace(machine, jobs=1))
+    is_right = labels[:, 0] == y
+    return _describe(recipe, budget, is_right[: study.pool], is_right[study.pool :], seconds)
+
+
+def _describe(
+    recipe: PrivateSGD, budget: PrivacyParams, pool: NDArray[np.bool_], held_out: NDArray[np.bool_], seconds: float
+) -> Row:
+    """Describe a model by its right answers on the pool and on the held-out images."""
+    spent = compute_privacy(recipe, budget.delta)
     return {
-        "accuracy": float(is_right[study.pool :].mean()),
-        "pool_accuracy": float(is_right[: study.pool].mean()),
+        "accuracy": float(held_out.mean()),
+        "pool_accuracy": float(pool.mean()),
         "epsilon": spent.epsilon,
         "delta": spent.delta,
         "training": recipe.to_dict(),
@@ -200,32 +206,22 @@ def measure_linear_models(study: Study, budgets: Sequence[PrivacyParams]) -> lis
     """Train linear models at every budget with both scalings of features; measure held-out accuracy."""
     data, test_x, test_y = split(study)
     train, pool, held_out = (compute_scattering(images) for images in (data.train_x, data.test_x, test_x))
+    scalings = {"groups": scale_by_groups, "pool": partial(scale_by_pool, pool=pool)}
     rows: list[Row] = []
-    for scale in ("groups", "pool"):
-        scaled_parts = [
-            scale_by_groups(part) if scale == "groups" else scale_by_pool(part, pool)
-            for part in (train, pool, held_out)
-        ]
+    for name, scale in scalings.items():
         # prepend a constant feature 1
-        x, pool_inputs, test_inputs = (
-            np.insert(part.reshape(len(part), -1), 0, np.float32(1.0), axis=1) for part in scaled_parts
+        x, pool_x, held_out_x = (
+            np.insert(scale(part).reshape(len(part), -1), 0, np.float32(1.0), axis=1)
+            for part in (train, pool, held_out)
         )
         for budget in budgets:
             started = time.process_time()
             recipe = calibrate_recipe(LINEAR, len(x), budget)
             weights = train_linear(x, data.train_y, study.classes, recipe, np.random.default_rng(SEED))
-            spent = compute_privacy(recipe, budget.delta)
-            rows.append(
-                {
-                    "scaled_by": scale,
-                    "accuracy": float(np.mean((test_inputs @ weights).argmax(axis=1) == test_y)),
-                    "pool_accuracy": float(np.mean((pool_inputs @ weights).argmax(axis=1) == data.test_y)),
-                    "epsilon": spent.epsilon,
-                    "delta": spent.delta,
-                    "training": recipe.to_dict(),
-                    "seconds": time.process_time() - started,
-                }
-            )
+            pool_right = (pool_x @ weights).argmax(axis=1) == data.test_y
+            right = (held_out_x @ weights).argmax(axis=1) == test_y
+            row = _describe(recipe, budget, pool_right, right, time.process_time() - started)
+            rows.append({"scaled_by": name, **row})
     return rows
 
 

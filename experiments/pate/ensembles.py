@@ -1,6 +1,9 @@
-"""Train teachers on disjoint shards of real images, and let them label the public images."""
+"""Train teachers on disjoint shards of real images or census rows, and let them label the public inputs.
 
-from collections.abc import Callable
+On Adult, every teacher is a random forest with scikit-learn's default parameters, as in the paper that [P] builds on.
+That paper encodes categories as numbers 0, 1, …; `experiments.datasets` has a column for each category.
+"""
+
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,14 +14,19 @@ from torch import nn
 
 from darrm.training.network import Build, convolutional_network
 from darrm.training.recipes import Augmentation, PlainSGD
+from darrm.training.teachers import Partition
+from darrm.util.extras import require
+from darrm.util.progress import track
 from darrm.votes import Votes
 from experiments.datasets import ALL_CLASSES, LabeledImages, load
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study
-from experiments.teachers import Machine, Training, obtain_labels
+from experiments.result_cache import compute_digest, read_or_train
+from experiments.teachers import Machine, Training, digest_data, obtain_labels
 
 SEED, PARTITION_SEED, POOL_SEED = 0, 1, 2018
 QUICK = 5  # a quick run trains for a fifth of the epochs
+TREES, QUICK_TREES = 100, 10  # scikit-learn's default, and for a quick run
 RECIPES = {
     "digits": PlainSGD(0.02, 60, 32, adam=True, augmentation=Augmentation(shift=0.5, distortion=0.1)),
     "mnist": PlainSGD(0.004, 50, 32, adam=True, augmentation=Augmentation(shift=2.0, distortion=0.2)),
@@ -27,10 +35,7 @@ RECIPES = {
 
 
 def strided_network(classes: int = 10) -> Any:  # noqa: ANN401 (torch ships no types)
-    """Make a small network for 28×28 images, with 13,466 parameters: a CPU can train hundreds of teachers.
-
-    A 7×7 convolution of stride 2 (16 channels), pooling, a 3×3 convolution (32 channels), and a linear layer.
-    """
+    """Make a small network for 28×28 images, with 13,466 parameters: a CPU can train hundreds of teachers."""
     return nn.Sequential(
         nn.Conv2d(1, 16, kernel_size=7, stride=2, padding=3),
         nn.ReLU(),
@@ -59,16 +64,14 @@ def split(study: Study) -> tuple[LabeledImages, NDArray[np.float32], NDArray[np.
     return pool_data, data.test_x[held_out], data.test_y[held_out]
 
 
-Ask = Callable[..., tuple[NDArray[np.int8], float]]  # with the signature of `obtain_network_labels`
-
-
-def obtain(study: Study, machine: Machine, *, quick: bool, ask: Ask | None = None) -> Recorded:
+def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
     """Train the study's teachers and let them label its pool, or read their stored votes.
 
-    An interrupted training continues from its checkpoint. ``quick`` trains for fewer epochs.
+    An interrupted training continues from its checkpoint. ``quick`` trains for fewer epochs, or fewer trees.
     """
     data, test_x, test_y = split(study)
-    labels, seconds = (ask or obtain_network_labels)(study, data, study.teachers, machine, quick=quick)
+    collect = obtain_forest_labels if study.name == "adult" else obtain_network_labels
+    labels, seconds = collect(study, data, study.teachers, machine, quick=quick)
     return Recorded(
         name=study.name,
         votes=Votes.from_labels(labels, classes=study.classes),
@@ -92,9 +95,38 @@ def obtain_smaller(study: Study, teachers: int, queries: int, machine: Machine, 
 def obtain_network_labels(
     study: Study, data: LabeledImages, teachers: int, machine: Machine, *, quick: bool
 ) -> tuple[NDArray[np.int8], float]:
-    """Return the labels of ``teachers`` teachers and the seconds of their training."""
+    """Return the labels (Q, K) of ``teachers`` networks and the seconds of their training."""
     recipe = RECIPES[study.name]
     epochs = round(recipe.epochs * teachers / study.teachers) // (QUICK if quick else 1)
     recipe = replace(recipe, epochs=max(1, epochs))
     training = Training(teachers, PARTITION_SEED, recipe, network_for(study), SEED)
     return obtain_labels(data, training, machine)
+
+
+def obtain_forest_labels(
+    study: Study, data: LabeledImages, teachers: int, machine: Machine, *, quick: bool
+) -> tuple[NDArray[np.int8], float]:
+    """Return the labels (Q, K) of ``teachers`` forests and the seconds of their training."""
+    trees = QUICK_TREES if quick else TREES
+    facts = [teachers, trees, PARTITION_SEED, require("sklearn").__version__, digest_data(data)]
+
+    def collect_votes() -> NDArray[np.int8]:
+        partition, joblib = Partition.random(len(data.train_y), teachers, seed=PARTITION_SEED), require("joblib")
+        shards = map(partition.shard, track(range(teachers), "forests", enabled=machine.progress))
+        answers = joblib.Parallel(n_jobs=machine.jobs)(
+            joblib.delayed(_predict_by_forest)(data.train_x[shard], data.train_y[shard], data.test_x, seed, trees)
+            for seed, shard in enumerate(shards)
+        )
+        return np.stack(answers, axis=1)
+
+    return read_or_train(machine.folder / f"votes-{study.name}-forests-{compute_digest(facts)}.npy", collect_votes)
+
+
+def train_forest(x: NDArray[np.float32], y: NDArray[np.int64], seed: int, trees: int) -> Any:  # noqa: ANN401 (untyped)
+    return require("sklearn.ensemble").RandomForestClassifier(trees, random_state=seed).fit(x, y)
+
+
+def _predict_by_forest(
+    x: NDArray[np.float32], y: NDArray[np.int64], questions: NDArray[np.float32], seed: int, trees: int
+) -> NDArray[np.int8]:
+    return np.asarray(train_forest(x, y, seed, trees).predict(questions), dtype=np.int8)

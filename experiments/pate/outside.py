@@ -8,21 +8,20 @@ checks their hashes, and trains the student of Table 1 on those 100 labels. It w
 """
 
 import io
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.commands.command_line import run
 from darrm.votes import ABSTAIN, Votes
 from experiments import pages
 from experiments.datasets import FILES
 from experiments.download import obtain
 from experiments.pate.ensembles import split
 from experiments.pate.page import OUTSIDE_FILE
-from experiments.pate.recorded import Recorded
+from experiments.pate.recorded import Recorded, StudentAccuracies
 from experiments.pate.settings import STUDIES
 from experiments.pate.students import find_recipe, make_student
 from experiments.result_cache import read_or_compute
@@ -42,17 +41,13 @@ def measure(folder: Path, seeds: Sequence[int], *, quick: bool) -> pages.Row:
     student_labels[places] = labels[places]
     votes = Votes.from_labels(labels[:, np.newaxis].astype(np.int8), classes=10)
     recorded = Recorded("mnist", votes, data.test_x, data.test_y, test_x, test_y, np.nan, np.nan)
-    students = []
-    for seed in seeds:
 
-        def train(seed: int = seed) -> list[float | None]:
-            return recorded.measure_student(
-                make_student(recorded, student_labels, seed=seed, quick=quick), len(student_labels)
-            )
+    def train(seed: int) -> StudentAccuracies:
+        student = make_student(recorded, student_labels, seed=seed, quick=quick)
+        return recorded.measure_student(student, len(student_labels))
 
-        students.append(
-            read_or_compute(folder / "kept", "outside", [recorded.digest, seed, quick, find_recipe("mnist")], train)[0]
-        )
+    facts = {seed: [recorded.digest, seed, quick, find_recipe("mnist")] for seed in seeds}
+    students = [read_or_compute(folder / "kept", "outside", facts[seed], partial(train, seed))[0] for seed in seeds]
     return {
         "labels": len(labels),
         "labels_right": float(np.mean(labels == data.test_y)),
@@ -73,7 +68,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pages.write_json(folder / OUTSIDE_FILE, measure(folder, range(options.students), quick=options.quick))
     print(f"wrote {folder / OUTSIDE_FILE}; the page is written by python -m experiments pate")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

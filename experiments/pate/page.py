@@ -1,13 +1,12 @@
 """Write the page about [P], on real votes and on its printed columns, from the JSON of the runs."""
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from experiments.pages import Row, fill_template, read_json
-from experiments.pate.settings import PLANS, STUDIES
+from experiments.pate.settings import STUDIES
 
 AUTHORS_PATH = Path(__file__).parents[2] / "docs" / "reproduction" / "pate_votes" / "pate_votes.json"
 PRINTED = "[P] as printed (not publishable)"
@@ -22,49 +21,36 @@ LINEAR = {  # by the scaling of the features
 }
 
 
-@dataclass(frozen=True)
-class Point:
-    """A model: how it was made, its queries and answers, its ε (± the noise of publication), and its accuracy."""
+def list_points(result: Row) -> list[Row]:
+    """List the models of a study: their kind, queries and answers, ε (± the noise of publication), and accuracy.
 
-    way: str
-    queries: int | None
-    answered: int | None
-    epsilon: float
-    deviation: float
-    accuracy: float
-
-
-def list_points(result: Row) -> list[Point]:
-    """List the points of a study by kind of model; a row without a student or without this ε has none."""
+    A row without a student or without this ε has none.
+    """
     confident = [row for row in [*result["rows"], *result["points"]] if row["name"] == "Confident-GNMax"]
-    points = []
-    for method, place in ((PRINTED, None), (SANITIZED, "in_paper"), (OURS, "ours")):
-        for row in sorted(confident, key=lambda row: int(row["queries"])):
-            publication = {"epsilon": row["costs"]["printed"], "deviation": 0.0} if place is None else row[place]
-            if publication is None or "refused" in publication or not row["students"]:
-                continue
-            points.append(_make_point(method, row, publication["epsilon"], publication["deviation"]))
-    points += [
-        _make_point(SEARCHED, row, row["beforehand"]["epsilon"], row["beforehand"]["deviation"])
-        for row in result["searched"]
-        if row["students"]
+    confident.sort(key=lambda row: int(row["queries"]))
+    points = [(PRINTED, row, {"epsilon": row["costs"]["printed"]}) for row in confident]
+    points += [(SANITIZED, row, row["in_paper"]) for row in confident]
+    points += [(OURS, row, row["ours"] or {}) for row in confident]
+    points += [(SEARCHED, row, row["beforehand"]) for row in result["searched"]]
+    points += [(BY_LABEL, row, {"epsilon": row["epsilon"]}) for row in result["by_label"]]
+    students = [
+        _make_point(way, row, average(row["students"]), published["epsilon"], published.get("deviation", 0.0))
+        for way, row, published in points
+        if row["students"] and "epsilon" in published
     ]
-    points += [_make_point(BY_LABEL, row, row["epsilon"], 0.0) for row in result["by_label"] if row["students"]]
-    return points + [_make_dpsgd_point(row) for row in [*result["dpsgd"], *result.get("linear", ())]]
+    dpsgd_rows = [*result["dpsgd"], *result.get("linear", ())]
+    return students + [
+        _make_point(LINEAR.get(row.get("scaled_by"), DPSGD), {}, row["accuracy"], row["epsilon"]) for row in dpsgd_rows
+    ]
+
+
+def _make_point(way: str, row: Row, accuracy: float, epsilon: float, deviation: float = 0.0) -> Row:
+    counts = {name: row.get(name) for name in ("queries", "answered")}
+    return {"way": way, **counts, "epsilon": epsilon, "deviation": deviation, "accuracy": accuracy}
 
 
 def average(values: list[float]) -> float:
     return sum(values) / len(values)
-
-
-def _make_dpsgd_point(row: Row) -> Point:
-    return Point(
-        LINEAR[row["scaled_by"]] if "scaled_by" in row else DPSGD, None, None, row["epsilon"], 0.0, row["accuracy"]
-    )
-
-
-def _make_point(method: str, row: Row, epsilon: float, deviation: float) -> Point:
-    return Point(method, row["queries"], row["answered"], epsilon, deviation, average(row["students"]))
 
 
 MAX_LNMAX_SHARE, CHECKS = 0.25, ("moderate", "aggressive")
@@ -140,20 +126,18 @@ def _compare_curves(curve: list[dict[str, float]], other: list[dict[str, float]]
 def _judge_student(result: Row, row: Row) -> Row:
     """Compare the student with the aims, the student of LNMax's answers, DP-SGD and the baseline."""
     name, accuracy = result["dataset"], average(row["students"])
-    aims = [{"holds": accuracy >= accuracy_aim, "least": accuracy_aim} for accuracy_aim in MIN_ACCURACY.get(name, ())]
+    aims = [{"holds": accuracy >= aim, "least": aim} for aim in MIN_ACCURACY.get(name, ())]
     claims: Row = {"accuracy": accuracy, "aims": aims}
     if row.get("rest") and name in MIN_REST_ACCURACY:
-        claims["rest"] = _compare(
-            average(row["rest"]) >= MIN_REST_ACCURACY[name], average(row["rest"]), MIN_REST_ACCURACY[name]
-        )
+        rest, aim = average(row["rest"]), MIN_REST_ACCURACY[name]
+        claims["rest"] = _compare(rest >= aim, rest, aim)
     lnmax = _find_row(result, "LNMax")
     if lnmax is not None and lnmax["students"]:
         lnmax_accuracy = average(lnmax["students"])
         claims["lnmax"] = {"holds": accuracy > lnmax_accuracy, "queries": lnmax["queries"], "accuracy": lnmax_accuracy}
     if result.get("linear"):
-        dpsgd_model = max(result["linear"], key=lambda model: (-round(model["epsilon"]), model["accuracy"]))
-        sanitized = row["ours"]["epsilon"]
-        claims["outsider"] = dpsgd_model | {"holds": accuracy >= dpsgd_model["accuracy"], "sanitized": sanitized}
+        model = max(result["linear"], key=lambda model: (-round(model["epsilon"]), model["accuracy"]))
+        claims["outsider"] = model | {"holds": accuracy >= model["accuracy"], "sanitized": row["ours"]["epsilon"]}
     if result["baseline"] and name in MAX_BASELINE_GAP:
         baseline, max_gap = average(result["baseline"]), MAX_BASELINE_GAP[name]
         claims["within"] = {"holds": baseline - accuracy <= max_gap, "points": 100.0 * max_gap, "baseline": baseline}
@@ -176,38 +160,41 @@ ROUND_FIELDS = ("smoothness", "sensitivity", "noise_scale", "cost", "cost_by_the
 
 
 def fill_page(folder: Path) -> str:
-    paths = {name: folder / f"{name}.json" for name in STUDIES}
-    sections = {name: _fill_section(read_json(path)) if path.is_file() else None for name, path in paths.items()}
-    mnist = read_json(paths["mnist"]) if paths["mnist"].is_file() else None
-    outside = read_json(folder / OUTSIDE_FILE) if (folder / OUTSIDE_FILE).is_file() else None
-    if outside is not None:
+    results = {name: read_json(path) for name in STUDIES if (path := folder / f"{name}.json").is_file()}
+    mnist, outside = results.get("mnist"), None
+    if (folder / OUTSIDE_FILE).is_file():
+        outside = read_json(folder / OUTSIDE_FILE)
         outside |= {"student": _format_accuracy(outside["students"], outside["held_out"]), "ours": mnist}
+    run_time = None
+    if mnist is not None and mnist.get("in_one_go"):
+        run_time = {"jobs": mnist["jobs"], "minutes": (mnist["teacher_seconds"] + mnist["seconds"]) / 60.0}
+    sections = {name: _fill_section(result) for name, result in results.items()}
     facts = {
         "authors": read_json(AUTHORS_PATH),
         "outside": outside,
-        "studies": [{"name": name, "title": STUDIES[name].title, "section": text} for name, text in sections.items()],
-        "whole": _describe_run_time(mnist) if mnist is not None and mnist.get("in_one_go") else None,
+        "studies": [
+            {"name": name, "title": study.title, "section": sections.get(name)} for name, study in STUDIES.items()
+        ],
+        "whole": run_time,
     }
     return fill_template("pate", facts, read_json(folder / "printed.json"))  # printed.json needs no votes
 
 
-def _describe_run_time(result: Row) -> Row:
-    return {"jobs": result["jobs"], "minutes": (result["teacher_seconds"] + result["seconds"]) / 60.0}
-
-
 def _fill_section(result: Row) -> str:
-    points = [
-        vars(point) | {"published": f"{point.epsilon:.3f}" + (f" ± {point.deviation:.3f}" if point.deviation else "")}
-        for point in list_points(result)
-    ]
+    points = list_points(result)
+    for point in points:
+        error = f" ± {point['deviation']:.3f}" if point["deviation"] else ""
+        point["published"] = f"{point['epsilon']:.3f}{error}"
+    baseline = _format_accuracy(result["baseline"], result["held_out"])
+    published_keys = ("beforehand", "base_beforehand", "base_by_logarithm")
     facts = {
         "is_adult": result["dataset"] == "adult",
         "is_digits": result["dataset"] == "digits",
         "rows": [row | {"cells": _format_cells(row, result["held_out"], result["pool"])} for row in result["rows"]],
-        "searched": [row | {"cells": _format_searched(row)} for row in result["searched"]],
-        "baseline_accuracy": _append_printed(
-            _format_accuracy(result["baseline"], result["held_out"]), PLANS[result["dataset"]].baseline, ".1%"
-        ),
+        "searched": [
+            row | {"cells": {key: _format_noisy(row[key]) for key in published_keys}} for row in result["searched"]
+        ],
+        "baseline_accuracy": _append_printed(baseline, STUDIES[result["dataset"]].baseline, ".1%"),
         "comparison": points,
         "found": decide_claims(result),
     }
@@ -222,17 +209,11 @@ def _format_cells(row: Row, held_out: int, pool: int) -> Row:
         "answered": _append_printed(f"{row['answered']:,}", paper["answered"], ",d"),
         "printed": _append_printed(f"{row['costs']['printed']:.3f}", paper["epsilon"], "g"),
         "student": _append_printed(_format_accuracy(row["students"], held_out), paper["accuracy"], ".1%"),
-        "rest": _format_accuracy(
-            [accuracy for accuracy in row.get("rest", ()) if accuracy is not None], pool - row["queries"]
-        ),
+        "rest": _format_accuracy([share for share in row.get("rest", ()) if share is not None], pool - row["queries"]),
         **{name: None if rounds is None else [part[name] for part in rounds] for name in ROUND_FIELDS},
         "in_paper": _format_noisy(row["in_paper"]),
         "ours": None if row["ours"] is None else _format_noisy(row["ours"]),
     }
-
-
-def _format_searched(row: Row) -> Row:
-    return {name: _format_noisy(row[name]) for name in ("beforehand", "base_beforehand", "base_by_logarithm")}
 
 
 def _format_accuracy(values: list[float], inputs: int) -> str:

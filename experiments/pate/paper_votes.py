@@ -8,7 +8,6 @@ not part of this project, so the page depends only on the figures in OUTPUT/pate
 """
 
 import hashlib
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from darrm.commands.command_line import run
 from darrm.loss.renyi import DEFAULT_ORDERS, RenyiGridWarning
 from darrm.noisy_max.mechanisms import LNMax
 from darrm.numerics import Array
@@ -29,7 +27,7 @@ from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
 from experiments.pate.settings import LNMAX, MNIST_WAY, SVHN_WAY, TABLE_2, Table2Row
-from experiments.tested import PASS_PROBABILITY, Setting, find_least_budget
+from experiments.tested import PASS_PROBABILITY, find_least_budget
 
 NAME = "pate_votes"
 _MAX_BYTES = 2**24
@@ -49,22 +47,15 @@ class Archive:
     laplace: tuple[tuple[int, float], ...]  # queries to LNMax, and the printed ε
 
 
+_DIGESTS = (
+    "da4832fc6613b515a54918d4fa32fdeffca4e8330f576d77a273fa1ecdd0a423",
+    "96b6497af4304283e666b7e963c8f4b86ef3355b34b2d6f9b250666d8d9dde3f",
+    "0b725d5d95b476f71f3ba74fcc879fc4a92e1d73690d2eabbf7645358ef15174",
+)
 ARCHIVES = (
-    Archive(
-        "mnist",
-        "da4832fc6613b515a54918d4fa32fdeffca4e8330f576d77a273fa1ecdd0a423",
-        *(MNIST_WAY, 640, 286, TABLE_2[0], ((100, 2.04), (1_000, 8.03))),
-    ),
-    Archive(
-        "svhn",
-        "96b6497af4304283e666b7e963c8f4b86ef3355b34b2d6f9b250666d8d9dde3f",
-        *(SVHN_WAY, 8_500, 3_098, TABLE_2[1], ((500, 5.04), (1_000, 8.19))),
-    ),
-    Archive(
-        "adult",
-        "0b725d5d95b476f71f3ba74fcc879fc4a92e1d73690d2eabbf7645358ef15174",
-        *(SVHN_WAY, 1_500, 524, TABLE_2[2], ((500, 2.66),)),
-    ),
+    Archive("mnist", _DIGESTS[0], MNIST_WAY, 640, 286, TABLE_2[0], ((100, 2.04), (1_000, 8.03))),
+    Archive("svhn", _DIGESTS[1], SVHN_WAY, 8_500, 3_098, TABLE_2[1], ((500, 5.04), (1_000, 8.19))),
+    Archive("adult", _DIGESTS[2], SVHN_WAY, 1_500, 524, TABLE_2[2], ((500, 2.66),)),
 )
 
 
@@ -80,17 +71,15 @@ def read_archive(folder: Path, archive: Archive) -> Votes:
 def measure(votes: Votes, archive: Archive) -> Row:
     """Compute the columns of [P] with continuous noise, and our bounds with discrete noise."""
     row, run_votes = archive.row, votes[: archive.queries]
-    (published,) = row.publications
-    reference = _analyze(
-        run_votes, replace(archive.confident, noise="continuous"), row.delta, np.append(DEFAULT_ORDERS, row.order)
-    )
-    weights, analysis = reference.probabilities, _analyze(run_votes, archive.confident, row.delta)
+    ((smoothness, printed_sensitivity, noise_scale),) = row.publications
+    continuous, orders = replace(archive.confident, noise="continuous"), np.append(DEFAULT_ORDERS, row.order)
+    reference = _analyze(run_votes, continuous, row.delta, orders)
+    analysis = _analyze(run_votes, archive.confident, row.delta)
     epsilon = reference.theorem_6.curve.best(row.delta, conversion="classic")
-    sensitivity = smooth_cost(reference, row.order, published.smoothness).sensitivity(weights, published.smoothness)
-    setting = Setting(
-        archive.queries, archive.confident.threshold, archive.confident.sigma_threshold, archive.confident.sigma_answer
+    sensitivity = smooth_cost(reference, row.order, smoothness).sensitivity(reference.probabilities, smoothness)
+    tested_epsilon, order = find_least_budget(
+        run_votes, archive.confident, row.delta, analysis.data_independent_epsilon
     )
-    tested_epsilon, order = find_least_budget(run_votes, setting, row.delta, analysis.data_independent_epsilon)
     return {
         "name": row.name,
         "queries": archive.queries,
@@ -99,7 +88,7 @@ def measure(votes: Votes, archive: Archive) -> Row:
         "printed": {
             "answered": archive.answered,
             "epsilon": row.epsilon,
-            "sensitivity": published.sensitivity,
+            "sensitivity": printed_sensitivity,
             "deviation": row.deviation,
             "sanitized": row.sanitized,
         },
@@ -107,8 +96,8 @@ def measure(votes: Votes, archive: Archive) -> Row:
         "epsilon": epsilon.epsilon,
         "best_order": epsilon.order,
         "sensitivity": sensitivity,
-        "deviation": sensitivity * published.noise_scale,
-        "sanitized": epsilon.epsilon + printed_cost(row.order, published.smoothness, published.noise_scale),
+        "deviation": sensitivity * noise_scale,
+        "sanitized": epsilon.epsilon + printed_cost(row.order, smoothness, noise_scale),
         "theorem_6": analysis.to_epsilon(analysis.theorem_6.curve),
         "exact": None if analysis.exact is None else analysis.to_epsilon(analysis.exact.curve),
         "data_independent": analysis.data_independent_epsilon,
@@ -122,8 +111,8 @@ def _analyze_laplace(votes: Votes, queries: int, delta: float, printed: float) -
     """Return ε of LNMax by Theorem 6: with the orders of [P17], and with all of ours."""
     aggregator = LNMax(LNMAX.gamma, noise="continuous")
     early_epsilon, epsilon = (
-        analysis.theorem_6.curve.best(delta, conversion="classic").epsilon
-        for analysis in (_analyze(votes, aggregator, delta, _EARLY_ORDERS), _analyze(votes, aggregator, delta))
+        _analyze(votes, aggregator, delta, orders).theorem_6.curve.best(delta, conversion="classic").epsilon
+        for orders in (_EARLY_ORDERS, DEFAULT_ORDERS)
     )
     return {"queries": queries, "printed": printed, "epsilon": early_epsilon, "all_orders": epsilon}
 
@@ -154,7 +143,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lambda: [measure(read_archive(options.votes, archive), archive) for archive in ARCHIVES],
         fill_page,
     )
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -4,10 +4,9 @@ import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from darrm.util.extras import require
-from darrm.util.figures import save_figure
+from darrm.util.figures import Axes, save_figure
 from experiments.pages import Row
 from experiments.pate.page import BY_LABEL, DPSGD, LINEAR, OURS, PRINTED, SANITIZED, SEARCHED, average, list_points
 
@@ -27,12 +26,11 @@ WAYS = {
 
 
 def draw(folder: Path, result: Row) -> None:
-    stem = result["dataset"]
-    draw_figure_1(folder / f"{stem}-figure-1.png", result)
-    draw_figure_4(folder / f"{stem}-figure-4.png", result)
-    draw_figure_5(folder / f"{stem}-figure-5.png", result)
+    drawings = {"figure-1": draw_figure_1, "figure-4": draw_figure_4, "figure-5": draw_figure_5}
     if list_points(result):
-        draw_comparison(folder / f"{stem}-comparison.png", result)
+        drawings["comparison"] = draw_comparison
+    for name, draw_one in drawings.items():
+        draw_one(folder / f"{result['dataset']}-{name}.png", result)
 
 
 def draw_figure_1(path: Path, result: Row) -> None:
@@ -49,9 +47,7 @@ def draw_figure_1(path: Path, result: Row) -> None:
             middle.plot(curves[key]["answered"], curves[key]["epsilon"], color=color, label=name)
             edges, shares = curves["agreement"]["edges"], curves["agreement"][key]
             right.stairs([100.0 * share for share in shares], edges, color=color, label=name, fill=True, alpha=0.45)
-        if result["baseline"]:
-            accuracy = 100.0 * average(result["baseline"])
-            left.axhline(accuracy, color=COST, ls=":", label="non-private baseline")
+        _draw_baseline(left, result)
         left.set(xlabel="answered queries", ylabel="student's accuracy, %", xscale="log")
         _use_plain_numbers(left)
         middle.set(xlabel="answered queries", ylabel=f"ε at δ = {result['delta']:g} (Theorem 6)", ylim=(0, None))
@@ -68,15 +64,11 @@ def draw_figure_4(path: Path, result: Row) -> None:
         panels = figure.subplots(1, 2, sharey=True)
         training = "teachers trained on larger shards" if curves.get("retrained") else "random subsets of the teachers"
         titles = (f"{result['teachers']} teachers", f"GNMax, {training}")
-        for axes, side, title, colors in zip(
-            panels, ("left", "right"), titles, ((LNMAX, CONFIDENT), SIZES), strict=True
-        ):
+        sides, colors_by_side = ("left", "right"), ((LNMAX, CONFIDENT), SIZES)
+        for axes, side, title, colors in zip(panels, sides, titles, colors_by_side, strict=True):
             for curve, color in zip(curves[side], colors[-len(curves[side]) :], strict=True):
-                points = [point for point in curve["points"] if point["epsilon"] > 0.0]
-                epsilons = [point["epsilon"] for point in points]
-                axes.plot(
-                    epsilons, [100.0 * point["accuracy"] for point in points], "o-", color=color, label=curve["name"]
-                )
+                points = [(p["epsilon"], 100.0 * p["accuracy"]) for p in curve["points"] if p["epsilon"] > 0.0]
+                axes.plot(*zip(*points, strict=True), "o-", color=color, label=curve["name"])
             axes.set(xscale="log", xlabel=f"ε of {curves['queries']} labels, δ = {result['delta']:g}", title=title)
             _use_plain_numbers(axes)
             axes.grid(visible=True, alpha=0.3)
@@ -109,10 +101,13 @@ def draw_figure_5(path: Path, result: Row) -> None:
             right.fill_between(answered, check, epsilon, color=color, alpha=0.6, lw=0, label=f"{name}: answering")
         lnmax_curve = numbers["curves"]["LNMax"]
         right.plot(lnmax_curve["answered"], lnmax_curve["epsilon"], color=LNMAX, ls="--", label="LNMax: every query")
-        right.set(
-            xlabel="answered queries", ylabel=f"ε at δ = {result['delta']:g} (Theorem 6)", ylim=(0, _find_top(numbers))
-        )
-        right.set_xlim(0, max(numbers["curves"][name]["answered"][-1] for name in CHECKS))
+        label = f"ε at δ = {result['delta']:g} (Theorem 6)"
+        # the top is above the checks' curves, and above LNMax's over the same answers
+        max_answered = max(numbers["curves"][name]["answered"][-1] for name in CHECKS)
+        pairs = zip(lnmax_curve["answered"], lnmax_curve["epsilon"], strict=True)
+        epsilons = [epsilon for answered, epsilon in pairs if answered <= max_answered]
+        top = max([*(numbers["curves"][name]["epsilon"][-1] for name in CHECKS), *epsilons])
+        right.set(xlabel="answered queries", ylabel=label, xlim=(0, max_answered), ylim=(0, 1.15 * top))
         right.grid(visible=True, alpha=0.3)
         right.legend(frameon=False)
 
@@ -123,15 +118,12 @@ def draw_comparison(path: Path, result: Row) -> None:
     with save_figure(path, width=8.0, height=5.4) as figure:
         axes = figure.subplots()
         for method, (color, mark) in WAYS.items():
-            method_points = [point for point in points if point.way == method]
-            if not method_points:
-                continue
-            x, y = [point.epsilon for point in method_points], [100.0 * point.accuracy for point in method_points]
-            noise = [point.deviation for point in method_points]
-            style = {"ls": ":", "mfc": "none"} if method == PRINTED else {"ls": "-"}
-            axes.errorbar(x, y, xerr=noise, color=color, marker=mark, capsize=3, label=method, **style)
-        if result["baseline"]:
-            axes.axhline(100.0 * average(result["baseline"]), color=COST, ls=":", label="non-private baseline")
+            values = [(p["epsilon"], 100.0 * p["accuracy"], p["deviation"]) for p in points if p["way"] == method]
+            if values:
+                x, y, noise = zip(*values, strict=True)
+                style = {"ls": ":", "mfc": "none"} if method == PRINTED else {"ls": "-"}
+                axes.errorbar(x, y, xerr=noise, color=color, marker=mark, capsize=3, label=method, **style)
+        _draw_baseline(axes, result)
         axes.set(xlabel=f"ε at δ = {result['delta']:g}", ylabel="accuracy of the final model, %", xlim=(0, None))
         axes.set_title(f"{result['dataset']}: what a model costs, and how good it is")
         axes.grid(visible=True, alpha=0.3)
@@ -153,22 +145,14 @@ def draw_figure_10(path: Path, targets: Sequence[Row]) -> None:
             axes.legend(frameon=False)
 
 
-def _use_plain_numbers(axes: Any) -> None:  # noqa: ANN401 (matplotlib is untyped)
+def _draw_baseline(axes: Axes, result: Row) -> None:
+    if result["baseline"]:
+        axes.axhline(100.0 * average(result["baseline"]), color=COST, ls=":", label="non-private baseline")
+
+
+def _use_plain_numbers(axes: Axes) -> None:
     """Write 20 instead of 2 × 10¹ along a logarithmic axis, with few enough numbers to fit."""
     ticker = require("matplotlib.ticker")
     axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(ticker.NullFormatter())
-
-
-def _find_top(numbers: Row) -> float:
-    """Return the height of the right panel: above the checks' curves, and above LNMax's over the same answers."""
-    check_curves = [numbers["curves"][name] for name in CHECKS]
-    max_answered = max(curve["answered"][-1] for curve in check_curves)
-    lnmax_curve = numbers["curves"]["LNMax"]
-    epsilons: Sequence[float] = [
-        epsilon
-        for answered, epsilon in zip(lnmax_curve["answered"], lnmax_curve["epsilon"], strict=True)
-        if answered <= max_answered
-    ]
-    return 1.15 * float(max([*(curve["epsilon"][-1] for curve in check_curves), *epsilons]))

@@ -13,36 +13,34 @@ from experiments.pate.settings import MNIST_COST, TABLE_2, TABLE_4
 
 def table_2() -> list[Row]:
     """Recompute the last column of [P, Table 2] from the others, and the mechanism's exact cost."""
-    rows = []
+    rows: list[Row] = []
     for row in TABLE_2:
-        printed_cost_sum = sum(
-            printed_cost(row.order, publication.smoothness, publication.noise_scale) for publication in row.publications
+        smoothness, sensitivities, scales = zip(*row.publications, strict=True)
+        printed, exact = (
+            sum(cost(row.order, *parameters) for parameters in zip(smoothness, scales, strict=True))
+            for cost in (printed_cost, exact_cost)
         )
-        exact_cost_sum = sum(
-            exact_cost(row.order, publication.smoothness, publication.noise_scale) for publication in row.publications
-        )
-        deviations = (publication.sensitivity * publication.noise_scale for publication in row.publications)
-        rows.append(
-            {
-                "name": row.name,
-                "printed_total": row.sanitized,
-                "recomputed_total": row.epsilon + printed_cost_sum,
-                "printed_deviation": row.deviation,
-                "recomputed_deviation": math.hypot(*deviations),
-                "theorem_23": printed_cost_sum,
-                "exact": exact_cost_sum,
-                "order_times_beta": row.order * max(publication.smoothness for publication in row.publications),
-                "total_with_exact_cost": row.epsilon + exact_cost_sum,
-            }
-        )
+        deviations = (sensitivity * scale for sensitivity, scale in zip(sensitivities, scales, strict=True))
+        recomputed = {
+            "name": row.name,
+            "printed_total": row.sanitized,
+            "recomputed_total": row.epsilon + printed,
+            "printed_deviation": row.deviation,
+            "recomputed_deviation": math.hypot(*deviations),
+            "theorem_23": printed,
+            "exact": exact,
+            "order_times_beta": row.order * max(smoothness),
+            "total_with_exact_cost": row.epsilon + exact,
+        }
+        rows.append(recomputed)
     return rows
 
 
 def fixed_part() -> dict[str, float]:
     """Convert MNIST's costs to ε as printed, with 1/λ, and by [P, Theorem 5], with 1/(λ − 1)."""
     row = TABLE_2[0]
-    (published,) = row.publications
-    cost = printed_cost(row.order, published.smoothness, published.noise_scale)
+    ((smoothness, _, noise_scale),) = row.publications
+    cost = printed_cost(row.order, smoothness, noise_scale)
     return {
         "printed_cost": MNIST_COST,
         "theorem_23": cost,
@@ -64,17 +62,18 @@ def figure_10() -> list[Row]:
         start = 1.0 - math.log(target.delta) / target.epsilon
         orders = [float(order) for order in np.round(np.geomspace(start + 1.0, 500.0, 60), 2)]
         best = renyi_sigma(target)
-        rows.append(
-            {
-                "name": name,
-                "least_order": start,
-                "orders": orders,
-                "variances": [_compute_variance(target, order) for order in orders],
-                "printed": {"order": paper, "beyond": paper - start, "variance": _compute_variance(target, paper)},
-                "best": {"order": best.settings["order"], "beyond": best.settings["order"] - start}
-                | {"variance": best.value**2},
-            }
-        )
+        points = {"printed": (paper, _compute_variance(target, paper)), "best": (best.settings["order"], best.value**2)}
+        row = {
+            "name": name,
+            "least_order": start,
+            "orders": orders,
+            "variances": [_compute_variance(target, order) for order in orders],
+        }
+        row |= {
+            key: {"order": order, "beyond": order - start, "variance": variance}
+            for key, (order, variance) in points.items()
+        }
+        rows.append(row)
     return rows
 
 
@@ -89,9 +88,14 @@ def table_4() -> list[Row]:
     for name, epsilon, delta, order, sigma in TABLE_4:
         target = PrivacyParams(epsilon, delta)
         calibration = renyi_sigma(target)
-        row = {"name": name, "printed_sigma": sigma, "sigma": calibration.value}
-        row |= {"printed_order": order, "order": calibration.settings["order"]}
-        row["sigma_at_printed_order"] = math.sqrt(_compute_variance(target, order))
-        row["analytic_sigma"] = analytic_sigma(target).value
+        row = {
+            "name": name,
+            "printed_sigma": sigma,
+            "sigma": calibration.value,
+            "printed_order": order,
+            "order": calibration.settings["order"],
+            "sigma_at_printed_order": math.sqrt(_compute_variance(target, order)),
+            "analytic_sigma": analytic_sigma(target).value,
+        }
         rows.append(row)
     return rows
