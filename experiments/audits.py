@@ -24,9 +24,10 @@ an ε, they refute every smaller ε.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,27 +80,16 @@ class TrainingAudit:
     confidence: float
 
 
-def make_linear_network(features: int) -> Module:
-    network = nn.Linear(features, 2, bias=False)
-    nn.init.zeros_(network.weight)
-    return network
-
-
 def audit_training(recipe: PrivateSGD, canaries: int, confidence: float, *, clipped: bool, seed: int) -> TrainingAudit:
     """Train with canaries and guess half of the coins; ``clipped=False`` omits clipping but keeps the noise σC."""
     coins = np.random.default_rng([seed, canaries]).integers(0, 2, canaries).astype(bool)
-    trained_recipe = recipe
-    if not clipped:
-        trained_recipe = replace(recipe, clip=CLIP_FACTOR * recipe.clip, noise=recipe.noise / CLIP_FACTOR)
-    scores = measure_canary_weights(trained_recipe, coins, seed)
-    guesses_each = canaries // 4
-    order = np.argsort(scores)
+    factor = 1.0 if clipped else CLIP_FACTOR
+    trained_recipe = replace(recipe, clip=factor * recipe.clip, noise=recipe.noise / factor)
+    guesses_each, order = canaries // 4, np.argsort(measure_canary_weights(trained_recipe, coins, seed))
     num_right = int(np.sum(coins[order[-guesses_each:]]) + np.sum(~coins[order[:guesses_each]]))
-    claimed_epsilon = compute_privacy(recipe, DELTA).epsilon
-    refuted = find_refuted_epsilon(canaries, 2 * guesses_each, num_right, DELTA, confidence)
-    return TrainingAudit(
-        canaries, 2 * guesses_each, num_right, recipe.noise, clipped, claimed_epsilon, refuted, confidence
-    )
+    counts = (canaries, 2 * guesses_each, num_right)
+    claimed, refuted = compute_privacy(recipe, DELTA).epsilon, find_refuted_epsilon(*counts, DELTA, confidence)
+    return TrainingAudit(*counts, recipe.noise, clipped, claimed, refuted, confidence)
 
 
 def measure_canary_weights(recipe: PrivateSGD, included: NDArray[np.bool_], seed: int) -> NDArray[np.float64]:
@@ -112,7 +102,12 @@ def measure_canary_weights(recipe: PrivateSGD, included: NDArray[np.bool_], seed
     x[records + np.flatnonzero(included), pixels + np.flatnonzero(included)] = CANARY_SIZE
     y = np.concatenate([digits.train_y, np.ones(canaries, dtype=np.int64)])
     partition = Partition(K=1, teacher_of=np.zeros(len(x), dtype=np.int64))
-    build = partial(make_linear_network, pixels + canaries)
+
+    def build() -> Module:
+        network = nn.Linear(pixels + canaries, 2, bias=False)
+        nn.init.zeros_(network.weight)
+        return network
+
     teacher = train_teachers(x, y, partition, recipe, build=build, seed=seed, device="cpu", progress=False)
     weights = teacher.parameters["weight"][0, :, pixels:].astype(np.float64)
     return np.asarray(weights[1] - weights[0])
@@ -130,8 +125,7 @@ def bound_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta
     checks.non_negative(epsilon=epsilon)
     checks.probability(delta=delta)
     law = binomial_pmf(guesses, 1.0 / (1.0 + math.exp(-epsilon)))
-    tail_sums = np.cumsum(law[:right][::-1]) / np.arange(1, right + 1)
-    alpha = float(np.max(tail_sums, initial=0.0))
+    alpha = float(np.max(np.cumsum(law[:right][::-1]) / np.arange(1, right + 1), initial=0.0))
     return min(1.0, float(np.sum(law[right:])) + 2.0 * canaries * delta * alpha)
 
 
@@ -151,27 +145,20 @@ def find_refuted_epsilon(canaries: int, guesses: int, right: int, delta: float, 
     return bisect_safe(is_refuted, 0.0, _MAX_EPSILON) if is_refuted(0.0) else 0.0
 
 
-def attack_tables(draws: int) -> Iterator[Row]:
-    for number, (name, problem) in enumerate(PROBLEMS.items()):
-        result = attack(Release(optimize_table(problem)), draws, rng=np.random.default_rng([SEED, number]))
-        claim = {"claimed_epsilon": result.bounds[0].claimed, "claimed_delta": result.bounds[0].delta}
-        yield {"name": name, **result.to_json(), **claim}
-
-
-def audit_trainings(count: int, steps: int, noises: Sequence[float]) -> Iterator[Row]:
-    """Audit one training with clipping and one without for every noise."""
-    for noise in noises:
-        recipe = PrivateSGD(learning_rate=0.5, steps=steps, sampling_rate=0.5, noise=noise)
-        for clipped in (True, False):
-            yield asdict(audit_training(recipe, count, TRAINING_CONFIDENCE, clipped=clipped, seed=SEED))
-
-
 def measure(*, quick: bool) -> Row:
-    return {
-        "tables": list(attack_tables(100_000 if quick else 4_000_000)),
-        "one_run_delta": DELTA,
-        "one_run": list(audit_trainings(300, 20, NOISES[:1]) if quick else audit_trainings(1000, 50, NOISES)),
-    }
+    """Attack every table, and audit one training with clipping and one without for every noise."""
+    tables: list[Row] = []
+    for number, (name, problem) in enumerate(PROBLEMS.items()):
+        rng, draws = np.random.default_rng([SEED, number]), 100_000 if quick else 4_000_000
+        result = attack(Release(optimize_table(problem)), draws, rng=rng)
+        claim = {"claimed_epsilon": result.bounds[0].claimed, "claimed_delta": result.bounds[0].delta}
+        tables.append({"name": name, **result.to_json(), **claim})
+    runs: list[Row] = []
+    count, steps, noises = (300, 20, NOISES[:1]) if quick else (1000, 50, NOISES)
+    for noise, clipped in product(noises, (True, False)):
+        recipe = PrivateSGD(learning_rate=0.5, steps=steps, sampling_rate=0.5, noise=noise)
+        runs.append(asdict(audit_training(recipe, count, TRAINING_CONFIDENCE, clipped=clipped, seed=SEED)))
+    return {"tables": tables, "one_run_delta": DELTA, "one_run": runs}
 
 
 def fill_page(data: Row) -> str:

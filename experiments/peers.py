@@ -57,9 +57,13 @@ def list_peers() -> list[Peer]:
     accountant = require("dp_accounting.pld.pld_privacy_accountant").PLDAccountant
     ensemble, trees = require("sklearn.ensemble"), require("sklearn.tree")
     X, y = require("sklearn.datasets").load_digits(return_X_y=True)
-    command = ["-m", "darrm.optimize", "--K", str(VOTERS), "--m", str(ALLOWANCE)]
+    private_vote = PrivateVotingClassifier(
+        trees.DecisionTreeClassifier(), n_teachers=TEACHERS, max_queries=20, random_state=0
+    )
+    members = [(str(seed), trees.DecisionTreeClassifier(random_state=seed)) for seed in range(TEACHERS)]
+    vote = ensemble.VotingClassifier(members)
 
-    def start_process(arguments: list[str]) -> object:
+    def start_process(*arguments: str) -> object:
         # the command is a constant
         return subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
 
@@ -67,22 +71,12 @@ def list_peers() -> list[Peer]:
         step = accounting.PoissonSampledDpEvent(RATE, accounting.GaussianDpEvent(noise))
         return accounting.SelfComposedDpEvent(step, STEPS)
 
-    def predict_private() -> object:
-        vote = PrivateVotingClassifier(
-            trees.DecisionTreeClassifier(), n_teachers=TEACHERS, max_queries=20, random_state=0
-        )
-        return vote.fit(X[:-20], y[:-20]).predict(X[-20:])
-
-    def predict() -> object:
-        members = [(str(seed), trees.DecisionTreeClassifier(random_state=seed)) for seed in range(TEACHERS)]
-        return ensemble.VotingClassifier(members).fit(X[:-20], y[:-20]).predict(X[-20:])
-
     return [
         Peer(
             f"`python -m darrm.optimize` for K = {VOTERS}, a new process",
             f"a new process with `{IMPORTS}` alone",
-            partial(start_process, command),
-            partial(start_process, ["-c", IMPORTS]),
+            partial(start_process, "-m", "darrm.optimize", "--K", str(VOTERS), "--m", str(ALLOWANCE)),
+            partial(start_process, "-c", IMPORTS),
         ),
         Peer(
             f"the optimal γ for K = {VOTERS}, with its proof",
@@ -99,8 +93,8 @@ def list_peers() -> list[Peer]:
         Peer(
             f"{TEACHERS} teachers trained, 20 private labels, ten classes",
             "scikit-learn's VotingClassifier, votes without privacy",
-            predict_private,
-            predict,
+            lambda: private_vote.fit(X[:-20], y[:-20]).predict(X[-20:]),
+            lambda: vote.fit(X[:-20], y[:-20]).predict(X[-20:]),
         ),
     ]
 
@@ -116,11 +110,11 @@ def compare(peer: Peer, runs: int) -> Row:
 
 def measure_processor_seconds(call: Callable[[], object]) -> float:
     """Measure the processor time of a call and of the processes that it starts."""
-    started = _read_processor_seconds()
+
+    def read_clock() -> float:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return time.process_time() + children.ru_utime + children.ru_stime
+
+    started = read_clock()
     call()
-    return _read_processor_seconds() - started
-
-
-def _read_processor_seconds() -> float:
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    return read_clock() - started

@@ -1,10 +1,8 @@
 """Measure how time, memory and gap grow with the number of voters, from 7 to 100,001.
 
-    python -m experiments scaling --recompute --quick          # below a minute
-    python -m experiments scaling --recompute                  # up to K = 5,001, where a free γ takes minutes
-    python -m experiments scaling --recompute --long           # K = 20,001 and 100,001 as well
-    python -m experiments scaling --recompute --only uniform   # only these; keep the other measurements
-    python -m experiments scaling --recompute --only peers     # time compared with alternatives (`experiments.peers`)
+    python -m experiments scaling --recompute --quick    # below a minute
+    python -m experiments scaling --recompute            # up to K = 5,001, where a free γ takes minutes
+    python -m experiments scaling --recompute --long     # K = 20,001 and 100,001 as well
 
 Writes OUTPUT/scaling/scaling.json, peers.json and scaling.png, and OUTPUT/scaling.md from the JSON.
 
@@ -13,26 +11,22 @@ production solver at larger K. Every solve runs in a separate process. Solves of
 JSON has the run of median time. One separation pass over all rows is a lower bound for every method.
 """
 
-import importlib
-import json
 import math
 import multiprocessing
 import resource
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, product, starmap
+from itertools import product, starmap
 from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
 from darrm import priors
-from darrm.commands.command_line import run
-from darrm.commands.values import integers, real
+from darrm.commands.values import integers
 from darrm.majority import kernels
 from darrm.majority.corners import enclose_exp, full_set_size
 from darrm.majority.dominating import DominatingFamily
@@ -40,7 +34,6 @@ from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.util import checks
 from darrm.util.figures import save_figure, style
 from experiments import pages, peers
 from experiments.pages import Row
@@ -58,10 +51,9 @@ UNIFORM_CASES = (  # for the default prior
 )
 EPSILON = "0.1"
 GAP, LARGE_GAP, MAX_SMALL_GAP_K = 1e-11, 1e-6, 301  # relative, up to K = 301 and above
-TIME_LIMIT = "600"  # seconds of row generation for each solve, without the proof
+TIME_LIMIT = 600.0  # seconds of row generation for each solve, without the proof
 RUNS, MAX_REPEATED_SECONDS = 3, 60.0  # a solve that takes more seconds runs once
 UNIFORM_PRIOR = "uniform:0.5,1"  # the default prior of the command
-GROUPS = ("reference", "alone", "uniform", "long", "peers")
 MAX_WARM_UP_K = 101  # of the solve before the measured one
 
 
@@ -76,8 +68,7 @@ class Case:
     prior: str = "common"  # or `UNIFORM_PRIOR`
 
 
-# the key of a case or of its measurement
-case_of = attrgetter("prior", "K", "m", "each_delta", "shape", "solver", "loops")
+case_of = attrgetter("prior", "K", "m", "each_delta", "shape", "solver", "loops")  # a sort key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,22 +93,24 @@ class Measurement(Case):
         return self.seconds / self.separation_seconds
 
 
-def list_cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence[str]) -> dict[str, list[Case]]:
-    production = [case for case in product(sizes, ALLOWANCES, DELTAS, shapes, ("production",)) if case[1] <= case[0]]
-    in_numpy = product([K for K in sizes if K in NUMPY_SIZES], ALLOWANCES, DELTAS, shapes, ("production",), ("numpy",))
-    groups = {
-        "reference": product(reference_sizes, (3,), ("1e-5",), ("free",), ("reference", "production")),
-        "alone": chain(production, in_numpy),
-        "uniform": [(*case, "production", "compiled", UNIFORM_PRIOR) for case in UNIFORM_CASES],
-        "long": [*product(LONG_SIZES, (10,), DELTAS, ("monotone",), ("production",)), LARGEST_FREE_CASE],
-    }
-    cases = {name: list(starmap(Case, group)) for name, group in groups.items()}
-    if not kernels.is_available():
-        return {name: [replace(case, loops="numpy") for case in group] for name, group in cases.items()}
-    return cases
+def list_cases(sizes: Sequence[int], *, quick: bool, long: bool) -> list[Case]:
+    """List the solves: small ones of both solvers, large ones, and without ``quick`` those for the default prior."""
+    reference_sizes = REFERENCE_SIZES[:3] if quick else REFERENCE_SIZES
+    cases = [*product(reference_sizes, (3,), ("1e-5",), ("free",), ("reference", "production"))]
+    cases += (case for case in product(sizes, ALLOWANCES, DELTAS, SHAPES, ("production",)) if case[1] <= case[0])
+    in_numpy = [K for K in sizes if K in NUMPY_SIZES]
+    cases += product(in_numpy, ALLOWANCES, DELTAS, SHAPES, ("production",), ("numpy",))
+    if not quick:
+        cases += ((*case, "production", "compiled", UNIFORM_PRIOR) for case in UNIFORM_CASES)
+    if long:
+        cases += [*product(LONG_SIZES, (10,), DELTAS, ("monotone",), ("production",)), LARGEST_FREE_CASE]
+    result = list(starmap(Case, cases))
+    if kernels.is_available():
+        return result
+    return list(dict.fromkeys(replace(case, loops="numpy") for case in result))
 
 
-def measure(case: Case, time_limit: float) -> Measurement:
+def measure(case: Case, time_limit: float = TIME_LIMIT) -> Measurement:
     problem = Problem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
     options = SolveOptions(gap=GAP if case.K <= MAX_SMALL_GAP_K else LARGE_GAP, time_limit=time_limit)
     prior = priors.parse(case.prior)
@@ -152,19 +145,17 @@ def measure(case: Case, time_limit: float) -> Measurement:
     )
 
 
-def measure_in_process(case: Case, time_limit: float) -> Measurement:
-    """Solve one case in a new process; it imports this module by name, because this one may be `__main__`."""
-    module, context = importlib.import_module("experiments.scaling"), multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
-        result = pool.submit(module.measure, module.Case(**asdict(case)), time_limit).result()
-    return Measurement(**asdict(result))
+def measure_in_process(case: Case) -> Measurement:
+    """Solve one case in a new process."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measure, case).result()
 
 
-def measure_median(case: Case, time_limit: float, runs: int) -> Measurement:
+def measure_median(case: Case, runs: int) -> Measurement:
     """Measure a case ``runs`` times, or once if it is slow; return the run of median time."""
-    measurements = [measure_in_process(case, time_limit)]
+    measurements = [measure_in_process(case)]
     while len(measurements) < runs and measurements[0].seconds <= MAX_REPEATED_SECONDS:
-        measurements.append(measure_in_process(case, time_limit))
+        measurements.append(measure_in_process(case))
     median = sorted(measurements, key=attrgetter("seconds"))[len(measurements) // 2]
     return replace(median, runs=len(measurements))
 
@@ -187,15 +178,12 @@ def group_series(measurements: Sequence[Measurement], loops: str) -> dict[tuple[
 
 def summarize(measurements: Sequence[Measurement]) -> dict[str, list[Row]]:
     production = {(item.K, item.m): item for item in measurements if item.solver == "production"}
-    pairs = [(item, production[item.K, item.m]) for item in measurements if item.solver == "reference"]
-    speedups = [
-        {
-            "K": item.K,
-            "times_faster": item.seconds / solved.seconds,
-            "difference": abs(item.expected_error - solved.expected_error),
-        }
-        for item, solved in pairs
-    ]
+    speedups = []
+    for item in measurements:
+        if item.solver == "reference":
+            solved = production[item.K, item.m]
+            difference = abs(item.expected_error - solved.expected_error)
+            speedups.append({"K": item.K, "times_faster": item.seconds / solved.seconds, "difference": difference})
     exponents = [
         {"m": m, "delta": delta, "shape": shape, "loops": loops, "exponent": fit_exponent(items)}
         for loops in LOOPS
@@ -235,53 +223,27 @@ def fill_page(measurements: Sequence[Measurement], comparisons: Sequence[peers.C
     return pages.fill_template(NAME, by_prior, summarize(measurements), limits, {"peers": comparisons})
 
 
-def read_measurements(path: Path) -> list[Measurement]:
-    return [Measurement(**item) for item in pages.read_json(path)]
-
-
-def read_comparisons(path: Path) -> list[peers.Comparison]:
-    """Read the stored comparisons with peers, if there are any."""
-    return [peers.Comparison(**item) for item in pages.read_json(path)] if path.exists() else []
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = pages.make_command_line(NAME, __doc__, quick="up to K = 301, below a minute")
     parser.add_argument("--long", action="store_true", help="K = 10,001 free, 20,001 and 100,001 monotone as well")
-    parser.add_argument("--only", choices=GROUPS, help="measure these alone and keep the rest, as --keep does")
     parser.add_argument("--sizes", metavar="K,K,...", help="other sizes for the production solver")
-    parser.add_argument("--keep", action="store_true", help="add to the measurements that the folder already holds")
-    parser.add_argument("--shapes", default=",".join(SHAPES), metavar="SHAPE,...", help="default free,monotone")
-    limit = "of row generation a solve (default 600)"
-    parser.add_argument("--time-limit", default=TIME_LIMIT, metavar="SECONDS", help=limit)
     options = parser.parse_args(arguments)
     sizes: Sequence[int] = QUICK_SIZES if options.quick else SIZES
     if options.sizes is not None:
         sizes = integers("--sizes", options.sizes)
-    shapes, time_limit = options.shapes.split(","), real("--time-limit", options.time_limit)
-    for shape in shapes:
-        checks.one_of(SHAPES, shape=shape)
     folder = pages.prepare_folder(options, NAME)
-    path = folder / "scaling.json"
-    with_peers = options.only == "peers" or not (options.page or options.quick or options.only)
-    if with_peers:
-        runs = 1 if options.quick else RUNS
-        pages.write_json(folder / "peers.json", [peers.compare(peer, runs) for peer in peers.list_peers()])
-    if not options.page and options.only != "peers":
-        groups = list_cases(sizes, REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES, shapes)
-        defaults = {"reference": not options.keep, "alone": True, "uniform": not options.quick, "long": options.long}
-        names = [options.only] if options.only else [name for name, is_default in defaults.items() if is_default]
-        pending = [case for name in names for case in groups[name]]
-        stored = read_measurements(path) if (options.keep or options.only) and path.exists() else []
-        measurements = [item for item in stored if case_of(item) not in set(map(case_of, pending))]
-        for case in pending:
-            measurements.append(measure_median(case, time_limit, 1 if options.quick else RUNS))
+    path, peers_path = folder / "scaling.json", folder / "peers.json"
+    if not options.page:
+        measurements: list[Measurement] = []
+        for case in list_cases(sizes, quick=options.quick, long=options.long):
+            measurements.append(measure_median(case, 1 if options.quick else RUNS))
             print(f"{case}: {measurements[-1].seconds:.3f} s, {measurements[-1].status}", flush=True)
             measurements.sort(key=case_of)
-            pages.write_json(path, [asdict(item) for item in measurements])
-        print(json.dumps(summarize(measurements), indent=1, ensure_ascii=False))
+            pages.write_json(path, list(map(asdict, measurements)))
         draw(folder / "scaling.png", measurements)
-    return pages.write_page(folder, fill_page(read_measurements(path), read_comparisons(folder / "peers.json")))
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))
+        if not options.quick:
+            pages.write_json(peers_path, [peers.compare(peer, RUNS) for peer in peers.list_peers()])
+    measurements = [Measurement(**item) for item in pages.read_json(path)]
+    stored_peers = pages.read_json(peers_path) if peers_path.exists() else []
+    comparisons = [peers.Comparison(**item) for item in stored_peers]
+    return pages.write_page(folder, fill_page(measurements, comparisons))
