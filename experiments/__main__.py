@@ -36,7 +36,7 @@ MODULES = {
     "rows": "experiments.rows",
     "scaling": "experiments.scaling",
     "sensitivity": "experiments.sensitivity.main",
-    "simulations": "experiments.simulations.__main__",
+    "simulations": "experiments.simulations.main",
     "tested": "experiments.tested",
 }
 

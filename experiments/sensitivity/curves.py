@@ -27,6 +27,7 @@ def compute_figure2() -> FigureData:
     small_gamma = 1e-6
     limit = sample_size(gamma=small_gamma).m * small_gamma**2 / math.log(1 / small_gamma)
     is_within = all(row[2] <= row[1] <= row[3] for row in rows)  # type: ignore[operator]  # this table has no gaps
+    falling_texts = f"from {ratios[-1]:.3f} (γ = {gammas[-1]}) to {ratios[0]:.3f} (γ = {gammas[0]}) and {limit:.3f}"
     claims = [
         Claim("m grows as γ falls", f"m from {efforts[-1]} to {efforts[0]}", bool(np.all(np.diff(efforts) < 0))),
         Claim(
@@ -34,8 +35,7 @@ def compute_figure2() -> FigureData:
         ),
         Claim(
             "m = o(γ⁻² log(1/γ)) (Corollary 16)",
-            f"m·γ²/log(1/γ) falls from {ratios[-1]:.3f} (γ = {gammas[-1]}) to {ratios[0]:.3f} (γ = {gammas[0]}) and "
-            f"{limit:.3f} (γ = {small_gamma}), towards 1/2: a big O, not a small one",
+            f"m·γ²/log(1/γ) falls {falling_texts} (γ = {small_gamma}), towards 1/2: a big O, not a small one",
             holds=False,
         ),
     ]
@@ -53,14 +53,11 @@ def compute_figure3() -> FigureData:
     is_falling = all(np.all(np.diff([share for share in shares[m] if share is not None]) < 0) for m in SAMPLE_SIZES)
     place = gammas.index(0.3)
     shares_at_place = [float(shares[m][place] or math.nan) for m in SAMPLE_SIZES]
+    share_texts = ", ".join(f"{share:.3f} (m = {m})" for m, share in zip(SAMPLE_SIZES, shares_at_place, strict=True))
+    has_decrease = bool(np.all(np.diff(shares_at_place) < 0))
     claims = [
         Claim("k/m falls as γ grows", f"{len(rows)} values", bool(is_falling)),
-        Claim(
-            "a larger sample allows a smaller k/m",
-            ", ".join(f"{share:.3f} (m = {m})" for m, share in zip(SAMPLE_SIZES, shares_at_place, strict=True))
-            + " at γ = 0.3",
-            bool(np.all(np.diff(shares_at_place) < 0)),
-        ),
+        Claim("a larger sample allows a smaller k/m", f"{share_texts} at γ = 0.3", has_decrease),
     ]
     settings = {"m": "100, 1000, 10000"}
     return FigureData(3, "order statistic k/m against γ", settings, ("m", "gamma", "k/m"), rows, claims)

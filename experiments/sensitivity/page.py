@@ -102,10 +102,12 @@ def _draw_index(axes: Axes, data: FigureData) -> None:
 def _draw_mean(axes: Axes, data: FigureData) -> None:
     sizes = list(dict.fromkeys(data.column("m")))
     for place, m in enumerate(sizes):
-        sampled, deviations = (data.column(f"sampled ({quantity})", m) for quantity in ("mean", "deviation"))
-        error_style = {"capsize": 2, **style(place).line(len(sampled))}
-        axes.plot(data.column("gamma", m), sampled, label=f"m = {m:,}", **style(place).line(len(sampled)))
-        axes.errorbar(data.column("gamma", m), sampled, yerr=deviations, label="_", **error_style)
+        gammas, sampled, deviations = (
+            data.column(name, m) for name in ("gamma", "sampled (mean)", "sampled (deviation)")
+        )
+        line = style(place).line(len(sampled))
+        axes.plot(gammas, sampled, label=f"m = {m:,}", **line)
+        axes.errorbar(gammas, sampled, yerr=deviations, label="_", capsize=2, **line)
     exact = [data.column(name, sizes[0]) for name in ("gamma", "analytical")]
     axes.plot(*exact, color=BLACK, linestyle="--", label="analytical, log(1/γ)/n")
     axes.set(xlabel="γ, share of pairs without a promise", ylabel="sensitivity of the mean")

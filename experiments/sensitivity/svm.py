@@ -65,51 +65,46 @@ def compute_global_bound(dimension: int, records: int = RECORDS) -> float:
 def make_sampler(dimension: int) -> SensitivitySampler:
     """Make the sampler of the machine's L1 sensitivity."""
     draw = partial(draw_two_classes, dimension=dimension)
-    name = f"two normal classes in [0, 1]^{dimension}"
-    return SensitivitySampler(fit_machine, draw, "l1", distribution=name)
+    return SensitivitySampler(fit_machine, draw, "l1", distribution=f"two normal classes in [0, 1]^{dimension}")
 
 
 def compute_figure5(*, quick: bool, jobs: int) -> FigureData:
     """Compare the sampled sensitivity with the global bound over γ and d."""
-    pairs = 150 if quick else PAIRS
-    dimensions = DIMENSIONS[:2] if quick else DIMENSIONS
+    pairs, dimensions = (150, DIMENSIONS[:2]) if quick else (PAIRS, DIMENSIONS)
     _, least_gamma = smallest_gamma(pairs)
     gammas = [gamma for gamma in GAMMAS if gamma >= least_gamma]
-    rows: list[list[float | None]] = []
-    execution = Execution(jobs=jobs, batch_size=25, progress=True)
-    for dimension in dimensions:
-        sample = make_sampler(dimension).measure(RECORDS, pairs, seed=SEED + dimension, execution=execution)
-        for gamma in gammas:
-            k = sample_size(gamma=gamma, m=pairs).k
-            rows.append([dimension, gamma, compute_order_statistic(sample, k), compute_global_bound(dimension)])
-    table = np.array([row[2] for row in rows], dtype=np.float64).reshape(len(dimensions), len(gammas))
-    small_gamma_table = table[:, [index for index, gamma in enumerate(gammas) if gamma <= STRICT_GAMMA or index == 0]]
-    ranges = [float(np.max(part[:, 0] / part[:, -1])) for part in (small_gamma_table, table)]
     bounds = [compute_global_bound(dimension) for dimension in dimensions]
+    execution = Execution(jobs=jobs, batch_size=25, progress=True)
+    samples = [make_sampler(d).measure(RECORDS, pairs, seed=SEED + d, execution=execution) for d in dimensions]
+    ranks = [sample_size(gamma=gamma, m=pairs).k for gamma in gammas]
+    table = np.array([[compute_order_statistic(sample, k) for k in ranks] for sample in samples])
+    rows: list[list[float | None]] = [
+        [dimension, gamma, float(sensitivity), bound]
+        for dimension, bound, row in zip(dimensions, bounds, table, strict=True)
+        for gamma, sensitivity in zip(gammas, row, strict=True)
+    ]
+    small = table[:, [index for index, gamma in enumerate(gammas) if gamma <= STRICT_GAMMA or index == 0]]
+    ranges = [float(np.max(part[:, 0] / part[:, -1])) for part in (small, table)]
     ratio = float(np.min(np.array(bounds)[:, np.newaxis] / table))
-    first_column = table[:, 0]
+    bound_texts = ", ".join(f"{bound:.2f} (d = {d})" for d, bound in zip(dimensions, bounds, strict=True))
+    value_texts = ", ".join(f"{value:.4f} (d = {d})" for d, value in zip(dimensions, table[:, 0], strict=True))
     claims = [
         Claim(
             f"the sampled sensitivity is near 0.01 (within a factor 3, γ up to {STRICT_GAMMA})",
-            f"{small_gamma_table.min():.4f} to {small_gamma_table.max():.4f}",
-            bool(small_gamma_table.min() >= 1 / 300 and small_gamma_table.max() <= 3 / 100),
+            f"{small.min():.4f} to {small.max():.4f}",
+            bool(small.min() >= 1 / 300 and small.max() <= 3 / 100),
         ),
         Claim(
             "it is largely independent of γ (within a factor 3)",
             f"a factor of up to {ranges[0]:.2f} for γ up to {STRICT_GAMMA}, {ranges[1]:.3g} for γ up to {gammas[-1]}",
             ranges[1] <= 3,
         ),
-        Claim(
-            "the global bound exceeds 20",
-            ", ".join(f"{bound:.2f} (d = {d})" for d, bound in zip(dimensions, bounds, strict=True)),
-            min(bounds) > 20.0,
-        ),
+        Claim("the global bound exceeds 20", bound_texts, min(bounds) > 20.0),
         Claim("the bound is two orders of magnitude greater", f"a factor of at least {ratio:.0f}", ratio >= 100),
         Claim(
             "the sampled sensitivity grows with d",
-            ", ".join(f"{value:.4f} (d = {d})" for d, value in zip(dimensions, first_column, strict=True))
-            + f" at γ = {gammas[0]}",
-            bool(np.all(np.diff(first_column) > 0)),
+            f"{value_texts} at γ = {gammas[0]}",
+            bool(np.all(np.diff(table[:, 0]) > 0)),
         ),
     ]
     settings = {"n": RECORDS, "C": C, "m": pairs, "loss": "hinge, C/n a record, bias not regularized"}
@@ -119,25 +114,27 @@ def compute_figure5(*, quick: bool, jobs: int) -> FigureData:
 
 def compute_figure6(*, quick: bool, jobs: int) -> FigureData:
     """Compare the private machines' errors over ε with the non-private one's."""
-    pairs, repeats = (1_500, 20) if quick else (PAIRS, REPEATS)
+    repeats = 20 if quick else REPEATS
+    execution = Execution(jobs=jobs, batch_size=25, progress=True)
     sampler = make_sampler(ERROR_DIMENSION)
-    estimate = sampler.estimate(
-        RECORDS, gamma=ERROR_GAMMA, m=pairs, seed=SEED, execution=Execution(jobs=jobs, batch_size=25, progress=True)
-    )
+    estimate = sampler.estimate(RECORDS, gamma=ERROR_GAMMA, m=PAIRS, seed=SEED, execution=execution)
     bound = compute_global_bound(ERROR_DIMENSION)
     errors, public = measure_private_errors((estimate.value, bound), repeats)
-    rows: list[list[float | None]] = [
-        [epsilon, float(sampled_error), float(global_error), public]
-        for epsilon, (sampled_error, global_error) in zip(EPSILONS, errors, strict=True)
-    ]
-    back = [_find_return(errors[:, column], public) for column in (0, 1)]
-    gain = back[1] / back[0]
+    rows = [[epsilon, *pair, public] for epsilon, pair in zip(EPSILONS, errors.tolist(), strict=True)]
+
+    def find_return(column: int) -> float:
+        """Find the ε from which the error stays within `MAX_GAP` of the non-private one; NaN if there is none."""
+        is_near = errors[:, column] <= public + MAX_GAP
+        return next((epsilon for index, epsilon in enumerate(EPSILONS) if np.all(is_near[index:])), math.nan)
+
+    back, global_back = find_return(0), find_return(1)
     worst_gap = float(np.max(errors[:, 0] - errors[:, 1]))
     claims = [
         Claim(
             f"the error is back at the non-private level ({public:.4f}, within {MAX_GAP}) before the global one",
-            f"at ε = {back[0]} with the sampled sensitivity, ε = {back[1]} with the global bound: a factor {gain:.0f}",
-            gain >= 10.0,
+            f"at ε = {back} with the sampled sensitivity, ε = {global_back} with the global bound: a factor "
+            f"{global_back / back:.0f}",
+            global_back / back >= 10.0,
         ),
         Claim(
             "both are as poor at the highest privacy",
@@ -151,7 +148,7 @@ def compute_figure6(*, quick: bool, jobs: int) -> FigureData:
         ),
     ]
     settings = {
-        "n": RECORDS, "d": ERROR_DIMENSION, "C": C, "m": pairs, "γ": ERROR_GAMMA, "repeats": repeats,
+        "n": RECORDS, "d": ERROR_DIMENSION, "C": C, "m": PAIRS, "γ": ERROR_GAMMA, "repeats": repeats,
         "test records": TEST_RECORDS, "sampled sensitivity": f"{estimate.value:.4f}", "global bound": f"{bound:.3f}",
     }  # fmt: skip
     columns = ("epsilon", "sampled", "global", "non-private")
@@ -178,9 +175,3 @@ def compute_error(parameters: NDArray[np.float64], features: NDArray[np.float64]
     """Compute the share of records that sign(w·x + b) misclassifies."""
     scores = features @ parameters[:-1] + parameters[-1]
     return float(np.mean(np.where(scores > 0, 1.0, -1.0) != labels))
-
-
-def _find_return(errors: NDArray[np.float64], public: float) -> float:
-    """Find the ε from which the error stays within `MAX_GAP` of the non-private one; NaN if there is none."""
-    is_near = errors <= public + MAX_GAP
-    return next((epsilon for index, epsilon in enumerate(EPSILONS) if np.all(is_near[index:])), math.nan)

@@ -56,11 +56,11 @@ def make_allowance_panels(K: int, values: tuple[int, ...], each: PrivacyParams) 
 
 def make_composed_panels() -> tuple[Panel, ...]:
     """Make the panels of Figure 6: the target is the general composition of M voters [D, D.1.1]."""
-    all_voters = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
+    K, all_voters = COMPOSED_VOTERS, compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
     panels = []
     for draws in COMPOSED_DRAWS:
-        problem = Problem(Voters(COMPOSED_VOTERS, APPROXIMATE), compose_general(APPROXIMATE, draws, DELTA_PRIME))
-        panels.append(Panel(problem, f"K = {COMPOSED_VOTERS}, M = {draws}, m = {problem.m:.4f}", draws, all_voters))
+        problem = Problem(Voters(K, APPROXIMATE), compose_general(APPROXIMATE, draws, DELTA_PRIME))
+        panels.append(Panel(problem, f"K = {K}, M = {draws}, m = {problem.m:.4f}", draws, all_voters))
     return tuple(panels)
 
 
@@ -89,23 +89,18 @@ FLAT = "γ_flat (ours)"  # the largest private constant
 
 
 def compute_figure(figure: str) -> Row:
-    return {
-        "figure": figure,
-        "seed": SEED,
-        "panels": [_compute_panel(figure, panel) for panel in PANELS[figure]()],
-    }
+    return {"figure": figure, "seed": SEED, "panels": [_compute_panel(figure, panel) for panel in PANELS[figure]()]}
 
 
 def compute_table_3() -> list[Row]:
     """Compute the rows of Table 3, with the printed digits."""
     rows = []
-    all_voters = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
     for panel in make_composed_panels():
         problem, printed = panel.problem, PRINTED_TABLE_3[panel.sampled]
         values = {
             "m": problem.m,
-            "tau": all_voters.epsilon / problem.voters.each.epsilon,
-            "lambda": all_voters.delta,
+            "tau": panel.composed.epsilon / problem.voters.each.epsilon,
+            "lambda": panel.composed.delta,
             "m epsilon": problem.target.epsilon,
             "delta": problem.target.delta,
         }
@@ -118,7 +113,11 @@ def _compute_panel(figure: str, panel: Panel) -> Row:
     """Compute every method's certified γ, its scale, its gap, its exact surrogate and its errors."""
     problem = panel.problem
     tables = dict(_make_tables(figure, panel))
-    draws = _draw_differences(figure, problem.voters.K)
+    rng = np.random.default_rng(SEED)
+    draws = {  # all methods use the same draws
+        name: differences(law.probabilities(problem.voters.K, DRAWS[problem.voters.K], rng=rng))
+        for name, law in ACTUALS[figure].items()
+    }
     first_gamma = next(iter(tables.values())).gamma.half
     curves = [
         {
@@ -156,13 +155,6 @@ def _estimate_error(actual: str, half: Array, first: Array, rows: Array) -> Row:
         "excess": excess.mean,
         "excess_standard_error": excess.standard_error,
     }
-
-
-def _draw_differences(figure: str, K: int) -> dict[str, Array]:
-    """Draw K probabilities many times for each law; all methods use the same draws."""
-    rng = np.random.default_rng(SEED)
-    laws = ACTUALS[figure].items()
-    return {name: differences(law.probabilities(K, DRAWS[K], rng=rng)) for name, law in laws}
 
 
 def _make_tables(figure: str, panel: Panel) -> Iterator[tuple[str, Table]]:

@@ -51,31 +51,21 @@ def _find_first_panel(data: Row) -> Row:
 
 def _compare_at_one(figures: Mapping[str, Row]) -> Row:
     """Compare γ_opt with γ_Sub at m = 1; for Δ > 0 they may differ by the order of Δ."""
-    approximate_difference, pure_difference = (
+    approximate, pure = (
         float(np.max(np.abs(np.subtract(*(find_curve(panel, name)["gamma"] for name in (curves.OPTIMAL, curves.SUB))))))
         for panel in (_find_first_panel(figures["2"]), _find_first_panel(figures["7"]))
     )
-    return {
-        "holds": approximate_difference < 1e-3 and pure_difference < TOLERANCE,
-        "approximate": approximate_difference,
-        "pure": pure_difference,
-    }
+    return {"holds": approximate < 1e-3 and pure < TOLERANCE, "approximate": approximate, "pure": pure}
 
 
 def _compare_subsampling(data: Row) -> Row:
     """Compare γ_Sub with the optimum for the error itself; both are averages over the same draws."""
-    subsampling, optimum = (
-        find_curve(_find_first_panel(data), name)["errors"][0] for name in (curves.SUB, curves.TRUE)
-    )
+    panel = _find_first_panel(data)
+    subsampling, optimum = (find_curve(panel, name)["errors"][0] for name in (curves.SUB, curves.TRUE))
     spread = optimum["excess_standard_error"] + subsampling["excess_standard_error"]
     gain = subsampling["excess"] - optimum["excess"]
-    return {
-        "holds": gain <= MIN_STANDARD_ERRORS * spread,
-        "true": optimum,
-        "sub": subsampling,
-        "gain": gain,
-        "spread": spread,
-    }
+    holds = gain <= MIN_STANDARD_ERRORS * spread
+    return {"holds": holds, "true": optimum, "sub": subsampling, "gain": gain, "spread": spread}
 
 
 def _compare_both_optima(data: Row) -> Row:
@@ -83,10 +73,8 @@ def _compare_both_optima(data: Row) -> Row:
     optimized, baselines = (curves.OPTIMAL_U, curves.OPTIMAL_P), (curves.SUB, curves.CONSTANT)
     excess = [
         error["mean"] - baseline_error["mean"]
-        for panel, name, baseline in itertools.product(data["panels"], optimized, baselines)
-        for error, baseline_error in zip(
-            find_curve(panel, name)["errors"], find_curve(panel, baseline)["errors"], strict=True
-        )
+        for panel, *names in itertools.product(data["panels"], optimized, baselines)
+        for error, baseline_error in zip(*(find_curve(panel, name)["errors"] for name in names), strict=True)
     ]
     return {"holds": max(excess) <= TOLERANCE, "most": max(excess), "number": len(excess)}
 
@@ -148,19 +136,13 @@ def _compare_priors(data: Row) -> Iterator[Row]:
 MAX_ROUNDING = 1e-12  # smaller errors are rounding
 
 
-def read_folder(folder: Path) -> tuple[dict[str, Row], list[Row] | None]:
-    """Read the figures in a folder, and Table 3 or None."""
-    paths = {name: folder / f"figure{name}.json" for name in PANELS}
-    rows = folder / "table3.json"
-    figures = {name: read_json(path) for name, path in paths.items() if path.exists()}
-    return figures, read_json(rows) if rows.exists() else None
-
-
 def fill_page(folder: Path) -> str:
-    figures, rows = read_folder(folder)
-    if not figures and rows is None:
+    """Fill the page from the figures in a folder, and Table 3 if it is there."""
+    paths = {name: folder / f"figure{name}.json" for name in PANELS}
+    figures, rows = {name: read_json(path) for name, path in paths.items() if path.exists()}, folder / "table3.json"
+    if not figures and not rows.exists():
         raise ValueError(f"{folder} holds no results: run some figures first")
-    return format_page(figures, rows)
+    return format_page(figures, read_json(rows) if rows.exists() else None)
 
 
 def format_page(figures: Mapping[str, Row], rows: Sequence[Row] | None) -> str:
@@ -189,27 +171,23 @@ def _summarize_figure(data: Row) -> Row:
         errors = [
             [panel["title"], *(_format_error(curve["errors"][place]) for curve in panel["curves"])] for panel in panels
         ]
-        laws.append(
-            {"actual": error["actual"], "right": format_table(head, accuracies), "errors": format_table(head, errors)}
-        )
-    curves_of = [(panel["title"], curve) for panel in panels for curve in panel["curves"]]
+        tables = {"right": format_table(head, accuracies), "errors": format_table(head, errors)}
+        laws.append({"actual": error["actual"], **tables})
+    titled_curves = [(panel["title"], curve) for panel in panels for curve in panel["curves"]]
     scale_texts = [
         f"{curve['name']} by 1 − {1.0 - curve['scale']:.1e} at {title}"
-        for title, curve in curves_of
+        for title, curve in titled_curves
         if curve["scale"] < 1.0 - 1e-12
     ]
-    gap = max(curve["gap"] for _, curve in curves_of if curve["gap"] is not None)
-    draws = first[0]["errors"][0]["draws"]
-    flat_costs = [(panel["budget"], find_curve(panel, curves.FLAT)["worst_cost"]) for panel in panels]
-    flat_text = "; ".join(f"{cost:.4f} of {budget:.4f}" for budget, cost in flat_costs)
-    flag = {f"is_{figure}": True}
-    return flag | {
+    flat_costs = [(find_curve(panel, curves.FLAT)["worst_cost"], panel["budget"]) for panel in panels]
+    return {
+        f"is_{figure}": True,
         "figure": figure,
-        "draws": draws,
+        "draws": first[0]["errors"][0]["draws"],
         "laws": laws,
         "scaled": "; ".join(scale_texts),
-        "gap": gap,
-        "whole": flat_text,
+        "gap": max(curve["gap"] for _, curve in titled_curves if curve["gap"] is not None),
+        "whole": "; ".join(f"{cost:.4f} of {budget:.4f}" for cost, budget in flat_costs),
     }
 
 
@@ -225,14 +203,8 @@ def _tabulate_surrogate(data: Row) -> list[Row]:
     for panel in data["panels"]:
         surrogate, optimum = (find_curve(panel, name)["errors"][0] for name in (curves.OPTIMAL, curves.TRUE))
         ratio = surrogate["mean"] / optimum["mean"] if optimum["mean"] > MAX_ROUNDING else None
-        rows.append(
-            {
-                "panel": panel["title"],
-                "optimal": _format_error(surrogate),
-                "true": _format_error(optimum),
-                "ratio": ratio,
-            }
-        )
+        errors = {"optimal": _format_error(surrogate), "true": _format_error(optimum)}
+        rows.append({"panel": panel["title"], **errors, "ratio": ratio})
     return rows
 
 

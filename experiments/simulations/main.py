@@ -7,14 +7,11 @@ Writes OUTPUT/simulations/figureN.json and .png, and OUTPUT/simulations.md from 
 is optimized in the run, not read from the packaged tables.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from darrm.commands.command_line import run
-from darrm.util.extras import require
 from darrm.util.figures import Axes, Style, save_figure, say_instead, style
 from experiments import pages
 from experiments.pages import Row
@@ -75,11 +72,9 @@ def _draw_errors(row: Sequence[Axes], panels: list[Row], law: int, actual: str) 
     """Plot the mean errors under one law, with one scale for all panels, and method names on the left."""
     names = [curve["name"] for curve in panels[0]["curves"]]
     errors = [[curve["errors"][law] for curve in panel["curves"]] for panel in panels]
-    positive_means = [error["mean"] for panel in errors for error in panel if error["mean"] > MAX_ROUNDING]
-    lower, upper = (
-        (min(positive_means) / AXIS_FACTOR, max(positive_means) * AXIS_FACTOR) if positive_means else (0.1, 1.0)
-    )
-    lower = 10.0 ** np.floor(np.log10(lower))
+    means = [error["mean"] for panel in errors for error in panel if error["mean"] > MAX_ROUNDING]
+    lower = 10.0 ** np.floor(np.log10(min(means) / AXIS_FACTOR)) if means else 0.1
+    upper = max(means) * AXIS_FACTOR if means else 1.0
     for axes, panel_errors in zip(row, errors, strict=True):
         if all(error["mean"] <= MAX_ROUNDING for error in panel_errors):
             say_instead(axes, f"{actual}:\nthe error of every γ is 0")
@@ -106,11 +101,8 @@ def _draw_error(axes: Axes, place: int, line_style: Style, error: Row) -> None:
     axes.errorbar(mean, place, xerr=spread, color=line_style.color, marker=line_style.marker, capsize=2, markersize=6)
     is_right = mean > np.sqrt(lower * upper)
     side = {"ha": "right" if is_right else "left", "textcoords": "offset points", "fontsize": 7}
-    axes.annotate(_format_error(mean), (mean, place), (-6 if is_right else 6, 5), **side)
-
-
-def _format_error(mean: float) -> str:
-    return f"{mean:.3f}" if mean >= 1e-2 else f"{mean:.1e}"
+    text = f"{mean:.3f}" if mean >= 1e-2 else f"{mean:.1e}"
+    axes.annotate(text, (mean, place), (-6 if is_right else 6, 5), **side)
 
 
 NAME = "simulations"
@@ -120,17 +112,11 @@ TABLE = "table3"
 def main(arguments: Sequence[str] | None = None) -> int:
     options = pages.make_command_line(NAME, __doc__, figures=(*PANELS, TABLE)).parse_args(arguments)
     folder = pages.prepare_folder(options, NAME)
-    if not options.page:
-        require("matplotlib")
-    for name in pages.select_figures(options, (*PANELS, TABLE)):
-        if name == TABLE:
-            pages.write_json(folder / f"{TABLE}.json", compute_table_3())
-        else:
-            data = compute_figure(name)
-            pages.write_json(folder / f"figure{name}.json", data)
-            draw(folder / f"figure{name}.png", data)
+    selected = pages.select_figures(options, (*PANELS, TABLE))
+    if TABLE in selected:
+        pages.write_json(folder / f"{TABLE}.json", compute_table_3())
+    for name in (name for name in selected if name != TABLE):
+        data = compute_figure(name)
+        pages.write_json(folder / f"figure{name}.json", data)
+        draw(folder / f"figure{name}.png", data)
     return pages.write_page(folder, fill_page(folder))
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))
