@@ -46,25 +46,17 @@ class Split:
 def load(name: str) -> tuple[Array, Labels]:
     """Load all rows of a data set, scaled to [-1, 1], and their classes as whole numbers from 0."""
     sets = require("sklearn.datasets")
-    if name == "wine":
-        return scale_to_bounds(*sets.load_wine(return_X_y=True))
-    if name == "breast-cancer":
-        return scale_to_bounds(*sets.load_breast_cancer(return_X_y=True))
-    if name == "digits":
-        return scale_to_bounds(*sets.load_digits(return_X_y=True))
     if name == "synthetic":
-        data = sets.make_classification(
-            10_000, 20, n_informative=10, n_classes=7, n_clusters_per_class=1, class_sep=1.5, random_state=37
-        )
-        return scale_to_bounds(*data)
+        options = {"n_informative": 10, "n_classes": 7, "n_clusters_per_class": 1, "class_sep": 1.5, "random_state": 37}
+        return scale_to_bounds(*sets.make_classification(10_000, 20, **options))
+    if name not in ("adult", "mnist"):
+        return scale_to_bounds(*getattr(sets, f"load_{name.replace('-', '_')}")(return_X_y=True))
+    data = datasets.load(name)
+    x, y = np.concatenate([data.train_x, data.test_x]), np.concatenate([data.train_y, data.test_y])
     if name == "adult":
-        table = datasets.load(name)
-        x = np.concatenate([table.train_x, table.test_x]).astype(np.float64)
-        return scale_to_bounds(x, np.concatenate([table.train_y, table.test_y]))
-    images = datasets.load(name)
-    x = np.concatenate([images.train_x, images.test_x])[:, 0].astype(np.float64)
-    averaged = x.reshape(len(x), 14, 2, 14, 2).mean(axis=(2, 4)).reshape(len(x), -1)
-    return 2.0 * averaged - 1.0, np.concatenate([images.train_y, images.test_y])
+        return scale_to_bounds(x.astype(np.float64), y)
+    averaged = x[:, 0].astype(np.float64).reshape(len(x), 14, 2, 14, 2).mean(axis=(2, 4)).reshape(len(x), -1)
+    return 2.0 * averaged - 1.0, y
 
 
 def scale_to_bounds(x: Array, y: Labels) -> tuple[Array, Labels]:
@@ -121,8 +113,8 @@ def _make_linear() -> Untyped:
     return require("sklearn.linear_model").LogisticRegression(max_iter=200)
 
 
-def _predict_by_vote(data: Split, epsilon: float, seed: int) -> Labels:
-    vote = PrivateVotingClassifier(
+def _make_vote(data: Split, epsilon: float, seed: int) -> Untyped:
+    return PrivateVotingClassifier(
         _make_linear(),
         choose_teachers(len(data.x)),
         epsilon=epsilon,
@@ -131,13 +123,12 @@ def _predict_by_vote(data: Split, epsilon: float, seed: int) -> Labels:
         classes=range(data.classes),
         random_state=seed,
     )
-    return np.asarray(vote.fit(data.x, data.y).predict(data.questions))
 
 
-def _predict_by_pate(data: Split, epsilon: float, seed: int, **options: Untyped) -> Labels:
-    pate = PATEClassifier(
+def _make_pate(data: Split, epsilon: float, seed: int, **options: Untyped) -> Untyped:
+    return PATEClassifier(
         _make_linear(),
-        _make_linear() if options.get("aggregator") == "best" else None,
+        _make_linear() if options["aggregator"] == "best" else None,
         n_teachers=choose_teachers(len(data.x)),
         epsilon=epsilon,
         delta=DELTA,
@@ -146,10 +137,10 @@ def _predict_by_pate(data: Split, epsilon: float, seed: int, **options: Untyped)
         random_state=seed,
         **options,
     )
-    return np.asarray(pate.fit(data.x, data.y, X_public=data.public).predict(data.questions))
 
 
-def _make_sgd(data: Split, epsilon: float, models: int = 1) -> Untyped:
+def _make_sgd(data: Split, epsilon: float, seed: int | None = None, models: int = 1) -> Untyped:
+    del seed  # the operating system draws the noise of training
     dpsgd, torch = require("darrm.estimators.dpsgd"), require("torch")
     width = data.x.shape[1] + 1
     return dpsgd.PrivateSGDClassifier(
@@ -163,9 +154,9 @@ def _make_sgd(data: Split, epsilon: float, models: int = 1) -> Untyped:
     )
 
 
-def _predict_by_private_models(data: Split, epsilon: float, seed: int) -> Labels:
-    vote = PrivateModelsVotingClassifier(
-        _make_sgd(data, epsilon, MODELS),
+def _make_private_models(data: Split, epsilon: float, seed: int) -> Untyped:
+    return PrivateModelsVotingClassifier(
+        _make_sgd(data, epsilon, models=MODELS),
         MODELS,
         epsilon=epsilon,
         delta=DELTA,
@@ -173,70 +164,52 @@ def _predict_by_private_models(data: Split, epsilon: float, seed: int) -> Labels
         classes=range(data.classes),
         random_state=seed,
     )
-    return np.asarray(vote.fit(normalize_rows(data.x), data.y).predict(normalize_rows(data.questions)))
 
 
-def _predict_by_one_model(data: Split, epsilon: float, seed: int) -> Labels:
-    del seed  # the operating system draws the noise of training
-    return np.asarray(
-        _make_sgd(data, epsilon).fit(normalize_rows(data.x), data.y).predict(normalize_rows(data.questions))
-    )
+def _make_theirs(name: str, data: Split, epsilon: float, seed: int) -> Untyped:
+    """Make a model of diffprivlib."""
+    bounds = (-np.ones(data.x.shape[1]), np.ones(data.x.shape[1]))
+    options: dict[str, Untyped] = {
+        "LogisticRegression": {"data_norm": 1.0, "max_iter": 500, "fit_intercept": False},
+        "GaussianNB": {"bounds": bounds},
+        "RandomForestClassifier": {"n_estimators": 10, "bounds": bounds, "classes": list(range(data.classes))},
+    }
+    return getattr(require("diffprivlib.models"), name)(epsilon=epsilon, random_state=seed, **options[name])
 
 
-def _make_bounds(data: Split) -> tuple[Array, Array]:
-    return -np.ones(data.x.shape[1]), np.ones(data.x.shape[1])
+def _make_guess(data: Split, epsilon: float, seed: int) -> Untyped:
+    del data, epsilon, seed
+    return require("sklearn.dummy").DummyClassifier(strategy="most_frequent")
 
 
-def _predict_by_regression(data: Split, epsilon: float, seed: int) -> Labels:
-    models = require("diffprivlib.models")
-    model = models.LogisticRegression(
-        epsilon=epsilon, data_norm=1.0, max_iter=500, fit_intercept=False, random_state=seed
-    )
-    return np.asarray(model.fit(normalize_rows(data.x), data.y).predict(normalize_rows(data.questions)))
+def _make_noiseless(data: Split, epsilon: float, seed: int) -> Untyped:
+    del data, epsilon, seed
+    return _make_linear()
 
 
-def _predict_by_bayes(data: Split, epsilon: float, seed: int) -> Labels:
-    model = require("diffprivlib.models").GaussianNB(epsilon=epsilon, bounds=_make_bounds(data), random_state=seed)
-    return np.asarray(model.fit(data.x, data.y).predict(data.questions))
-
-
-def _predict_by_forest(data: Split, epsilon: float, seed: int) -> Labels:
-    model = require("diffprivlib.models").RandomForestClassifier(
-        n_estimators=10,
-        epsilon=epsilon,
-        bounds=_make_bounds(data),
-        classes=list(range(data.classes)),
-        random_state=seed,
-    )
-    return np.asarray(model.fit(data.x, data.y).predict(data.questions))
-
-
-def _predict_without_noise(data: Split, epsilon: float, seed: int) -> Labels:
-    del epsilon, seed
-    return np.asarray(_make_linear().fit(data.x, data.y).predict(data.questions))
-
-
-def _predict_largest_class(data: Split, epsilon: float, seed: int) -> Labels:
-    del epsilon, seed
-    return np.full(len(data.questions), np.bincount(data.y).argmax())
-
-
-CONTENDERS: dict[str, tuple[str, Callable[[Split, float, int], Labels]]] = {
-    "vote": (DARRM, _predict_by_vote),
-    "PATE, best": (DARRM, partial(_predict_by_pate, aggregator="best")),
-    "PATE, tested": (
-        DARRM,
-        partial(_predict_by_pate, aggregator="best", accounting="tested", votes_look_like=PRIOR_NAME),
-    ),
-    "PATE, confident": (DARRM, partial(_predict_by_pate, aggregator="confident")),
-    "private models": (DARRM, _predict_by_private_models),
-    "DP-SGD": (DARRM, _predict_by_one_model),
-    "LogisticRegression": (DIFFPRIVLIB, _predict_by_regression),
-    "GaussianNB": (DIFFPRIVLIB, _predict_by_bayes),
-    "RandomForest": (DIFFPRIVLIB, _predict_by_forest),
-    "a model without noise": (NON_PRIVATE, _predict_without_noise),
-    "the largest class": (NON_PRIVATE, _predict_largest_class),
+CONTENDERS: dict[str, tuple[str, Callable[[Split, float, int], Untyped]]] = {
+    "vote": (DARRM, _make_vote),
+    "PATE, best": (DARRM, partial(_make_pate, aggregator="best")),
+    "PATE, tested": (DARRM, partial(_make_pate, aggregator="best", accounting="tested", votes_look_like=PRIOR_NAME)),
+    "PATE, confident": (DARRM, partial(_make_pate, aggregator="confident")),
+    "private models": (DARRM, _make_private_models),
+    "DP-SGD": (DARRM, _make_sgd),
+    "LogisticRegression": (DIFFPRIVLIB, partial(_make_theirs, "LogisticRegression")),
+    "GaussianNB": (DIFFPRIVLIB, partial(_make_theirs, "GaussianNB")),
+    "RandomForest": (DIFFPRIVLIB, partial(_make_theirs, "RandomForestClassifier")),
+    "a model without noise": (NON_PRIVATE, _make_noiseless),
+    "the largest class": (NON_PRIVATE, _make_guess),
 }
+NEED_UNIT_ROWS = ("private models", "DP-SGD", "LogisticRegression")
+
+
+def predict(name: str, data: Split, epsilon: float, seed: int) -> Labels:
+    """Train a contender and answer the questions."""
+    model, prepare = CONTENDERS[name][1](data, epsilon, seed), np.asarray
+    if name in NEED_UNIT_ROWS:
+        prepare = normalize_rows
+    options = {"X_public": data.public} if name.startswith("PATE") else {}
+    return np.asarray(model.fit(prepare(data.x), data.y, **options).predict(prepare(data.questions)))
 
 
 def measure_accuracy(name: str, data: Split, epsilon: float, seed: int) -> float | None:
@@ -244,6 +217,6 @@ def measure_accuracy(name: str, data: Split, epsilon: float, seed: int) -> float
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about convergence, bounds, and students without answers
         try:
-            return float(np.mean(CONTENDERS[name][1](data, epsilon, seed) == data.answers))
+            return float(np.mean(predict(name, data, epsilon, seed) == data.answers))
         except PlanError:
             return None
