@@ -51,8 +51,11 @@ def compute_row(m: int, data_set: str, count: int) -> Row:
     table = optimize_table(Problem.from_allowance(Voters(K, each), m))
     query = PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
     general = compose_general(query, count, DELTA_PRIME)
-    pair_bounds = _list_bounds(PrivacyCost("query", guarantee=query, count=count), general.delta)
-    profile_bounds = _list_bounds(describe_cost(table, count, exact=True), general.delta)
+
+    def list_bounds(cost: PrivacyCost) -> dict[str, float]:
+        return {bound.name: bound.epsilon for bound in PrivacyAccountant(costs=[cost]).spent(general.delta).bounds}
+
+    pair_bounds = list_bounds(PrivacyCost("query", guarantee=query, count=count))
     cost = describe_cost(table, count, voters=Voters(K, each, overlap=1, models=True), exact=True)
     models = PrivacyAccountant(costs=[cost]).spent(general.delta)
     return {
@@ -67,14 +70,10 @@ def compute_row(m: int, data_set: str, count: int) -> Row:
         "general": general.epsilon,
         "optimal": pair_bounds["optimal"],
         "pld": pair_bounds["pld"],
-        "profile_pld": profile_bounds["pld"],
+        "profile_pld": list_bounds(describe_cost(table, count, exact=True))["pld"],
         "models": models.epsilon,
         "models_bound": models.bound,
     }
-
-
-def _list_bounds(cost: PrivacyCost, delta: float) -> dict[str, float]:
-    return {bound.name: bound.epsilon for bound in PrivacyAccountant(costs=[cost]).spent(delta).bounds}
 
 
 def fill_page(rows: Sequence[Row]) -> str:

@@ -7,7 +7,7 @@ set's description; a missing value, ``?``, becomes zeros.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,65 +21,56 @@ from experiments.download import RemoteFile, obtain
 CLASSES = (5, 8)  # the paper's two "randomly chosen" classes
 ALL_CLASSES = tuple(range(10))
 UNSIGNED_BYTE = 8  # code of the number type in the IDX format
-MNIST_MIRRORS = (
-    "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    "https://storage.googleapis.com/cvdf-datasets/mnist/",
-)
-FASHION_MIRRORS = (
-    "https://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
-)
-TEACHERS_MIRRORS = ("https://raw.githubusercontent.com/npapernot/multiple-teachers-for-privacy/master/",)
-ADULT_MIRRORS = ("https://archive.ics.uci.edu/ml/machine-learning-databases/adult/",)
+MIRRORS = {
+    "mnist": (
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    ),
+    "fashion-mnist": (
+        "https://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+    ),
+    "adult": ("https://archive.ics.uci.edu/ml/machine-learning-databases/adult/",),
+    "multiple-teachers": ("https://raw.githubusercontent.com/npapernot/multiple-teachers-for-privacy/master/",),
+}
 _IDX_FILES = (
     ("train-images-idx3-ubyte.gz", 47040016),
     ("train-labels-idx1-ubyte.gz", 60008),
     ("t10k-images-idx3-ubyte.gz", 7840016),
     ("t10k-labels-idx1-ubyte.gz", 10008),
 )
-_MNIST_HASHES = (
-    "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-)
-_FASHION_HASHES = (
-    "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-    "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-    "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-    "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-)
-_ADULT_FILES = (
-    ("adult.data", 3974305, "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
-    ("adult.test", 2003153, "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
-)
-_TEACHERS_FILES = (
-    ("mnist_250_student_labels_lap_20.npy", 36080, "17601aba0f993e8d5a3bd5914f37081fe142b4ac3bea53a4da700fe83570336b"),
-    (
-        "mnist_250_teachers_100_indices_used_by_student.npy",
-        880,
-        "eca12d5b3b838f3b5a87832203fb4cd4b2b8bee80249662a431023a057b32c4d",
+_IDX_HASHES = {
+    "mnist": (
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ),
-)
-
-
-def _list_remote_files(
-    folder: str, files: Iterable[tuple[str, int, str]], mirrors: tuple[str, ...]
-) -> tuple[RemoteFile, ...]:
-    return tuple(RemoteFile(folder, *file, mirrors) for file in files)
-
-
-def _list_idx_files(hashes: Iterable[str]) -> Iterator[tuple[str, int, str]]:
-    return ((*file, sha256) for file, sha256 in zip(_IDX_FILES, hashes, strict=True))
-
-
-FILES = {
-    "mnist": _list_remote_files("mnist", _list_idx_files(_MNIST_HASHES), MNIST_MIRRORS),
-    "fashion-mnist": _list_remote_files("fashion-mnist", _list_idx_files(_FASHION_HASHES), FASHION_MIRRORS),
-    "adult": _list_remote_files("adult", _ADULT_FILES, ADULT_MIRRORS),
-    "multiple-teachers": _list_remote_files("multiple-teachers", _TEACHERS_FILES, TEACHERS_MIRRORS),
+    "fashion-mnist": (
+        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    ),
 }
+_STUDENT_PLACES = "mnist_250_teachers_100_indices_used_by_student.npy"
+_FILES = {  # names, sizes and hashes
+    **{name: [(*file, h) for file, h in zip(_IDX_FILES, hashes, strict=True)] for name, hashes in _IDX_HASHES.items()},
+    "adult": [
+        ("adult.data", 3974305, "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
+        ("adult.test", 2003153, "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
+    ],
+    "multiple-teachers": [
+        (
+            "mnist_250_student_labels_lap_20.npy",
+            36080,
+            "17601aba0f993e8d5a3bd5914f37081fe142b4ac3bea53a4da700fe83570336b",
+        ),
+        (_STUDENT_PLACES, 880, "eca12d5b3b838f3b5a87832203fb4cd4b2b8bee80249662a431023a057b32c4d"),
+    ],
+}
+FILES = {name: tuple(RemoteFile(name, *file, MIRRORS[name]) for file in files) for name, files in _FILES.items()}
 IMAGE_SETS = ("fashion-mnist", "mnist")  # read as IDX files
 
 

@@ -6,7 +6,6 @@ The pictures show the region that a voter's guarantee allows, with its corners; 
 empirical distribution; and the two branches of Lambert's W, the lower of which has the operating points.
 """
 
-import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,10 +51,8 @@ def draw_sampler(axes: Axes) -> None:
     grid = np.linspace(0.0, 1.1 * sampled[-1], 200)
     axes.plot(grid, 1.0 - np.exp(-RECORDS * grid), color=style(0).color, label="true law of the sensitivity")
     axes.step(sampled, np.arange(1, SAMPLES + 1) / SAMPLES, where="post", color=style(1).color, label="of the sample")
-    quantile = sampled[size.k - 1]
-    axes.plot(
-        [0.0, quantile, quantile], [size.k / SAMPLES, size.k / SAMPLES, 0.0], ":", color=BLACK, label="inverted at k/m"
-    )
+    quantile, share = sampled[size.k - 1], size.k / SAMPLES
+    axes.plot([0.0, quantile, quantile], [share, share, 0.0], ":", color=BLACK, label="inverted at k/m")
     axes.axhline(1.0 - GAMMA, color=style(2).color, linestyle="--", label="1 − γ, the promise")
     axes.set(xlabel="sensitivity", ylabel="share of pairs", ylim=(0.0, 1.02), xlim=(0.0, None))
 
@@ -73,7 +70,7 @@ DRAWINGS = {"region": draw_region, "sampler": draw_sampler, "lambert": draw_bran
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser: argparse.ArgumentParser = CommandLine("experiments drawings", __doc__)
+    parser = CommandLine("experiments drawings", __doc__)
     parser.add_argument("--output", type=Path, default=Path("results"), metavar="FOLDER", help="for three .png files")
     folder = Path(parser.parse_args(arguments).output)
     folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ makes the same files on every machine.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from darrm.util.files import write_text
@@ -42,16 +42,12 @@ def draw_teacher_counts(rng: random.Random) -> list[list[int]]:
     return rows
 
 
-def format_csv(rows: Iterable[Iterable[int]]) -> str:
-    return "".join(",".join(map(str, row)) + "\n" for row in rows)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = CommandLine("experiments example_votes", __doc__)
     parser.add_argument("--output", type=Path, default=Path("examples"), metavar="FOLDER", help="default examples")
     folder: Path = parser.parse_args(arguments).output
     rng = random.Random(SEED)  # noqa: S311 (made-up votes)
     for name, rows in (("votes.csv", draw_hospital_answers(rng)), ("teachers.csv", draw_teacher_counts(rng))):
-        write_text(folder / name, format_csv(rows))
+        write_text(folder / name, "".join(",".join(map(str, row)) + "\n" for row in rows))
         print(f"wrote {folder / name}")
     return 0

@@ -12,7 +12,7 @@ import base64
 import gzip
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -57,14 +57,16 @@ def collect_numbers(settings: Sequence[Setting]) -> tuple[list[float], list[floa
 
 
 def write_script(numbers: dict[int, tuple[list[float], list[float]]]) -> str:
-    """Write the script."""
+    def pack(values: list[float]) -> str:
+        return base64.b64encode(np.array(values, dtype="<f8").tobytes()).decode()
+
     data = {
         "prior": PRIOR.text,
         "epsilons": EPSILONS,
         "deltas": DELTAS,
         "shapes": SHAPES,
-        "gamma": {str(K): _pack(gamma) for K, (gamma, _) in numbers.items()},
-        "rivals": {str(K): _pack(rivals) for K, (_, rivals) in numbers.items()},
+        "gamma": {str(K): pack(gamma) for K, (gamma, _) in numbers.items()},
+        "rivals": {str(K): pack(rivals) for K, (_, rivals) in numbers.items()},
     }
     return f"{_HEADER}{_ASSIGNMENT}{json.dumps(data, indent=1)};\n"
 
@@ -84,12 +86,9 @@ def bundle(page: Path, folder: Path, solver: Path) -> None:
     packed = base64.b64encode(gzip.compress((solver / "build" / "highs.wasm").read_bytes(), mtime=0)).decode()
     loader, license_text = ((solver / name).read_text(encoding="utf-8") for name in ("build/highs.js", "LICENSE"))
     write_text(folder / "solver.js", f'/* {license_text}*/\n{loader}\nconst SOLVER_PACKED = "{packed}";\n')
-    index = (
-        (page / "index.html")
-        .read_text(encoding="utf-8")
-        .replace("</head>", '<meta name="solver" content="solver.js">\n</head>')
-    )
-    write_text(folder / "index.html", index)
+    index = (page / "index.html").read_text(encoding="utf-8")
+    tag = '<meta name="solver" content="solver.js">'
+    write_text(folder / "index.html", index.replace("</head>", f"{tag}\n</head>"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,7 +101,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"K = {K:3d}: {len(numbers[K][0]):6,d} values of γ", flush=True)
     write_text(options.output, write_script(numbers))
     return 0
-
-
-def _pack(values: Iterable[float]) -> str:
-    return base64.b64encode(np.array(list(values), dtype="<f8").tobytes()).decode()

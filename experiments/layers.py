@@ -35,18 +35,25 @@ def find_package(module: str) -> str:
     return ".".join(parts[:2]) if parts[0] == "darrm" else parts[0]
 
 
+def shorten_name(package: str) -> str:
+    """Return the name of a package without ``darrm.``."""
+    return package.removeprefix("darrm.")
+
+
 def find_imports() -> dict[str, set[str]]:
     """Map each package to the packages that its modules import; its command does not count."""
     imports: dict[str, set[str]] = {}
-    for root in ("darrm", "lp_models"):
-        for path in sorted((ROOT / root).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            package = find_package(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-            if package not in FACE and path.name != "__main__.py":
-                imports.setdefault(package, set()).update(_list_imports(path.read_text(encoding="utf-8")))
-    return {
-        package: {name for name in names if name in imports and name != package} for package, names in imports.items()
-    }
+    for path in sorted(path for root in ("darrm", "lp_models") for path in (ROOT / root).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        package = find_package(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+        if package not in FACE and path.name != "__main__.py":
+            names = imports.setdefault(package, set())
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    names.update(find_package(alias.name) for alias in node.names)
+                elif isinstance(node, ast.ImportFrom):
+                    names.update(find_package(f"{node.module}.{alias.name}") for alias in node.names)
+    return {package: {name for name in names if name in imports} - {package} for package, names in imports.items()}
 
 
 def sort_layers(imports: Mapping[str, set[str]]) -> list[list[str]]:
@@ -83,11 +90,12 @@ def draw_svg(imports: Mapping[str, set[str]]) -> str:
     boxes, y = [], _MARGIN
     for layer in reversed(sort_layers(imports)):
         for package in layer:
-            names = ", ".join(shorten_name(name) for name in find_direct_imports(package, imports))
-            lines = [("", line) for line in wrap(_read_first_sentence(package), _LINE_LENGTH)]
+            names = ", ".join(map(shorten_name, find_direct_imports(package, imports)))
+            folder = ROOT / Path(*package.split("."))
+            lines = [("", line) for line in wrap(_read_first_sentence(folder), _LINE_LENGTH)]
             lines += [(' class="imports"', line) for line in wrap(f"imports {names}" if names else "", _LINE_LENGTH)]
             height = 12 + _LINE * (1 + len(lines))
-            kind = "command" if (_find_folder(package) / "__main__.py").is_file() else "package"
+            kind = "command" if (folder / "__main__.py").is_file() else "package"
             boxes.append(f'<rect class="{kind}" x="8" y="{y}" width="{_WIDTH - 16}" height="{height}" rx="6"/>')
             boxes.append(f'<text class="name" x="18" y="{y + 20}">{shorten_name(package)}</text>')
             for place, (style, line) in enumerate(lines, start=1):
@@ -104,11 +112,6 @@ def draw_svg(imports: Mapping[str, set[str]]) -> str:
     return "\n  ".join([*head, *boxes]) + "\n</svg>\n"
 
 
-def shorten_name(package: str) -> str:
-    """Return the name of a package without ``darrm.``."""
-    return package.removeprefix("darrm.")
-
-
 def draw(output: Path = OUTPUT) -> None:
     write_text(output, draw_svg(find_imports()))
 
@@ -120,21 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _find_folder(package: str) -> Path:
-    return ROOT / Path(*package.split("."))
-
-
-def _read_first_sentence(package: str) -> str:
-    folder = _find_folder(package)
+def _read_first_sentence(folder: Path) -> str:
     path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return " ".join(text.split("\n\n")[0].replace("`", "").split())
-
-
-def _list_imports(text: str) -> set[str]:
-    nodes = list(ast.walk(ast.parse(text)))
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [
-        f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
-    ]
-    return set(map(find_package, names))

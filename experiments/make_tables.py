@@ -9,12 +9,11 @@ has the smaller lists. Each K is one compressed JSON file. Without ``--K``, the 
 settings of [D] outside this grid.
 """
 
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from darrm.commands.command_line import run
 from darrm.loss.composition import compose_general
 from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_many, optimize_table
@@ -93,13 +92,13 @@ def pack_tables(K: int, settings: Sequence[Setting], jobs: int = 1) -> bytes:
     return compress(K, PRIOR, provenance, [(setting, tables_by_setting[setting]) for setting in settings])
 
 
-def write_size(folder: Path, K: int, jobs: int) -> tuple[int, float]:
-    """Write the file of one K; return its size in bytes and the seconds."""
+def write_tables(path: Path, pack: Callable[[], bytes]) -> None:
+    """Write a file of tables; print its size and the seconds."""
     started = time.perf_counter()
-    packed = pack_tables(K, list_settings(K), jobs)
-    with replace_file(folder / f"K{K}.json.gz") as temporary:
+    packed = pack()
+    with replace_file(path) as temporary:
         temporary.write_bytes(packed)
-    return len(packed), time.perf_counter() - started
+    print(f"{path.name}: {len(packed):,d} bytes, {time.perf_counter() - started:.1f} s", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,20 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sizes = [*SIZES, *LARGE_SIZES] if options.K is None else options.K
     for K in sizes:
         checks.integer_at_least(1, K=K)
-    total = 0
     if options.K is None:
-        packed = pack_paper_tables()
-        total += len(packed)
-        with replace_file(options.output / PAPER_FILE) as temporary:
-            temporary.write_bytes(packed)
-        print(f"the paper: {len(list_paper_settings()):5d} tables, {len(packed):9,d} bytes", flush=True)
+        write_tables(options.output / PAPER_FILE, pack_paper_tables)
     for K in sorted(sizes):
-        size, seconds = write_size(options.output, K, options.jobs)
-        total += size
-        print(f"K = {K:4d}: {len(list_settings(K)):5d} tables, {size:9,d} bytes, {seconds:6.1f} s", flush=True)
-    print(f"{total:,} bytes in all")
+        write_tables(options.output / f"K{K}.json.gz", partial(pack_tables, K, list_settings(K), options.jobs))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -6,17 +6,15 @@ The images are random, because neither time nor ε depends on them. Both librari
 core, with the same expected batch size and the same number of steps.
 """
 
-import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from importlib import metadata
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.commands.command_line import run
 from darrm.training.calibration import compute_privacy
 from darrm.training.network import convolutional_network
 from darrm.training.recipes import PrivateSGD
@@ -51,20 +49,17 @@ def _measure_speed(teachers: int) -> Row:
     rng = np.random.default_rng(0)
     x = rng.random((teachers * SHARD, 1, SIDE, SIDE), dtype=np.float32)
     y = rng.integers(0, 2, len(x))
-    seconds, opacus_seconds = (
-        _measure_seconds(partial(train, x, y, teachers)) for train in (_train, _train_with_opacus)
-    )
-    return {"teachers": teachers, "darrm": seconds, "opacus": opacus_seconds}
 
+    def measure_seconds(train: Callable[..., object]) -> float:
+        """Return the least processor seconds of several runs after a warm-up."""
+        seconds = []
+        for _ in range(RUNS + 1):
+            started = time.process_time()
+            train(x, y, teachers)
+            seconds.append(time.process_time() - started)
+        return round(min(seconds[1:]), 2)
 
-def _measure_seconds(train: Callable[[], object]) -> float:
-    """Return the least processor seconds of several runs after a warm-up."""
-    seconds = []
-    for _ in range(RUNS + 1):
-        started = time.process_time()
-        train()
-        seconds.append(time.process_time() - started)
-    return round(min(seconds[1:]), 2)
+    return {"teachers": teachers, "darrm": measure_seconds(_train), "opacus": measure_seconds(_train_with_opacus)}
 
 
 def _train(x: NDArray[np.float32], y: NDArray[np.int64], teachers: int) -> None:
@@ -88,15 +83,11 @@ def _train_with_opacus(x: NDArray[np.float32], y: NDArray[np.int64], teachers: i
             model, optimizer, loader = engines.PrivacyEngine().make_private(
                 module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=12.0, max_grad_norm=1.0
             )
-            steps = 0
-            while steps < STEPS:
-                for inputs, classes in loader:
-                    optimizer.zero_grad()
-                    torch.nn.functional.cross_entropy(model(inputs), classes).backward()
-                    optimizer.step()
-                    steps += 1
-                    if steps == STEPS:
-                        break
+            batches = chain.from_iterable(loader for _ in range(STEPS))
+            for inputs, classes in islice(batches, STEPS):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(inputs), classes).backward()
+                optimizer.step()
     torch.set_num_threads(threads)
 
 
@@ -123,7 +114,3 @@ def fill_page(data: Row) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = pages.make_command_line(NAME, __doc__).parse_args(arguments)
     return pages.run_measurement(options, f"{NAME}/{NAME}.json", measure, fill_page)
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

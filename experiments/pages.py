@@ -188,7 +188,7 @@ def make_command_line(
 ) -> CommandLine:
     """Make the command line of an experiment that writes the page ``name``.
 
-    ``module`` is the argument of ``python -m``, by default ``experiments NAME``. ``quick`` is the help of ``--quick``.
+    ``module`` is the argument of ``python -m`` (default ``experiments NAME``), ``quick`` the help of ``--quick``, and
     ``figures`` are the values of ``--figure``.
     """
     parser = CommandLine(module or f"experiments {name}", description)
