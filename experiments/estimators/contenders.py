@@ -113,30 +113,21 @@ def _make_linear() -> Untyped:
     return require("sklearn.linear_model").LogisticRegression(max_iter=200)
 
 
+def _list_options(data: Split, epsilon: float, seed: int) -> dict[str, Untyped]:
+    """List the options that our votes and PATE share."""
+    return {"epsilon": epsilon, "delta": DELTA, "classes": range(data.classes), "random_state": seed}
+
+
 def _make_vote(data: Split, epsilon: float, seed: int) -> Untyped:
-    return PrivateVotingClassifier(
-        _make_linear(),
-        choose_teachers(len(data.x)),
-        epsilon=epsilon,
-        delta=DELTA,
-        max_queries=len(data.questions),
-        classes=range(data.classes),
-        random_state=seed,
-    )
+    options, teachers = _list_options(data, epsilon, seed), choose_teachers(len(data.x))
+    return PrivateVotingClassifier(_make_linear(), teachers, max_queries=len(data.questions), **options)
 
 
 def _make_pate(data: Split, epsilon: float, seed: int, **options: Untyped) -> Untyped:
-    return PATEClassifier(
-        _make_linear(),
-        _make_linear() if options["aggregator"] == "best" else None,
-        n_teachers=choose_teachers(len(data.x)),
-        epsilon=epsilon,
-        delta=DELTA,
-        max_answers=min(STUDENT_ANSWERS, len(data.public)),
-        classes=range(data.classes),
-        random_state=seed,
-        **options,
-    )
+    student = _make_linear() if options["aggregator"] == "best" else None
+    options |= _list_options(data, epsilon, seed)
+    options |= {"n_teachers": choose_teachers(len(data.x)), "max_answers": min(STUDENT_ANSWERS, len(data.public))}
+    return PATEClassifier(_make_linear(), student, **options)
 
 
 def _make_sgd(data: Split, epsilon: float, seed: int | None = None, models: int = 1) -> Untyped:
@@ -155,15 +146,8 @@ def _make_sgd(data: Split, epsilon: float, seed: int | None = None, models: int 
 
 
 def _make_private_models(data: Split, epsilon: float, seed: int) -> Untyped:
-    return PrivateModelsVotingClassifier(
-        _make_sgd(data, epsilon, models=MODELS),
-        MODELS,
-        epsilon=epsilon,
-        delta=DELTA,
-        max_queries=len(data.questions),
-        classes=range(data.classes),
-        random_state=seed,
-    )
+    options, model = _list_options(data, epsilon, seed), _make_sgd(data, epsilon, models=MODELS)
+    return PrivateModelsVotingClassifier(model, MODELS, max_queries=len(data.questions), **options)
 
 
 def _make_theirs(name: str, data: Split, epsilon: float, seed: int) -> Untyped:
