@@ -55,14 +55,14 @@ def test_a_digest_proves_the_entries_up_to_its_own_and_no_later_ones(ledger: Pri
     verdicts = judge(ledger, digests[1], digests[0])
     assert list_verdicts(verdicts) == [PROVED, PROVED, ASSUMED]
     assert "the latest digest is of entry 2 of 4" in verdicts[-1].reason
-    relink(ledger.path, "UPDATE entries SET note = 'x' WHERE id = 3")
+    relink(Path(ledger.path), "UPDATE entries SET note = 'x' WHERE id = 3")
     assert list_verdicts(judge(ledger, *digests[:2])) == [PROVED, PROVED, ASSUMED]
     assert list_verdicts(judge(ledger, *digests)) == [PROVED, PROVED, FALSE, ASSUMED]
 
 
 def test_an_older_copy_that_was_debited_again_contradicts_a_later_digest(ledger: PrivacyLedger) -> None:
     digest = str(ledger.digest())
-    relink(ledger.path, *LAST_ENTRY_GONE)
+    relink(Path(ledger.path), *LAST_ENTRY_GONE)
     assert list_verdicts(judge(ledger, digest)) == [FALSE]
     PrivacyLedger(ledger.path).debit(OTHER)
     assert list_verdicts(judge(ledger)) == [ASSUMED]
@@ -108,7 +108,7 @@ def test_a_digest_in_a_note_is_compared_with_its_ledger(ledger: PrivacyLedger) -
     note = Path(ledger.path).with_name("card.md")
     note.write_text(f"# A model\n\n- Paid by the ledger whose digest was then `{ledger.digest()}`.\n")
     assert audit([ledger.path, note]).status == 0
-    relink(ledger.path, *LAST_ENTRY_GONE)
+    relink(Path(ledger.path), *LAST_ENTRY_GONE)
     assert list_verdicts(audit([ledger.path, note]).verdicts, "up to entry 4") == [FALSE]
     note.write_text(note.read_text().replace(":4:", ":3:", 1))
     assert list_verdicts(audit([note]).verdicts, "it holds the digest") == [FALSE]

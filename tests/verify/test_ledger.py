@@ -56,7 +56,7 @@ def make_ledger(path: Path, *charges: PrivacyCost, budget: PrivacyParams = BUDGE
     return ledger
 
 
-def judge(path: Path, *releases: Any) -> list[Verdict]:
+def judge(path: Path | str, *releases: Any) -> list[Verdict]:
     return list(judge_ledger(audit_of(path, *releases)))
 
 
