@@ -26,6 +26,7 @@ from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, UNKNOWN, Verdict
 from tests.relinked import relink
 from tests.verify.folders import FOLDERS
 from tests.verify.lies import (
+    WHOLE_LEDGER,
     Change,
     Json,
     Lie,
@@ -46,10 +47,10 @@ def mark_lies(lies: Sequence[Lie]) -> Iterator[Any]:
     """Mark all lies as slow except the first that a verdict of a quick folder names, and cheap ones."""
     seen = set[tuple[str, str]]()
     for lie in lies:
-        is_quick = lie.folder in {"figures", "card"} or (
-            lie.folder in QUICK_FOLDERS and (lie.folder, lie.claim) not in seen
-        )
+        is_first = (lie.folder, lie.claim) not in seen
         seen.add((lie.folder, lie.claim))
+        is_cheap = lie.folder in CHEAP_FOLDERS or lie.claim == WHOLE_LEDGER
+        is_quick = is_cheap or (lie.folder in QUICK_FOLDERS and is_first)
         yield pytest.param(lie, id=str(lie), marks=[] if is_quick else pytest.mark.slow)
 
 
