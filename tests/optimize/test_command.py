@@ -276,3 +276,10 @@ def test_an_open_set_table_releases_labels(tmp_path: Path, capsys: pytest.Captur
     answers = labels.read_text().splitlines()
     assert len(answers) == 2
     assert answers[0] in {"tea", ""}
+
+
+def test_an_open_set_report_has_the_share_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*OPEN, "--prior", "ewens:0.5", "--format", "json"]) == 0
+    report = validated(capsys.readouterr().out, "plurality_report")
+    assert report["problem"]["classes"] == "open"
+    assert report["accuracy"] <= report["share_answered"] <= 1.0
