@@ -132,9 +132,9 @@ def test_text_of_recorded_votes_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *((f"uniform{rest}", "must be") for rest in (":", ":0.5", ":0.9,0.6", ":0.6,nan", ":0.5,a,b")),
-        *((f"two-sided{rest}", "must be") for rest in ("", ":0.7", ":0.3,0.9", ":0.9,0.8")),
-        *((f"point{rest}", "must be") for rest in ("", ":2", ":0.5", ":1,2")),
+        *((f"uniform{parameters}", "must be") for parameters in (":", ":0.5", ":0.9,0.6", ":0.6,nan", ":0.5,a,b")),
+        *((f"two-sided{parameters}", "must be") for parameters in ("", ":0.7", ":0.3,0.9", ":0.9,0.8")),
+        *((f"point{parameters}", "must be") for parameters in ("", ":2", ":0.5", ":1,2")),
         *((text, "must be") for text in ("Uniform", "", "common:1")),
     ],
 )

@@ -150,8 +150,8 @@ def test_relative_error_covers_the_rounding_for_many_voters(K: int, each: Privac
         assert float(bernoulli_divergence(order, float(P), q)) <= bound
 
 
-def binomial_law(n: int, p: mpmath.mpf, most: int) -> list[tuple[int, mpmath.mpf]]:
-    return [(i, mpmath.binomial(n, i) * p**i * (1 - p) ** (n - i)) for i in range(min(n, most) + 1)]
+def binomial_law(n: int, p: mpmath.mpf, last: int) -> list[tuple[int, mpmath.mpf]]:
+    return [(i, mpmath.binomial(n, i) * p**i * (1 - p) ** (n - i)) for i in range(min(n, last) + 1)]
 
 
 @given(st.integers(1, 7), st.sampled_from(EACH), st.data())

@@ -60,11 +60,11 @@ FIVE_OF_SEVEN = Voters.of([PrivacyParams("0.1", "1e-5")] * 5 + [NON_PRIVATE] * 2
 
 
 @st.composite
-def voters_that_differ(draw: st.DrawFn, most: int = 4, *, private: bool = False) -> Voters:
+def voters_that_differ(draw: st.DrawFn, max_voters: int = 4, *, private: bool = False) -> Voters:
     pair = st.builds(PrivacyParams, st.sampled_from(EPSILONS), st.sampled_from(DELTAS))
     if not private:
         pair = st.one_of(pair, pair, st.just(NON_PRIVATE))
-    per_voter = draw(st.lists(pair, min_size=2, max_size=most).filter(lambda pairs: len(set(pairs)) > 1))
+    per_voter = draw(st.lists(pair, min_size=2, max_size=max_voters).filter(lambda pairs: len(set(pairs)) > 1))
     return Voters.of(per_voter, draw(st.one_of(st.none(), st.integers(1, len(per_voter)))))
 
 
@@ -104,7 +104,7 @@ def test_renyi_divergence_is_the_worst_of_all_multisets(data: st.DataObject, vot
     assert exact - 1e-12 <= renyi_divergences(voters, gamma, [order])[0] <= exact * (1 + 1e-9) + 1e-9
 
 
-@given(data=st.data(), voters=voters_that_differ(most=3))
+@given(data=st.data(), voters=voters_that_differ(max_voters=3))
 def test_profile_is_the_worst_of_all_multisets(data: st.DataObject, voters: Voters) -> None:
     gamma = data.draw(monotone(voters.K))
     profile = privacy_profile(Problem(voters, PrivacyParams("0.5")), gamma, points=5)
@@ -114,7 +114,7 @@ def test_profile_is_the_worst_of_all_multisets(data: st.DataObject, voters: Vote
         assert exact - 1e-13 <= delta <= exact + 1e-11
 
 
-@given(data=st.data(), voters=voters_that_differ(most=6))
+@given(data=st.data(), voters=voters_that_differ(max_voters=6))
 def test_rows_are_counted_belong_to_the_voters_and_have_their_costs(data: st.DataObject, voters: Voters) -> None:
     gamma, problem = data.draw(monotone(voters.K)), state_problem(voters, "0.5")
     rows = GroupSet(voters, Fraction(1, 2))
@@ -126,7 +126,7 @@ def test_rows_are_counted_belong_to_the_voters_and_have_their_costs(data: st.Dat
         assert privacy_cost(problem, gamma, *row.probabilities(voters)) == pytest.approx(cost, abs=1e-12)
 
 
-@given(voters=voters_that_differ(most=5))
+@given(voters=voters_that_differ(max_voters=5))
 def test_a_row_belongs_only_to_voters_of_whom_enough_are_touched(voters: Voters) -> None:
     """A row that touches more, or of other voters, would make the bound on all γ a false one."""
     complete = Voters.of(per_voter(voters))
@@ -140,7 +140,7 @@ def test_a_row_belongs_only_to_voters_of_whom_enough_are_touched(voters: Voters)
             assert not GroupCounts((*row.parts[:place], larger, *row.parts[place + 1 :])).is_row_of(complete)
 
 
-@given(voters=voters_that_differ(most=5))
+@given(voters=voters_that_differ(max_voters=5))
 def test_full_set_size_is_the_number_of_multisets_where_voters_differ(voters: Voters) -> None:
     assert full_set_size(voters) == len(list(corner_rows(voters)))
 
@@ -174,7 +174,7 @@ def test_optimum_is_that_of_the_whole_program(voters: Voters, target: str, delta
     assert proved - 1e-11 * problem.cost_ratio <= result[0].upper <= proved + 1e-25
 
 
-@given(data=st.data(), voters=voters_that_differ(most=3))
+@given(data=st.data(), voters=voters_that_differ(max_voters=3))
 def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, voters: Voters) -> None:
     problem = Problem(voters, PrivacyParams("0.3", "0.01"))
     table = optimize_table(problem, prior=UNIFORM)
@@ -284,7 +284,7 @@ def test_round_up_to_keeps_non_private_voters_apart() -> None:
 
 @given(voters=voters_that_differ(), kinds=st.integers(2, 3))
 @example(Voters.of([PrivacyParams("0.02", "0.2"), PrivacyParams("0.02")], overlap=1), 2)
-def test_least_error_bounds_what_rounding_costs(voters: Voters, kinds: int) -> None:
+def test_least_error_bounds_the_cost_of_rounding(voters: Voters, kinds: int) -> None:
     target = PrivacyParams("0.4", "0.01")
     assume(voters.round_up_to(kinds).per_voter is not None)  # equal voters have no target below their own ε
     rounded = optimize_table(Problem(voters.round_up_to(kinds), target), prior=UNIFORM)

@@ -43,15 +43,15 @@ def test_hypergeometric_against_counting(population: int, data: st.DataObject) -
     np.testing.assert_allclose(hypergeometric_pmf(population, ones, draws), exact, rtol=1e-13, atol=0)
 
 
-@given(n=st.integers(0, 60), p=st.sampled_from([1e-5, 0.01, 0.1, 0.6]), most=st.integers(0, 12))
-def test_tail_bound_is_above_the_tail_and_near_small_ones(n: int, p: float, most: int) -> None:
+@given(n=st.integers(0, 60), p=st.sampled_from([1e-5, 0.01, 0.1, 0.6]), max_count=st.integers(0, 12))
+def test_tail_bound_is_above_the_tail_and_near_small_ones(n: int, p: float, max_count: int) -> None:
     q = Fraction(p)
-    tail = sum((comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(most + 1, n + 1)), Fraction(0))
-    assert tail <= tail_bound(n, p, most)
-    assert tail_bound(n, p, most) <= 1.0
+    tail = sum((comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(max_count + 1, n + 1)), Fraction(0))
+    assert tail <= tail_bound(n, p, max_count)
+    assert tail_bound(n, p, max_count) <= 1.0
     # and it is not idle: for small means it is close
     if n * p < 1e-2 and tail:
-        assert tail_bound(n, p, most) <= 1.02 * float(tail)
+        assert tail_bound(n, p, max_count) <= 1.02 * float(tail)
 
 
 @pytest.mark.parametrize(

@@ -111,9 +111,9 @@ def test_words_of_an_incomplete_block_are_rejected() -> None:
 
 def test_system_numbers_are_below_their_limits() -> None:
     limits = np.array([1, 2, 3, 10, 2**40] * 200)
-    drawn = system_uniform_below(limits)
-    assert np.all((drawn >= 0) & (drawn < limits))
-    assert {int(x) for x in drawn[2::5]} == {0, 1, 2}
+    numbers = system_uniform_below(limits)
+    assert np.all((numbers >= 0) & (numbers < limits))
+    assert {int(x) for x in numbers[2::5]} == {0, 1, 2}
     huge = system_uniform_below(np.array([10**30, 1], dtype=object))
     assert 0 <= huge[0] < 10**30
     assert huge[1] == 0
@@ -121,10 +121,10 @@ def test_system_numbers_are_below_their_limits() -> None:
 
 def feed(*chunks: bytes) -> Callable[[int], bytes]:
     """Create a source of fixed bytes that refuses requests for another amount."""
-    rest = list(chunks)
+    remaining = list(chunks)
 
     def source(size: int) -> bytes:
-        chunk = rest.pop(0)
+        chunk = remaining.pop(0)
         assert len(chunk) == size
         return chunk
 

@@ -105,14 +105,15 @@ def script_bits(word: int, *more: int) -> Callable[[int], bytes]:
 def test_inversion_has_the_law_over_all_first_bits(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
     noise, sums = law
     sampler = ExactInversion(noise)
-    for rest in (b"\0", b"\xff"):
+    for filler in (b"\0", b"\xff"):
         texts = [np.arange(1, 2**16 - 1, dtype="<u2").tobytes()]  # without U = 0 and U = 1, which are never decided
         draws = sampler.draw(
-            2**16 - 2, source=partial(lambda texts, rest, size: texts.pop() if texts else rest * size, texts, rest)
+            2**16 - 2,
+            source=partial(lambda texts, filler, size: texts.pop() if texts else filler * size, texts, filler),
         )
         for x in range(-6, 7):
             # the prefixes that lead to at most x: 2^-16·prefix < F(x), or with all other bits one, the next still so
-            expected = math.ceil(sums[x] * 2**16) if rest == b"\0" else math.floor(sums[x] * 2**16)
+            expected = math.ceil(sums[x] * 2**16) if filler == b"\0" else math.floor(sums[x] * 2**16)
             assert np.count_nonzero(draws <= x) == min(max(expected, 1), 2**16 - 1) - 1
 
 

@@ -205,8 +205,8 @@ def test_any_multipliers_give_an_upper_bound() -> None:
 
 
 def test_histograms_without_prior_probability_get_a_sensible_law() -> None:
-    seen = RecordedVotes("seen", Votes.from_counts([[6, 0, 0], [4, 2, 0]]))
-    table = optimize_plurality(state_problem(6, 3, "0.8", "1e-3"), prior=seen)
+    recorded = RecordedVotes("seen", Votes.from_counts([[6, 0, 0], [4, 2, 0]]))
+    table = optimize_plurality(state_problem(6, 3, "0.8", "1e-3"), prior=recorded)
     assert table.optimality is not None
     assert table.optimality.gap < 1e-7
     unseen = table.plurality.probabilities([[5, 1, 0], [3, 2, 1], [2, 2, 2]])

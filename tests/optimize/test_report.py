@@ -236,7 +236,7 @@ def test_long_reports_are_100_characters_wide_and_shortened_to_60_lines() -> Non
     assert (len(lines), lines[1].split()[0], lines[60].split()[0]) == (62, "0", "100")
 
 
-@pytest.mark.parametrize("most", ["11", "0", "-1", "two", "1.5"])
-def test_missing_votes_out_of_range_are_refused(most: str, capsys: pytest.CaptureFixture[str]) -> None:
-    message = refused(main, ["--missing", most], "--missing must be", capsys)
+@pytest.mark.parametrize("missing", ["11", "0", "-1", "two", "1.5"])
+def test_missing_votes_out_of_range_are_refused(missing: str, capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(main, ["--missing", missing], "--missing must be", capsys)
     assert re.search("below K = 11|an integer of at least 1", message)

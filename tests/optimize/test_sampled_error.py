@@ -134,6 +134,6 @@ def test_equal_draws_give_equal_tables_and_other_draws_judge_them() -> None:
         ({"prior": UNIFORM, "draws": 1}, "draws must be an integer of at least 2"),
     ],
 )
-def test_sampled_error_refuses_what_it_cannot_solve(arguments: dict[str, Any], message: str) -> None:
+def test_sampled_error_refuses_other_options(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         optimize_table(state_problem(3, "1"), **arguments)
