@@ -161,8 +161,8 @@ RECORDED = RecordedVotes("seen", SEEN)
         (lambda: Independent(0.0, 1.0).weights(11), "must be one with a linear expected error"),
         (lambda: TwoSided(0.7, 1.0).weights(3), "only draws give the expected error"),
         *(
-            (partial(Independent(0.0, 1.0).probabilities, K, count, rng=np.random.default_rng(0)), "must be an integer")
-            for K, count in ((0, 3), (3, 0), (2.5, 3))
+            (partial(Independent(0.0, 1.0).probabilities, *sizes, rng=np.random.default_rng(0)), "must be an integer")
+            for sizes in ((0, 3), (3, 0), (2.5, 3))
         ),
     ],
 )

@@ -137,7 +137,7 @@ def test_relative_error_covers_the_rounding_for_many_voters(K: int, each: Privac
         frozen, place = np.unravel_index(int(np.argmax(exponent)), exponent.shape)
         with mpmath.workdps(60):
             hi = mpmath.mpf(rows.family.corners.ball_hi.mid().str(40, radius=False))
-            moved = voters.reached - j - place if each.delta else 0
+            moved = int(voters.reached - j - place) if each.delta else 0
             weights = mpmath.matrix(1, K + 1)
             for ups, up_weight in binomial_law(j, hi, j):
                 for moves, weight in binomial_law(moved, mpmath.mpf(str(each.delta)), 12):

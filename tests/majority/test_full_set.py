@@ -267,7 +267,7 @@ def test_corners_are_the_corners_of_the_region() -> None:
         pairs = [(p, p_prime), (p_prime, p), (1 - p, 1 - p_prime), (1 - p_prime, 1 - p)]
         slacks = [e * y + delta - x for x, y in pairs] + [p, 1 - p, p_prime, 1 - p_prime]
         assert min(slacks) >= 0
-        assert slacks.count(0) >= 2
+        assert sum(slack == 0 for slack in slacks) >= 2
     corners = corners_of(each)
     hi, lo = list_corners(each)[2]
     assert (corners.hi, 1.0 - corners.hi, corners.delta) == pytest.approx((float(hi), float(lo), 0.05), abs=1e-16)

@@ -71,9 +71,9 @@ def check_certified(seed: int) -> None:
     assert Table.from_json(table.to_json()).certificate == table.certificate
     if problem.has_noise_function and problem.voters.each.is_private and problem.voters.per_voter is None:
         sample = baselines.subsampling(Problem.from_allowance(problem.voters, int(problem.m)))
-        error = sample.expected_error(optimality.prior)
-        assert optimality.value <= error * (1.0 + 1e-5) + 1e-9
-        assert optimality.bound <= error + 1e-12  # a sample of m voters is private
+        sample_error = sample.expected_error(optimality.prior)
+        assert optimality.value <= sample_error * (1.0 + 1e-5) + 1e-9
+        assert optimality.bound <= sample_error + 1e-12  # a sample of m voters is private
 
 
 @pytest.mark.quick_cases(8)  # each kind at least once

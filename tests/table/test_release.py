@@ -89,7 +89,8 @@ def test_votes_may_be_labels_of_any_type_or_counts() -> None:
     votes = np.array([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 1]])
     counts = Votes.from_counts(np.stack([5 - votes.sum(axis=1), votes.sum(axis=1)], axis=1))
     expected = release.release(Votes.from_labels(votes), rng=np.random.default_rng(3)).tolist()
-    for same in (counts, *(votes.astype(dtype) for dtype in (bool, np.uint8, np.float64))):
+    same_votes: list[Any] = [counts, *(votes.astype(dtype) for dtype in (bool, np.uint8, np.float64))]
+    for same in same_votes:
         assert release.release(same, rng=np.random.default_rng(3)).tolist() == expected
     assert release.release(np.zeros((0, 5))).shape == (0,)
 
