@@ -100,6 +100,11 @@ def test_discrete_gaussian_accepts_large_denominators() -> None:
     assert sample.dtype == np.int64
 
 
+def test_no_draws_are_an_empty_array() -> None:
+    for draw in (discrete_gaussian, discrete_laplace):
+        assert draw(Fraction(1), 0).shape == (0,)
+
+
 def test_words_of_an_incomplete_block_are_rejected() -> None:
     # 2^64 mod (3·2^61) = 2^62: the words below 2^62 are rejected, which leaves 2 whole blocks
     words = iter([5, 2**62 - 1, 2**63 + 6])
