@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -112,6 +113,12 @@ def test_words_of_an_incomplete_block_are_rejected() -> None:
         np.array([3 * 2**61]), lambda size: np.array([next(words) for _ in range(size)], dtype=np.uint64)
     )
     assert result.tolist() == [(2**63 + 6) % (3 * 2**61)]
+
+
+def test_a_large_number_equal_to_its_limit_is_rejected() -> None:
+    limit = 2**70  # 71 bits: the last of nine bytes has one bit too many
+    words = [(number << 1).to_bytes(9, "little") for number in (limit, 5)]
+    assert exact_sampling._draw_unbounded_below(limit, SimpleNamespace(bytes=lambda _: words.pop(0))) == 5  # type: ignore[arg-type]
 
 
 def test_system_numbers_are_below_their_limits() -> None:
