@@ -14,11 +14,11 @@ from pathlib import Path
 from darrm.commands.command_line import run
 from experiments import pages
 from experiments.pages import Row
-from tests.load.measuring import Taken, measured
+from tests.load.measuring import Usage, measure_process
 
 NAME = "commands"
 RUNS = 5
-LONGEST = 30.0  # seconds: what took longer altogether is not run again
+MAX_SECONDS = 30.0  # of all runs of a command, except the first
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,21 @@ COMMANDS = (
 )
 
 
-def run_once(typed: str, folder: Path) -> Taken:
+def run_once(typed: str, folder: Path) -> Usage:
     """Run a command once, in a folder that holds the table t.json."""
     # byte code is kept, as in an installed library
     kept = {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
-    return measured(*shlex.split(typed), folder=folder, variables=kept)
+    return measure_process(*shlex.split(typed), folder=folder, variables=kept)
 
 
 def measure(command: Command, folder: Path) -> Row:
-    if command.quick:  # the others need what these have filled
+    if command.quick:  # fills the caches
         run_once(command.typed, folder)
-    runs: list[Taken] = []
+    runs: list[Usage] = []
     started = time.perf_counter()
-    while len(runs) < RUNS and (not runs or time.perf_counter() - started < LONGEST):
+    while len(runs) < RUNS and (not runs or time.perf_counter() - started < MAX_SECONDS):
         runs.append(run_once(command.typed, folder))
-    return {"what": command.what, "typed": command.typed, "runs": len(runs), **asdict(Taken.median(runs))}
+    return {"what": command.what, "typed": command.typed, "runs": len(runs), **asdict(Usage.median(runs))}
 
 
 def page(commands: Sequence[Row]) -> str:

@@ -22,7 +22,7 @@ from darrm.commands.command_line import run
 from darrm.util.figures import save_figure, style
 from experiments import pages
 from experiments.pages import Row
-from tests.load.measuring import measured
+from tests.load.measuring import measure_process
 
 NAME = "long_lists"
 CLASSES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -37,22 +37,22 @@ MECHANISM = (
 def plans(folder: Path, classes: Sequence[int]) -> list[Row]:
     rows = []
     for C in classes:
-        taken = measured(*PLAN.split(), "--classes", str(C), "--prior", f"dirichlet:{1 / C:g}", folder=folder)
-        rows.append({"classes": C, "is_open": C > 1_000, **asdict(taken)})
+        usage = measure_process(*PLAN.split(), "--classes", str(C), "--prior", f"dirichlet:{1 / C:g}", folder=folder)
+        rows.append({"classes": C, "is_open": C > 1_000, **asdict(usage)})
     return rows
 
 
 def releases(folder: Path, questions: Sequence[int]) -> list[Row]:
     """Release answers to several numbers of questions, one string of a long list in three voters of four."""
-    measured(*MECHANISM.split(), "--output", "plan.json", folder=folder)
+    measure_process(*MECHANISM.split(), "--output", "plan.json", folder=folder)
     rows, rng = [], np.random.default_rng(0)
     for Q in questions:
         asked = rng.integers(STRINGS, size=(Q, 1))
         answers = np.where(rng.random((Q, VOTERS)) < 0.75, asked, rng.integers(STRINGS, size=(Q, VOTERS)))
         np.savetxt(folder / "votes.csv", answers, fmt="code%d", delimiter=",")
         flags = f"-m darrm.release votes.csv --table plan.json --ledger l{Q}.sqlite --create-budget {BUDGET}"
-        taken = measured(*flags.split(), "--output", f"labels{Q}.csv", "--quiet", folder=folder)
-        rows.append({"questions": Q, "votes": Q * VOTERS, **asdict(taken)})
+        usage = measure_process(*flags.split(), "--output", f"labels{Q}.csv", "--quiet", folder=folder)
+        rows.append({"questions": Q, "votes": Q * VOTERS, **asdict(usage)})
     return rows
 
 

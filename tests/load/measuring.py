@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# the peak of a process includes the memory of its parent at the start: so a small process starts it
+# the peak of a process includes the memory of its parent at the start, so a small process starts it
 STARTER = """
 import os, sys, time
 started = time.perf_counter()
@@ -22,17 +22,17 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 @dataclass(frozen=True)
-class Taken:
+class Usage:
     seconds: float
     cpu_seconds: float  # of the process, user and system
     megabytes: float  # at its peak
 
     @classmethod
-    def median(cls, runs: "Sequence[Taken]") -> "Taken":
+    def median(cls, runs: "Sequence[Usage]") -> "Usage":
         return cls(*map(statistics.median, zip(*map(astuple, runs), strict=True)))
 
 
-def measured(*words: str, folder: Path, variables: Mapping[str, str] | None = None) -> Taken:
+def measure_process(*words: str, folder: Path, variables: Mapping[str, str] | None = None) -> Usage:
     """Run Python on one core with this checkout's modules, in a folder, and measure it.
 
     Raises
@@ -45,4 +45,4 @@ def measured(*words: str, folder: Path, variables: Mapping[str, str] | None = No
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"python {' '.join(words)} ended with status {done.returncode}")
-    return Taken(*map(float, done.stdout.splitlines()[-1].split()))
+    return Usage(*map(float, done.stdout.splitlines()[-1].split()))

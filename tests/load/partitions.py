@@ -46,8 +46,8 @@ def measure(folder: Path, rows: int) -> Iterator[Row]:
         size = sum(path.stat().st_size for path in (folder / kind).iterdir())
         for workers in WORKERS:
             with _engine(workers) as (call, cluster):
-                found = call(_release, folder, kind, cluster)
-            yield {"kind": kind, "workers": workers, "megabytes": size / 1e6, **found}
+                figures = call(_release, folder, kind, cluster)
+            yield {"kind": kind, "workers": workers, "megabytes": size / 1e6, **figures}
 
 
 def _write_votes(folder: Path, kind: str, rows: int) -> None:
@@ -61,7 +61,7 @@ def _write_votes(folder: Path, kind: str, rows: int) -> None:
 
 @contextmanager
 def _engine(workers: int) -> Iterator[tuple[Callable[..., Any], Any]]:
-    """Yield a caller of functions, in a new process without workers, and the cluster."""
+    """Yield a function that calls functions, in a new process if there are no workers, and the cluster."""
     if not workers:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             yield lambda *call: pool.submit(*call).result(), None
@@ -84,30 +84,30 @@ def _load() -> None:
 def _release(folder: Path, kind: str, cluster: Any) -> dict[str, float]:
     """Release the votes of one kind; return the seconds of both passes, of the processors, and the peak of memory."""
 
-    def everywhere(function: Callable[[], float]) -> list[float]:
+    def run_everywhere(function: Callable[[], float]) -> list[float]:
         return [] if cluster is None else list(cluster.run(function).values())
 
     _load()
     with tempfile.TemporaryDirectory(dir=folder) as name:
         ledger = PrivacyLedger.create(Path(name) / "l.sqlite", PrivacyParams(10**9, "0.1"))
-        before, start = time.process_time() + sum(everywhere(time.process_time)), time.perf_counter()
+        before, start = time.process_time() + sum(run_everywhere(time.process_time)), time.perf_counter()
         output = Path(name) / "labels"
         aggregator = load_release(folder / "table.json")
         jobs = 1 if cluster is None else None  # as many as the cluster has
-        found = survey(aggregator, folder / kind, output, classes=NAMES.get(kind), jobs=jobs)
+        pending = survey(aggregator, folder / kind, output, classes=NAMES.get(kind), jobs=jobs)
         middle = time.perf_counter()
-        found.release(ledger, jobs=jobs)
-        end, after = time.perf_counter(), time.process_time() + sum(everywhere(time.process_time))
+        pending.release(ledger, jobs=jobs)
+        end, after = time.perf_counter(), time.process_time() + sum(run_everywhere(time.process_time))
     return {
         "survey_seconds": middle - start,
         "draw_seconds": end - middle,
         "processor_seconds": after - before,
-        "peak_megabytes": max(everywhere(_peak) or [_peak()]),
+        "peak_megabytes": max(run_everywhere(_measure_peak) or [_measure_peak()]),
     }
 
 
-def _peak() -> float:
-    """Return the most megabytes that this process took, without those of the process that it was forked from."""
+def _measure_peak() -> float:
+    """Return the peak of this process in megabytes, without that of its parent."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024 / 1e6
 
@@ -124,8 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def measured() -> Row:
         rows = ROWS_QUICK if options.quick else ROWS
         with tempfile.TemporaryDirectory() as name:
-            found = list(measure(Path(name), rows))
-        return {"cores": os.cpu_count(), "voters": VOTERS, "files": FILES, "rows": rows * FILES, "measured": found}
+            figures = list(measure(Path(name), rows))
+        return {"cores": os.cpu_count(), "voters": VOTERS, "files": FILES, "rows": rows * FILES, "measured": figures}
 
     return pages.run_measurement(options, f"{NAME}/throughput.json", measured, page)
 

@@ -1,7 +1,6 @@
-"""Clients that ask one question at a time, each over its own connection, with as little work as possible.
+"""Servers in processes, and clients that ask one question at a time, each over its own connection.
 
-They share one thread and one interpreter, so the server is measured: requests are prepared bytes, and an answer is only
-searched for ``answered``.
+All clients share one thread and do little work, so the server is measured: an answer is only searched for ``answered``.
 """
 
 import http.client
@@ -52,7 +51,7 @@ class Place:
 
 
 @contextmanager
-def place(folder: Path, store: str, questions: int) -> Iterator[Place]:
+def open_place(folder: Path, store: str, questions: int) -> Iterator[Place]:
     """Make a place whose budget admits exactly ``questions`` questions; end its processes afterwards."""
     folder.mkdir()
     postgres = None
@@ -64,11 +63,11 @@ def place(folder: Path, store: str, questions: int) -> Iterator[Place]:
     certify(problem, baselines.double_subsampling(problem)).save(folder / "table.json")
     PrivacyLedger.create(ledger, PrivacyParams(f"{3 * questions}e-3"))
     token = add_client(folder / "clients.json", Client("load", "0" * 64, questions=10**9))
-    made = Place(folder, store, postgres, ledger, token)
+    place = Place(folder, store, postgres, ledger, token)
     try:
-        yield made
+        yield place
     finally:
-        for server in made.servers:
+        for server in place.servers:
             server.stop()
         if postgres is not None:
             postgres.stop()
@@ -87,8 +86,8 @@ class Server:
         words += ["--table", str(folder / "table.json"), "--clients", str(folder / "clients.json"), "--missing", "coin"]
         words += ["--ledger", self.place.ledger, "--state", str(folder / f"{self.name}.questions")]
         self.process = subprocess.Popen([sys.executable, "-m", "darrm.serve", *words])
-        until = time.monotonic() + _READY_SECONDS
-        while time.monotonic() < until and self.process.poll() is None:
+        deadline = time.monotonic() + _READY_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
             link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
             try:
                 link.request("GET", "/health")
@@ -102,13 +101,13 @@ class Server:
         raise SystemExit("the server did not start")
 
     def kill(self) -> None:
-        """End it as a power cut does."""
+        """End it like a power cut."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
 
     def stop(self) -> None:
-        """End it as a supervisor does."""
+        """End it like a supervisor."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             self.process.wait()
@@ -124,20 +123,20 @@ class Server:
         }
 
 
-def sync_milliseconds(folder: Path, times: int = 200) -> float:
-    """Return the median time to make 4 KiB durable on the disk."""
-    taken = []
+def measure_sync(folder: Path, repeats: int = 200) -> float:
+    """Return the median milliseconds to make 4 KiB durable on the disk."""
+    times = []
     with (folder / "sync").open("wb") as file:
-        for _ in range(times):
+        for _ in range(repeats):
             file.write(os.urandom(4096))
             file.flush()
             begin = time.perf_counter()
             os.fsync(file.fileno())
-            taken.append(time.perf_counter() - begin)
-    return 1000 * median(taken)
+            times.append(time.perf_counter() - begin)
+    return 1000 * median(times)
 
 
-_GIVE_UP = 60.0  # seconds without any answer
+_MAX_SILENCE = 60.0  # seconds
 
 
 @dataclass
@@ -146,19 +145,19 @@ class _Asker:
     number: int
     count: int = 0
     begin: float = 0.0
-    got: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
 
 
 @dataclass(frozen=True)
 class Load:
-    """Who asks whom, and how many questions in one request."""
+    """Clients of a server, and how many questions each request has."""
 
     port: int
     token: str
-    name: str  # begins every id, so that no two loads ask the same
+    name: str  # the prefix of every id
     clients: int = 32
     together: int = 1
-    gap: float = 0.0  # seconds from one request to the next, of all clients; 0 for as fast as answers come
+    gap: float = 0.0  # seconds between requests, of all clients together; 0: a client asks when it is answered
 
     def run(self, seconds: float = float("inf"), most: float = float("inf")) -> "Answers":
         """Ask for ``seconds``, or until ``most`` requests are sent; return the answers."""
@@ -173,13 +172,13 @@ class Load:
                     sent, asking, is_over = sent + 1, asking + 1, sent + 1 >= most
                 if is_over and not asking:
                     break
-                pause = begin + sent * self.gap - now if idle and not is_over else _GIVE_UP
+                pause = begin + sent * self.gap - now if idle and not is_over else _MAX_SILENCE
                 events = selector.select(max(0.0, pause))
-                if not events and pause == _GIVE_UP:
-                    raise SystemExit(f"the server said nothing for {_GIVE_UP:g} seconds")
-                for asker in _answered(events):
-                    answers.note(time.perf_counter() - asker.begin, bytes(asker.got))
-                    asker.got.clear()
+                if not events and pause == _MAX_SILENCE:
+                    raise SystemExit(f"the server was silent for {_MAX_SILENCE:g} seconds")
+                for asker in _read_answers(events):
+                    answers.add(time.perf_counter() - asker.begin, bytes(asker.received))
+                    asker.received.clear()
                     idle.append(asker)
                     asking -= 1
             for asker in idle:
@@ -205,36 +204,36 @@ class Load:
         )
 
 
-def _answered(events: list[tuple[selectors.SelectorKey, int]]) -> Iterator[_Asker]:
-    """Read what there is; yield whose answer is whole."""
+def _read_answers(events: list[tuple[selectors.SelectorKey, int]]) -> Iterator[_Asker]:
+    """Read from all connections; yield those with a whole answer."""
     for key, _ in events:
         asker: _Asker = key.data
         piece = asker.link.recv(2**20)
         if not piece:
             raise SystemExit("the server hung up")
-        asker.got += piece
-        head, end, body = asker.got.partition(b"\r\n\r\n")
+        asker.received += piece
+        head, end, body = asker.received.partition(b"\r\n\r\n")
         if end and len(body) >= int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]):
             yield asker
 
 
 @dataclass
 class Answers:
-    """What came back: how long each request took, and how many questions have which end."""
+    """The seconds of each request, and the numbers of answered and refused questions."""
 
-    taken: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
     answered: int = 0
     refused: int = 0
     seconds: float = 0.0
 
-    def note(self, taken: float, answer: bytes) -> None:
-        """Count an answer; `SystemExit` for one that is none."""
+    def add(self, seconds: float, answer: bytes) -> None:
+        """Count an answer; `SystemExit` for an error."""
         answered, refused = answer.count(b'"state":"answered"'), answer.count(b'"state":"refused"')
         if not answered + refused:
             raise SystemExit(f"the server answered {answer[:200]!r}")
-        self.taken.append(taken)
+        self.times.append(seconds)
         self.answered += answered
         self.refused += refused
 
     def milliseconds(self, share: float) -> float:
-        return 1000 * sorted(self.taken)[min(len(self.taken) - 1, int(share * len(self.taken)))]
+        return 1000 * sorted(self.times)[min(len(self.times) - 1, int(share * len(self.times)))]

@@ -29,7 +29,7 @@ from darrm.table.release import Release
 from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
-from tests.load.measuring import Taken, measured
+from tests.load.measuring import Usage, measure_process
 
 NAME = "releases"
 K = 11
@@ -53,11 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = pages.make_command_line(NAME, __doc__, module="tests.load.releases", quick="10^5 queries, below a minute")
     options = parser.parse_args(arguments)
 
-    def measured_all() -> Row:
+    def measure_all() -> Row:
         quick = [(100_000, *files) for queries, *files in CASES if queries == 1_000_000]
         return {"timings": measure(quick if options.quick else CASES), "nanoseconds": parts()}
 
-    return pages.run_measurement(options, f"{NAME}/{NAME}.json", measured_all, page)
+    return pages.run_measurement(options, f"{NAME}/{NAME}.json", measure_all, page)
 
 
 def measure(cases: Sequence[tuple[Any, ...]]) -> list[Row]:
@@ -68,24 +68,24 @@ def measure(cases: Sequence[tuple[Any, ...]]) -> list[Row]:
         for queries, votes, output in cases:
             write_votes(folder / votes, queries)
             rounds = range(1 if queries == LONGEST else ROUNDS)
-            taken = Taken.median([release(folder, votes, output) for _ in rounds])
-            timings.append({"queries": queries, "votes": votes, "output": output, **asdict(taken)})
+            usage = Usage.median([release(folder, votes, output) for _ in rounds])
+            timings.append({"queries": queries, "votes": votes, "output": output, **asdict(usage)})
             (folder / votes).unlink()
     return timings
 
 
 def table() -> Release:
-    """Return the optimum for eleven voters whose answers add up however many they are."""
+    """Return the optimum for eleven voters; its guarantees of several queries add up."""
     return Release(optimize_table(Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 3)))
 
 
-def drawn_votes(queries: int) -> NDArray[np.uint8]:
+def draw_votes(queries: int) -> NDArray[np.uint8]:
     return np.asarray(np.random.default_rng(0).random((queries, K), dtype=np.float32) < 0.75, dtype=np.uint8)
 
 
 def write_votes(path: Path, queries: int) -> None:
     """Write votes as digits or words with commas, or as an array of one or eight bytes a vote."""
-    votes = drawn_votes(queries)
+    votes = draw_votes(queries)
     if path.stem == "digits":
         lines = np.full((queries, 2 * K), ord(","), dtype=np.uint8)
         lines[:, ::2] = votes + ord("0")
@@ -97,17 +97,17 @@ def write_votes(path: Path, queries: int) -> None:
         np.save(path, votes.astype(np.int64) if path.stem == "int64" else votes)
 
 
-def release(folder: Path, votes: str, output: str) -> Taken:
+def release(folder: Path, votes: str, output: str) -> Usage:
     with tempfile.TemporaryDirectory(dir=folder) as name:
         files = [str(folder / votes), "--table", str(folder / "table.json"), "--output", f"{name}/{output}"]
         words = [*files, "--ledger", f"{name}/ledger.sqlite", "--create-budget", BUDGET, "--quiet"]
         words += ["--classes", ",".join(WORDS)] if "words" in votes else []
-        return measured("-m", "darrm.release", *words, folder=folder)
+        return measure_process("-m", "darrm.release", *words, folder=folder)
 
 
 def parts() -> dict[str, float]:
     """Return the nanoseconds of the processor that a label takes in each part, as medians."""
-    aggregator, matrix = table(), drawn_votes(PART_QUERIES)
+    aggregator, matrix = table(), draw_votes(PART_QUERIES)
     votes = Votes.from_labels(matrix, 2)
     truth = np.array([float(aggregator.probability_of_one(ones)) for ones in range(K + 1)])
     generator = np.random.default_rng(1)
@@ -119,13 +119,13 @@ def parts() -> dict[str, float]:
         "counting the votes, of eight bytes each": partial(Votes.from_labels, matrix.astype(np.int64), 2),
         "a label, from counted votes": partial(aggregator.release, votes),
     }
-    taken: dict[str, list[float]] = {name: [] for name in actions}
+    times: dict[str, list[float]] = {name: [] for name in actions}
     for _ in range(PART_ROUNDS):
         for name, action in actions.items():
             started = time.process_time()
             action()
-            taken[name].append(1e9 * (time.process_time() - started) / PART_QUERIES)
-    return {name: statistics.median(times) for name, times in taken.items()}
+            times[name].append(1e9 * (time.process_time() - started) / PART_QUERIES)
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def page(data: Row) -> str:

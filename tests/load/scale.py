@@ -35,22 +35,24 @@ SEED, REPEATS = 11, 200
 STORES = ("SQLite", "PostgreSQL")
 
 
-def measured(figure: str, store: str) -> Row:
+def read_row(figure: str, store: str) -> Row:
     stores = pages.read_json(pages.TEMPLATES / "serve" / f"{figure}.json")["stores"]
     return next(row for row in stores if row["store"] == store)
 
 
-def costs_of(store: str, network: float = 0.0) -> Costs:
-    row, fast = measured("costs", store), measured("speed", store)
-    each = {name: (row[name][1] - row[name][0]) / 255e3 for name in ("draw", "debit_processor", "keep", "settle")}
+def read_costs(store: str, network: float = 0.0) -> Costs:
+    row, fast = read_row("costs", store), read_row("speed", store)
+    per_question = {
+        name: (row[name][1] - row[name][0]) / 255e3 for name in ("draw", "debit_processor", "keep", "settle")
+    }
     batches = row["debit_processor"][0] / 1e3 * fast["debits"] / fast["paid"]
-    own = sum(each.values()) + batches
+    own = sum(per_question.values()) + batches
     return Costs(
         request=max(fast["processor_milliseconds"] / 1e3 - own, 1e-5),
-        keep=max(each["keep"] + each["draw"], 0.0),
-        settle=max(each["settle"], 0.0),
+        keep=max(per_question["keep"] + per_question["draw"], 0.0),
+        settle=max(per_question["settle"], 0.0),
         debit=row["debit_processor"][0] / 1e3,
-        question=max(each["debit_processor"], 0.0),
+        question=max(per_question["debit_processor"], 0.0),
         wait=max(row["debit"][0] - row["debit_processor"][0], 0.0) / 1e3,
         sync=row["sync"] / 1e3,
         network=network,
@@ -61,14 +63,14 @@ def simulated() -> Iterator[Row]:
     for store in STORES:
         for where, network in NETWORKS.items():
             for clients in (32, CLIENTS) if where == "one building" else (32,):
-                result = Simulation(costs_of(store, network), clients=clients).run(20.0)
+                result = Simulation(read_costs(store, network), clients=clients).run(20.0)
                 yield {"kind": "clients", "store": store, "where": where, "clients": clients, **result}
     for store, together, servers in product(STORES, (1, 64), SERVERS):
-        costs = costs_of(store, NETWORKS["one building"])
+        costs = read_costs(store, NETWORKS["one building"])
         result = Simulation(costs, servers=servers, clients=256 // min(together, 8), together=together).run(6.0)
         yield {"kind": "servers", "store": store, "servers": servers, "together": together, **result}
     for share in (0.2, 0.5, 0.8, 0.95):
-        costs = costs_of("PostgreSQL", NETWORKS["one building"])
+        costs = read_costs("PostgreSQL", NETWORKS["one building"])
         full = Simulation(costs, clients=256).run(6.0)["answers_a_second"]
         result = Simulation(costs, rate=share * full).run(20.0)
         yield {"kind": "load", "store": "PostgreSQL", "share": share, **result}
@@ -103,9 +105,9 @@ def regions() -> Iterator[Row]:
 
 def arithmetic() -> Row:
     parquet = pages.read_json(pages.TEMPLATES / "partitions" / "throughput.json")
-    votes_of = [measured("costs", store)["vote"] for store in STORES]
+    votes_of = [read_row("costs", store)["vote"] for store in STORES]
     vote = max((many - one) / 255e3 for one, many in votes_of)
-    request = costs_of("PostgreSQL").request
+    request = read_costs("PostgreSQL").request
     alone = next(row for row in parquet["measured"] if row["workers"] == 0)
     votes = parquet["rows"] * parquet["voters"]
     days = LABELS_A_DAY * alone["processor_seconds"] / votes / DAY  # for each voter
@@ -156,7 +158,7 @@ def page(data: Row) -> str:
         row["first"] = max(busy, key=lambda name: busy[name])
     kinds: Row = {kind: [row for row in simulated if row["kind"] == kind] for kind in ("clients", "servers", "load")}
     ratios = {
-        row["store"]: row["answers_a_second"] / measured("speed", row["store"])["answers_a_second"]
+        row["store"]: row["answers_a_second"] / read_row("speed", row["store"])["answers_a_second"]
         for row in kinds["clients"]
         if row["where"] == "one machine"
     }

@@ -39,7 +39,7 @@ from darrm.serve.requests import Question
 from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
-from tests.load.processes import AS_INSTALLED, STORES, Load, Place, Server, place, sync_milliseconds
+from tests.load.processes import AS_INSTALLED, STORES, Load, Place, Server, measure_sync, open_place
 
 NAME = "serve"
 FIGURES = ("speed", "costs", "race", "long", "kills", "soak")
@@ -59,12 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for figure in pages.select_figures(options, FIGURES):
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
             Path(name).chmod(0o755)  # PostgreSQL runs as another user
-            found = measure(figure, Path(name), options)
-        pages.write_json(
-            folder / f"{figure}.json", {"machine": f"{platform.machine()}, {os.cpu_count()} cores"} | found
-        )
-    data = pages.read_results(folder, FIGURES)
-    return pages.write_page(folder, page(data)) if len(data) == len(FIGURES) else 0
+            data = measure(figure, Path(name), options)
+        machine = {"machine": f"{platform.machine()}, {os.cpu_count()} cores"}
+        pages.write_json(folder / f"{figure}.json", machine | data)
+    results = pages.read_results(folder, FIGURES)
+    return pages.write_page(folder, page(results)) if len(results) == len(FIGURES) else 0
 
 
 def measure(figure: str, folder: Path, options: Namespace) -> Row:
@@ -72,7 +71,7 @@ def measure(figure: str, folder: Path, options: Namespace) -> Row:
     if figure == "race":
         return race(folder, 1000 if quick else 100_000)
     if figure == "long":
-        return long(folder, 10**5 if quick else options.entries)
+        return compare_ledgers(folder, 10**5 if quick else options.entries)
     if figure == "speed":
         stores = speed(folder, 2.0 if quick else 10.0)
     elif figure == "costs":
@@ -88,26 +87,26 @@ CLIENTS, RUNS, SERIES = 32, 3, 3
 
 
 def speed(folder: Path, seconds: float) -> Iterator[Row]:
-    """Yield for each store the series with the middle number of answers, and what all gave."""
-    several = []
+    """Yield for each store the series with the median number of answers, and the numbers of all series."""
+    series = []
     for number in range(SERIES):
         (folder / str(number)).mkdir(mode=0o755)
-        several.append([one_series(folder / str(number), store, seconds) for store in STORES])
-    for rows in zip(*several, strict=True):
+        series.append([measure_series(folder / str(number), store, seconds) for store in STORES])
+    for rows in zip(*series, strict=True):
         ordered = sorted(rows, key=lambda row: row["answers_a_second"])
         yield ordered[len(ordered) // 2] | {"series": [row["answers_a_second"] for row in rows]}
 
 
-def one_series(folder: Path, store: str, seconds: float) -> Row:
-    with place(folder / store, store, 10**6) as here:
-        server = here.serve(PORT)
-        Load(PORT, here.token, "warm", CLIENTS).run(1.0)
+def measure_series(folder: Path, store: str, seconds: float) -> Row:
+    with open_place(folder / store, store, 10**6) as place:
+        server = place.serve(PORT)
+        Load(PORT, place.token, "warm", CLIENTS).run(1.0)
         before, runs, loads = server.status()["processor_seconds"], [], []
         for number in range(RUNS):
-            runs.append(Load(PORT, here.token, f"run{number}", CLIENTS).run(seconds))
+            runs.append(Load(PORT, place.token, f"run{number}", CLIENTS).run(seconds))
             loads.append(os.getloadavg()[0])
         processor = server.status()["processor_seconds"] - before
-        alone = Load(PORT, here.token, "alone", 1).run(seconds / 2)
+        alone = Load(PORT, place.token, "alone", 1).run(seconds / 2)
         each = [run.answered / run.seconds for run in runs]
         return {
             "store": store,
@@ -118,9 +117,9 @@ def one_series(folder: Path, store: str, seconds: float) -> Row:
             "each": each,
             "alone_p50_milliseconds": alone.milliseconds(0.5),
             "processor_milliseconds": 1000 * processor / sum(run.answered for run in runs),
-            "paid": here.paid(),
-            "debits": here.debits(),
-            "sync_milliseconds": sync_milliseconds(folder),
+            "paid": place.paid(),
+            "debits": place.debits(),
+            "sync_milliseconds": measure_sync(folder),
             "loads": loads,
         }
 
@@ -130,34 +129,36 @@ _TIMES = 15
 
 
 def milliseconds(act: Callable[[int], object], clock: Callable[[], float] = time.thread_time) -> float:
-    """Return the median of several times: of this thread's processor, whatever else the machine does."""
-    taken = []
+    """Return the median time of an action, by default of the processor."""
+    times = []
     for number in range(_TIMES):
         begin = clock()
         act(number)
-        taken.append(clock() - begin)
-    return 1000 * median(taken)
+        times.append(clock() - begin)
+    return 1000 * median(times)
 
 
 def costs(folder: Path) -> Iterator[Row]:
     """Time the steps of each store's server; pairs are of one question and of many."""
     for store in STORES:
-        with place(folder / f"costs{store}", store, 10**6) as here:
+        with open_place(folder / f"costs{store}", store, 10**6) as place:
             pairs: dict[str, list[float]] = {}
             for most in (FEW, MANY):
-                for name, value in (payments(here, most) | questions(here.folder / f"costs{most}", most)).items():
+                for name, value in (
+                    time_payments(place, most) | time_questions(place.folder / f"costs{most}", most)
+                ).items():
                     pairs.setdefault(name, []).append(value)
-            yield {"store": store, **pairs, "sync": sync_milliseconds(folder), "load": os.getloadavg()[0]}
+            yield {"store": store, **pairs, "sync": measure_sync(folder), "load": os.getloadavg()[0]}
 
 
-def payments(here: Place, most: int) -> dict[str, float]:
-    aggregator, ledger = load_release(here.folder / "table.json"), PrivacyLedger(here.ledger)
+def time_payments(place: Place, most: int) -> dict[str, float]:
+    aggregator, ledger = load_release(place.folder / "table.json"), PrivacyLedger(place.ledger)
     votes, cost = Votes.from_labels([[1, 1, 0]] * most), aggregator.privacy_cost(most)
     labels, stream, last = aggregator.release(votes), StreamCursor.of(f"costs{most}").stream, 0
 
     def debit(number: int) -> None:
         nonlocal last
-        names = tuple(f"{most}-{number}-{place_}" for place_ in range(most))
+        names = tuple(f"{most}-{number}-{index}" for index in range(most))
         last = ledger.debit(cost, labels=labels, cursor=StreamCursor(stream, last, names))
 
     return {
@@ -167,14 +168,14 @@ def payments(here: Place, most: int) -> dict[str, float]:
     }
 
 
-def questions(path: Path, most: int) -> dict[str, float]:
+def time_questions(path: Path, most: int) -> dict[str, float]:
     asker = Client("load", "0" * 64, questions=10**9)
     file = Questions(path, VoteSchema(2**20, 2, "coin"))
 
     def commit(act: Callable[[str], object], number: int) -> None:
         with file.transaction():
-            for place_ in range(most):
-                act(f"{number}-{place_}")
+            for index in range(most):
+                act(f"{number}-{index}")
 
     def keep(name: str) -> None:
         with file.step():
@@ -184,13 +185,13 @@ def questions(path: Path, most: int) -> dict[str, float]:
         with file.step():
             file.vote("0-0", 1 + hash(name) % 2**20, 1)
 
-    taken = {
+    times = {
         "keep": milliseconds(lambda number: commit(keep, number)),
         "vote": milliseconds(lambda number: commit(vote, number)),
         "settle": milliseconds(lambda number: commit(lambda name: file.settle(End(name, "answered", 1)), number)),
     }
     file.close()
-    return taken
+    return times
 
 
 SERVERS, RACERS = 4, 16
@@ -199,25 +200,25 @@ SERVERS, RACERS = 4, 16
 def race(folder: Path, budget: int) -> Row:
     """Ask twice the budget, one question a request; count the answered, refused and paid ones."""
     requests = 2 * budget // SERVERS
-    with place(folder / "race", "PostgreSQL", budget) as here:
+    with open_place(folder / "race", "PostgreSQL", budget) as place:
         for number in range(SERVERS):
-            here.serve(PORT + number, f"server{number}")
+            place.serve(PORT + number, f"server{number}")
         begin = time.perf_counter()
         with ProcessPoolExecutor(SERVERS) as pool:
-            several = [
-                pool.submit(Load(PORT + number, here.token, f"s{number}", RACERS).run, most=requests)
+            loads = [
+                pool.submit(Load(PORT + number, place.token, f"s{number}", RACERS).run, most=requests)
                 for number in range(SERVERS)
             ]
-            answers = [one.result() for one in several]
+            answers = [load.result() for load in loads]
         return {
             "budget": budget,
             "asked": requests * SERVERS,
             "together": 1,
             "servers": SERVERS,
-            "answered": sum(one.answered for one in answers),
-            "refused": sum(one.refused for one in answers),
-            "paid": here.paid(),
-            "debits": here.debits(),
+            "answered": sum(answer.answered for answer in answers),
+            "refused": sum(answer.refused for answer in answers),
+            "paid": place.paid(),
+            "debits": place.debits(),
             "seconds": time.perf_counter() - begin,
             "load": os.getloadavg()[0],
         }
@@ -228,8 +229,8 @@ QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("1e-9", 0))
 _DEBITS, _ROUNDS = 40, 3
 
 
-def _chained(entry: EntryRow, cost: Cost, most: int) -> Iterator[tuple[int, str]]:
-    """Yield number and entry hash of each entry from the second on; all say the same as the first one."""
+def _chain(entry: EntryRow, cost: Cost, most: int) -> Iterator[tuple[int, str]]:
+    """Yield number and entry hash of each entry from the second on, with the content of the first."""
     rest = f"{entry.time}\x1f{cost.checksum}\x1f1\x1f\x1f\x1f\x1f\x1f-s\x1f".encode()
     entry_hash = entry.entry_hash
     for number in range(2, most + 1):
@@ -244,39 +245,39 @@ def build(path: Path, entries: int) -> None:
     """Write a ledger of ``entries`` entries of one question: one debit by the ledger, the others chained to it."""
     PrivacyLedger.create(path, PrivacyParams(1)).debit(QUERY)
     with SQLiteStore(str(path), timeout=60.0).transaction(write=True) as database:
-        written = Transaction(database)
-        (cost,), first = written.cost_rows.values(), next(written.read_entries())
-        rows = ((number, first.time, entry_hash) for number, entry_hash in _chained(first, cost, entries))
+        transaction = Transaction(database)
+        (cost,), first = transaction.cost_rows.values(), next(transaction.read_entries())
+        rows = ((number, first.time, entry_hash) for number, entry_hash in _chain(first, cost, entries))
         database.connection.executemany(_WRITE, rows)
-        (last,) = written.read_entries(entries)
+        (last,) = transaction.read_entries(entries)
         cost = cost._replace(total=entries)
-        written.put_cost(cost)
-        written.put_state(State(entries, "").add_checksum(last.entry_hash, [cost]))
+        transaction.put_cost(cost)
+        transaction.put_state(State(entries, "").add_checksum(last.entry_hash, [cost]))
 
 
-def long(folder: Path, entries: int) -> Row:
+def compare_ledgers(folder: Path, entries: int) -> Row:
     """Debit from both ledgers in turn; the ratio is the median of those of three rounds."""
     begin = time.perf_counter()
     paths = [folder / "small.sqlite", folder / "big.sqlite"]
     for path, most in zip(paths, (SMALL, entries), strict=True):
         build(path, most)
-    built, begin = time.perf_counter() - begin, time.perf_counter()
+    build_seconds, begin = time.perf_counter() - begin, time.perf_counter()
     ledgers = [PrivacyLedger(path) for path in paths]
-    opened, rounds = time.perf_counter() - begin, []
+    open_seconds, rounds = time.perf_counter() - begin, []
     for _ in range(_ROUNDS):
-        taken: tuple[list[float], list[float]] = ([], [])
+        pair: tuple[list[float], list[float]] = ([], [])
         for _ in range(_DEBITS):
-            for ledger, times in zip(ledgers, taken, strict=True):
+            for ledger, times in zip(ledgers, pair, strict=True):
                 start = time.perf_counter()
                 ledger.debit(QUERY)
                 times.append(time.perf_counter() - start)
-        rounds.append([1000 * median(times) for times in taken])
+        rounds.append([1000 * median(times) for times in pair])
     return {
         "small": SMALL,
         "entries": entries,
         "gigabytes": paths[1].stat().st_size / 1e9,
-        "built_seconds": built,
-        "opened_seconds": opened,
+        "built_seconds": build_seconds,
+        "opened_seconds": open_seconds,
         "small_milliseconds": median(pair[0] for pair in rounds),
         "big_milliseconds": median(pair[1] for pair in rounds),
         "ratio": median(pair[1] / pair[0] for pair in rounds),
@@ -291,23 +292,23 @@ Labels = list[tuple[str, int]]  # ids and labels
 
 
 def kills(folder: Path, number: int) -> Iterator[Row]:
-    """Kill ``number`` processes of each store, in turn, and look at every id that was asked."""
+    """Kill ``number`` processes of each store, in turn, and check every id that was asked."""
     for store in STORES:
         yield kills_on(folder / f"kills{store}", store, number)
 
 
 def kills_on(folder: Path, store: str, number: int, port: int = PORT) -> Row:
-    with place(folder, store, 10**7) as here:
+    with open_place(folder, store, 10**7) as place:
         begin = time.perf_counter()
-        several, counted = _kill(here.serve(port), store, number)
-        return {"store": store, "kills": number, "victims": counted, **_look(here.serve(port), several)} | {
+        results, victims = _kill(place.serve(port), store, number)
+        return {"store": store, "kills": number, "victims": victims, **_check_ids(place.serve(port), results)} | {
             "seconds": time.perf_counter() - begin,
             "load": os.getloadavg()[0],
         }
 
 
 def _kill(server: Server, store: str, most: int) -> tuple[list[tuple[int, Labels]], dict[str, int]]:
-    here, stop, dice = server.place, threading.Event(), random.Random(SEED)  # noqa: S311 (repeated)
+    place, stop, dice = server.place, threading.Event(), random.Random(SEED)  # noqa: S311 (repeated)
     victims: list[str] = []
     with ThreadPoolExecutor(ASKERS) as pool:
         asking = [pool.submit(_ask, server, number, stop) for number in range(ASKERS)]
@@ -319,15 +320,15 @@ def _kill(server: Server, store: str, most: int) -> tuple[list[tuple[int, Labels
                     server.kill()
                     server.start()
                 elif victims[-1] == "client":
-                    _client_that_dies(server, f"dead{number}", dice.uniform(0.02, _LONGEST_LIFE))
-                elif here.postgres is not None:
-                    here.postgres.stop()
-                    here.postgres.start(AS_INSTALLED)
+                    _kill_client(server, f"dead{number}", dice.uniform(0.02, _LONGEST_LIFE))
+                elif place.postgres is not None:
+                    place.postgres.stop()
+                    place.postgres.start(AS_INSTALLED)
         finally:
             stop.set()
-        several = [one.result() for one in asking]
+        results = [client.result() for client in asking]
     server.kill()
-    return several, dict(Counter(victims))
+    return results, dict(Counter(victims))
 
 
 def _ask(server: Server, number: int, stop: threading.Event) -> tuple[int, Labels]:
@@ -347,29 +348,29 @@ def _ask(server: Server, number: int, stop: threading.Event) -> tuple[int, Label
     return asked, labels
 
 
-def _client_that_dies(server: Server, name: str, seconds: float) -> None:
+def _kill_client(server: Server, name: str, seconds: float) -> None:
     words = f"from tests.load.processes import Load; Load({server.port}, '{server.place.token}', '{name}', 4).run(60)"
     with subprocess.Popen([sys.executable, "-c", words], stderr=subprocess.DEVNULL) as client:
         time.sleep(0.5 + seconds)
         client.kill()
 
 
-def _look(server: Server, several: Sequence[tuple[int, Labels]]) -> Row:
-    here = server.place
-    paid = Counter(name for entry in PrivacyLedger(here.ledger).entries() for name in entry.questions)
+def _check_ids(server: Server, results: Sequence[tuple[int, Labels]]) -> Row:
+    place = server.place
+    paid = Counter(name for entry in PrivacyLedger(place.ledger).entries() for name in entry.questions)
     labels: dict[str, set[int]] = {}
-    for _, answers in several:
+    for _, answers in results:
         for name, label in answers:
             labels.setdefault(name, set()).add(label)
     lost = 0
-    with ServeClient(f"http://127.0.0.1:{server.port}", here.token) as client:
+    with ServeClient(f"http://127.0.0.1:{server.port}", place.token) as client:
         for name in paid:
             row = client.read(name, wait=30)
             lost += row["state"] != "answered"
             labels.setdefault(name, set()).add(row.get("label", -1))
     return {
-        "asked": sum(asked for asked, _ in several),
-        "answers": sum(len(answers) for _, answers in several),
+        "asked": sum(asked for asked, _ in results),
+        "answers": sum(len(answers) for _, answers in results),
         "paid": len(paid),
         "paid_twice": sum(times > 1 for times in paid.values()),
         "two_labels": sum(len(each) > 1 for each in labels.values()),
@@ -385,23 +386,23 @@ _RATE = {"SQLite": 250.0, "PostgreSQL": 400.0}  # questions a second
 def soak(folder: Path, seconds: float) -> Iterator[Row]:
     """Ask at a fixed rate, and note the memory a dozen times: first after a minute, or what there is."""
     for store in STORES:
-        with place(folder / f"soak{store}", store, 10**7) as here:
-            server, noted, answered = here.serve(PORT), [], 0
-            taken: list[float] = []
+        with open_place(folder / f"soak{store}", store, 10**7) as place:
+            server, megabytes, answered = place.serve(PORT), [], 0
+            times: list[float] = []
             for part in range(PARTS + 1):
-                load = Load(PORT, here.token, f"part{part}", gap=1 / _RATE[store])
+                load = Load(PORT, place.token, f"part{part}", gap=1 / _RATE[store])
                 answers = load.run(seconds / PARTS)
-                noted.append(server.status()["megabytes"])
-                answered, taken = answered + answers.answered, taken + answers.taken
+                megabytes.append(server.status()["megabytes"])
+                answered, times = answered + answers.answered, times + answers.times
             yield {
                 "store": store,
                 "minutes": seconds * (PARTS + 1) / PARTS / 60,
                 "rate": _RATE[store],
                 "answered": answered,
-                "p99_milliseconds": 1000 * sorted(taken)[int(0.99 * len(taken))],
-                "begin_megabytes": noted[0],
-                "end_megabytes": noted[-1],
-                "megabytes": noted,
+                "p99_milliseconds": 1000 * sorted(times)[int(0.99 * len(times))],
+                "begin_megabytes": megabytes[0],
+                "end_megabytes": megabytes[-1],
+                "megabytes": megabytes,
                 "load": os.getloadavg()[0],
             }
 

@@ -42,7 +42,7 @@ class Simulation:
     rate: float = 0.0
     together: int = 1  # questions of a request
     now: float = 0.0
-    taken: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
 
     def run(self, seconds: float) -> dict[str, float]:
         """Return answers a second, quantiles of their times, and the share of the time that each part is busy."""
@@ -55,15 +55,15 @@ class Simulation:
             for _ in range(0 if self.rate else self.clients):
                 self._at(self._dice.random() * 0.01, self._arrive, server)
         if self.rate:
-            self._chance()
+            self._arrive_randomly()
         while self._events and self._events[0][0] < seconds:
             self.now, _, act, arguments = heapq.heappop(self._events)
             act(*arguments)
-        several = sorted(self.taken) or [float("inf")]
+        times = sorted(self.times) or [float("inf")]
         return {
-            "answers_a_second": len(self.taken) * self.together / seconds,
-            "p50_milliseconds": 1000 * several[len(several) // 2],
-            "p99_milliseconds": 1000 * several[int(0.99 * len(several))],
+            "answers_a_second": len(self.times) * self.together / seconds,
+            "p50_milliseconds": 1000 * times[len(times) // 2],
+            "p99_milliseconds": 1000 * times[int(0.99 * len(times))],
             # what began may end after the time
             **{
                 name: min(1.0, busy / seconds / (1 if name == "ledger" else self.servers))
@@ -72,20 +72,20 @@ class Simulation:
         }
 
     def _at(self, seconds: float, act: Callable[..., None], *arguments: Any) -> None:
-        order = len(self.taken) + self._dice.getrandbits(60)
+        order = len(self.times) + self._dice.getrandbits(60)
         heapq.heappush(self._events, (self.now + seconds, order, act, arguments))
 
-    def _chance(self) -> None:
+    def _arrive_randomly(self) -> None:
         server = self._dice.randrange(self.servers)
         self._at(0.0, self._arrive, server)
-        self._at(self._dice.expovariate(self.rate), self._chance)
+        self._at(self._dice.expovariate(self.rate), self._arrive_randomly)
 
-    def _computed(self, server: int, work: float) -> float:
-        """Let the desk compute in turns with the requests that wait; return how many seconds it takes."""
-        return work + min(work, self._queued(server, work) - work)
+    def _compute(self, server: int, work: float) -> float:
+        """Let the worker compute in turns with waiting requests; return the seconds that it takes."""
+        return work + min(work, self._queue(server, work) - work)
 
-    def _queued(self, server: int, work: float) -> float:
-        """Give the interpreter more work; return in how many seconds it has done all that it has."""
+    def _queue(self, server: int, work: float) -> float:
+        """Give the interpreter more work; return the seconds until all of it is done."""
         self._free[server] = max(self.now, self._free[server]) + work
         self._busy["interpreter"] += work
         return self._free[server] - self.now
@@ -101,7 +101,7 @@ class Simulation:
                 self._at(0.0, self._keep, server)
 
         def read() -> None:
-            self._at(self._queued(server, self.costs.request), queue)
+            self._at(self._queue(server, self.costs.request), queue)
 
         self._at(self.costs.network, read)
 
@@ -110,25 +110,25 @@ class Simulation:
         batch = [queue.popleft() for _ in range(min(most, len(queue)))]
         self._works[server] = bool(batch)
         if batch:
-            taken = self.costs.sync + self._computed(server, self.costs.keep * len(batch) * self.together)
+            taken = self.costs.sync + self._compute(server, self.costs.keep * len(batch) * self.together)
             self._busy["desk"] += taken
             self._at(taken, self._debit, server, batch)
 
     def _debit(self, server: int, batch: list[float]) -> None:
         """Wait for the turn, pay, and keep the labels."""
         questions = len(batch) * self.together
-        taken = self.costs.wait + self._computed(server, self.costs.debit + self.costs.question * questions)
+        taken = self.costs.wait + self._compute(server, self.costs.debit + self.costs.question * questions)
         begin = max(self.now, self._ledger)
         self._ledger = begin + taken
         self._busy["ledger"] += taken
         kept = self.costs.sync + self.costs.settle * questions
-        self._computed(server, self.costs.settle * questions)
+        self._compute(server, self.costs.settle * questions)
         self._busy["desk"] += taken + kept  # and not while it waits for others' turns
-        self._at(self._ledger - self.now + kept, self._tell, server, batch)
+        self._at(self._ledger - self.now + kept, self._answer, server, batch)
 
-    def _tell(self, server: int, batch: list[float]) -> None:
+    def _answer(self, server: int, batch: list[float]) -> None:
         for born in batch:
-            self.taken.append(self.now + self.costs.network - born)
+            self.times.append(self.now + self.costs.network - born)
             if not self.rate:
                 self._at(self.costs.network, self._arrive, server)
         self._at(0.0, self._keep, server)

@@ -13,7 +13,7 @@ from darrm.votes import Votes
 from experiments.pages import read_claims, read_json
 from tests.load import releases, scale, serve
 from tests.load.commands import COMMANDS, run_once
-from tests.load.measuring import Taken
+from tests.load.measuring import Usage
 from tests.load.simulation import Costs, Simulation
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -42,7 +42,7 @@ def test_one_client_waits_for_the_sum_of_the_steps() -> None:
 def test_a_simulation_keeps_littles_law_and_the_bounds_of_its_parts(clients: int) -> None:
     simulation = Simulation(COSTS, clients=clients)
     result = simulation.run(20.0)
-    assert result["answers_a_second"] * sum(simulation.taken) / len(simulation.taken) == pytest.approx(clients, rel=0.1)
+    assert result["answers_a_second"] * sum(simulation.times) / len(simulation.times) == pytest.approx(clients, rel=0.1)
     # requests and the desk compute in one interpreter
     assert result["answers_a_second"] <= 1 / (COSTS.request + COSTS.keep + COSTS.question + COSTS.settle)
     assert max(result[part] for part in ("interpreter", "desk", "ledger")) == pytest.approx(1.0, abs=0.02)
@@ -85,8 +85,8 @@ def test_a_command_that_fails_is_not_measured(tmp_path: Path) -> None:
 
 
 def test_runs_are_summarized_by_medians() -> None:
-    runs = [Taken(1.0, 3.0, 50.0), Taken(2.0, 1.0, 70.0), Taken(9.0, 2.0, 60.0)]
-    assert Taken.median(runs) == Taken(2.0, 2.0, 60.0)
+    runs = [Usage(1.0, 3.0, 50.0), Usage(2.0, 1.0, 70.0), Usage(9.0, 2.0, 60.0)]
+    assert Usage.median(runs) == Usage(2.0, 2.0, 60.0)
     assert len({command.typed for command in COMMANDS}) == len(COMMANDS)  # keys of the data of the page
 
 
