@@ -45,6 +45,12 @@ def test_votes_are_compared_exactly_and_each_for_itself(
             schema.row(row)
 
 
+def test_a_missing_vote_is_refused_unless_it_is_allowed() -> None:
+    assert NUMBERS.row([1, None, 0]) == [1, None, 0]
+    with pytest.raises(ValueError, match="takes no question with missing votes"):
+        VoteSchema(3, 2).row([1, None, 0])
+
+
 @pytest.mark.parametrize("counts", [[3, 0, 0], [4, -1], [1.0, 2], [True, 2], [1, 1], [2**70, 3 - 2**70], [None, 3]])
 def test_wrong_counts_are_refused(counts: list[Any]) -> None:
     assert NUMBERS.counts([[3, 0], [1, 2]]).ones.tolist() == [0, 2]
