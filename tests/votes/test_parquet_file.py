@@ -50,6 +50,19 @@ def test_a_column_of_counts_has_any_type_of_numbers(kind: Any, tmp_path: Path) -
     assert Votes.read(tmp_path / "v.parquet", voters=3).ones.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize(("column", "classes"), [([b"no"], ("no", "yes")), ([1], "open")])
+def test_a_column_of_another_type_is_refused(column: list[Any], classes: Any, tmp_path: Path) -> None:
+    write_parquet(tmp_path / "v.parquet", {"a": column})
+    message = "column 'a' of .* must be numbers or text"
+    check_refusal(lambda: Votes.read(tmp_path / "v.parquet", classes=classes), message)
+
+
+def test_an_id_that_is_null_is_an_empty_text(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "v.parquet", {"query": [7, None], "a": [0, 1], "b": [1, 1]})
+    votes = Votes.read(tmp_path / "v.parquet", id_column="query", voters=2, layout="labels")
+    assert (votes.ones.tolist(), votes.ids) == ([1, 2], ("query", ("7", "")))
+
+
 def test_both_unicode_spellings_are_one_class(tmp_path: Path) -> None:
     composed, decomposed = "caf\u00e9", "cafe\u0301"
     write_parquet(tmp_path / "v.parquet", {"a": [composed], "b": [decomposed]})

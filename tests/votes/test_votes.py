@@ -3,13 +3,14 @@
 import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, require_votes, to_counts
-from tests.votes.support import check_refusal, list_missing
+from tests.votes.support import check_refusal, list_missing, read_csv
 
 NAN, INF = np.nan, np.inf
 
@@ -69,6 +70,17 @@ def test_votes_are_cut_by_rows() -> None:
     assert (votes[:1].classes, votes[:0].queries, votes[:0].voters) == (("a", "b"), 0, 3)
     with pytest.raises(TypeError, match="cut by rows"):
         votes[0]  # type: ignore[index]
+
+
+def test_concatenated_votes_keep_their_rows_and_ids(tmp_path: Path) -> None:
+    votes = read_csv(tmp_path, "query,a,b\np,0,0\nq,1,1\n", id_column="query", layout="labels")
+    for batches, ones, ids in (
+        ([votes], [0, 2], ("query", ("p", "q"))),
+        ([votes[1:], votes[:1]], [2, 0], ("query", ("q", "p"))),
+        ([votes, Votes.from_counts([[1, 1]])], [0, 2, 1], None),
+    ):
+        joined = Votes.concatenate(batches)
+        assert (joined.ones.tolist(), joined.ids, joined.source_format) == (ones, ids, "labels")
 
 
 @pytest.mark.parametrize("classes", [("no", "yes"), (5, 8), (-1, 1), (False, True)])
