@@ -46,9 +46,9 @@ def read_costs(store: str, network: float = 0.0) -> Costs:
         name: (row[name][1] - row[name][0]) / 255e3 for name in ("draw", "debit_processor", "keep", "settle")
     }
     batches = row["debit_processor"][0] / 1e3 * fast["debits"] / fast["paid"]
-    own = sum(per_question.values()) + batches
+    other_costs = sum(per_question.values()) + batches
     return Costs(
-        request=max(fast["processor_milliseconds"] / 1e3 - own, 1e-5),
+        request=max(fast["processor_milliseconds"] / 1e3 - other_costs, 1e-5),
         keep=max(per_question["keep"] + per_question["draw"], 0.0),
         settle=max(per_question["settle"], 0.0),
         debit=row["debit_processor"][0] / 1e3,
@@ -88,8 +88,8 @@ def regions() -> Iterator[Row]:
             asked = dice.multinomial(BUDGET, weight / weight.sum(), REPEATS)
             shares: tuple[tuple[str, NDArray[np.float64]], ...] = (("even", np.ones(number)), ("right", weight))
             for kind, share in shares:
-                own = np.floor(BUDGET * share / share.sum())
-                lost[f"{name}_{kind}"] = float(np.maximum(asked - own, 0).sum(axis=1).mean() / BUDGET)
+                limits = np.floor(BUDGET * share / share.sum())
+                lost[f"{name}_{kind}"] = float(np.maximum(asked - limits, 0).sum(axis=1).mean() / BUDGET)
         part = PrivacyParams(3 / number, 1e-5 / number)
         fit = PrivacyLedger.create(":memory:", part).queries_that_fit(cost)
         formula = math.sqrt(number / (2 * math.pi * BUDGET)) * math.sqrt(1 - 1 / number)
