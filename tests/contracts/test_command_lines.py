@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +34,7 @@ class Command:
     def __str__(self) -> str:
         return self.name
 
-    def main(self, words: list[str]) -> int:
+    def main(self, words: Sequence[str]) -> int:
         return int(import_module(f"darrm.{self.name}.__main__").main(words))
 
 

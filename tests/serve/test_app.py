@@ -106,7 +106,9 @@ def test_a_forged_token_is_refused(header: str, common_server: Endpoint) -> None
 def test_the_password_of_a_browser_only_reads(common_server: Endpoint) -> None:
     password = ("study", common_server.tokens["study"])
     headers = {"Origin": "https://other.example", "Content-Type": "text/plain"}  # a form of another site's page
-    for path, body in (("/ask", [{"id": "q", "votes": VOTES}]), ("/questions", {"id": "q", "votes": VOTES})):
+    question = {"id": "q", "votes": VOTES}
+    bodies: tuple[tuple[str, object], ...] = (("/ask", [question]), ("/questions", question))
+    for path, body in bodies:
         answer = common_server.http.post(path, auth=password, headers=headers, content=json.dumps(body).encode())
         assert answer.status_code == 401
     assert common_server.http.get("/questions", auth=password).status_code == 200

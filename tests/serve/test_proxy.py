@@ -13,7 +13,9 @@ import pytest
 
 from darrm.serve.client import ServeClient
 from tests.serve.deployments import ROOT, certificate_of, free_port, wait_until
-from tests.serve.endpoints import Endpoint, httpx
+from tests.serve.endpoints import Endpoint
+
+httpx = pytest.importorskip("httpx", reason="needs the extra serve")
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(NGINX is None, reason="needs nginx")]
