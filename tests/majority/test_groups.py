@@ -19,6 +19,7 @@ from darrm import priors
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.errors import TableError
+from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.composition import optimal_epsilon
 from darrm.majority import baselines
 from darrm.majority.certify import lower_bound
@@ -258,6 +259,18 @@ def test_a_certain_answer_has_no_curve() -> None:
 
 def list_groups(voters: Voters) -> list[tuple[int, str, str]]:
     return [(n, each.epsilon_text, each.delta_text if each.is_private else "") for n, each in voters.groups]
+
+
+def test_a_ledger_adds_costs_without_a_curve_to_costs_with_one() -> None:
+    voters = Voters.of([PrivacyParams(1), PrivacyParams("0.1"), PrivacyParams("0.2")])
+    cost = describe_cost(certify(Problem(voters, PrivacyParams("0.5")), NoiseFunction(3, [0.2, 0.4])))
+    assert cost.renyi is not None
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(5, "0.01"))
+    ledger.debit(replace(cost, renyi=None))
+    ledger.debit(cost.repeat(3))
+    assert ledger.accountant().costs == (replace(cost, renyi=None, count=4),)
+    with pytest.raises(ValueError, match="queries of one kind"):
+        ledger.debit(replace(cost, guarantee=PrivacyParams("0.6")))
 
 
 def test_round_up_to_asks_for_as_little_as_possible() -> None:

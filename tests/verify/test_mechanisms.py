@@ -1,6 +1,8 @@
 """Costs when voters resample their examples: against every set of outcomes, every sample, and mpmath."""
 
+import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -15,15 +17,18 @@ from darrm import NoiseFunction, PrivacyParams, Problem, Release, Table, Voters,
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.optimize.plurality import optimize_plurality
+from darrm.priors import Dirichlet
 from darrm.subsampling import Subsampling
 from darrm.verify import mechanisms
 from darrm.verify.attack import attack
+from darrm.verify.audit import judge_file
 from darrm.verify.costs import judge_charge
 from darrm.verify.formats import read_sampling
 from darrm.verify.noisy_labels import renyi_of_label
 from darrm.verify.totals import smallest_total
-from darrm.verify.verdicts import PROVED, UNKNOWN, Array, Interval, exponential
-from tests.verify.support import charge_of, cost_of, mechanism_of
+from darrm.verify.verdicts import ASSUMED, PROVED, UNKNOWN, Array, Interval, exponential
+from tests.verify.support import charge_of, cost_of, false_claims, mechanism_of
 from tests.verify.test_sums import delta_of_many
 
 NON_PRIVATE = PrivacyParams("inf")
@@ -232,6 +237,31 @@ def test_an_account_without_a_goal_has_a_finite_total() -> None:
     total = smallest_total(account, Fraction(1, 10**3), goal=math.inf)
     assert total is not None
     assert math.isfinite(total.epsilon)
+
+
+MECHANISMS = (GNMax(1.1), LNMax(0.9), ExponentialMechanism(2.0), PermuteAndFlip(2.0))
+
+
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize("sampling", [POISSON, FIXED, TWO_RECORDS], ids=["poisson", "fixed", "two records"])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(
+    "kind", [None, GNMax(1.1), LNMax(0.9), ExponentialMechanism(2.0), PermuteAndFlip(2.0)], ids=str
+)
+def test_an_honest_file_is_proved(kind: Mechanism | None, classes: int, sampling: Subsampling) -> None:
+    if kind is not None:
+        mechanism = NoisyMaximum(replace(kind, reached=sampling.records), make_voters(6, sampling), classes)
+        verdicts = judge_file(json.dumps(mechanism.to_json()).encode())[1]
+        verdicts += judge_charge(cost_of(mechanism), charge_of(mechanism.privacy_cost()))
+    else:
+        problem = Problem(make_voters(4, sampling), PrivacyParams("0.1", "1e-4"), classes=3)
+        table = make_table(sampling) if classes == 2 else optimize_plurality(problem, prior=Dirichlet())
+        verdicts = judge_file(json.dumps(table.to_json()).encode())[1]
+    assert false_claims(verdicts) == ""
+    costs = {one.verdict for one in verdicts if re.search("at least what|costs at most|label is", one.claim)}
+    # the library's bounds for noise and any number of classes are not attained; the verifier's may be larger
+    assert costs == {PROVED} or (kind is not None and classes > 2 and costs <= {PROVED, UNKNOWN} and costs)
+    assert [one.verdict for one in verdicts if "drawn with" in one.claim] == [ASSUMED]
 
 
 def test_an_attack_draws_with_and_without_the_person() -> None:
