@@ -142,7 +142,7 @@ def test_costs_have_any_length(place: str) -> None:
 # what is refused
 
 NOTES = ("a\nb", "\x1b[2J", "caf\udce9", "a\x00b", "a\u2028b", "\u202eabc")
-TWO = {"labels": np.zeros(2, dtype=np.int64)}
+TWO: dict[str, Any] = {"labels": np.zeros(2, dtype=np.int64)}
 REFUSED_CREATIONS: list[tuple[dict[str, Any], str]] = [
     ({"composition": "two"}, "composition"),
     ({"timeout": 0}, "timeout"),
