@@ -207,6 +207,45 @@ def test_q_alone_is_a_close_bound_where_two_classes_compete() -> None:
         assert np.all((ratio >= 1.0) & (ratio < 1.2))
 
 
+def fill_event(probabilities: np.ndarray, values: np.ndarray, order: np.ndarray, q: float) -> float:
+    """Sum the values of an event of probability q, filled with outcomes in an order, the last one in part."""
+    mass = np.append(0.0, np.cumsum(probabilities[order]))
+    return float(np.interp(q, mass, np.append(0.0, np.cumsum(values[order]))))
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(
+    "noise", [DiscreteLaplace(0.7), AsymmetricNoise(2.0, 3.0, 2.0, 1.5), AsymmetricNoise(3.0, 2.5, 1.5, 2.0)], ids=str
+)
+@pytest.mark.parametrize("order", [2.0, 6.0])
+def test_the_bound_by_losses_fills_events_of_two_counts(noise: IntegerNoise, order: float) -> None:
+    f = np.exp(law_of(noise, 60)[1])
+    p, after = np.outer(f[1:-1], f[1:-1]).ravel(), np.outer(f[2:], f[:-2]).ravel()  # a loses a vote, b wins one
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = np.where(p > 0.0, np.log(p) - np.log(after), 0.0)
+    kept = p > 1e-200
+    forward = np.where(kept, p * np.exp(np.where(kept, (order - 1.0) * loss, 0.0)), 0.0)
+    reverse = np.where(kept, p * np.exp(np.where(kept, -order * loss, 0.0)), 0.0)
+    rising = np.argsort(loss)
+    falling = rising[::-1]
+    bound = MislabelBoundByLosses(noise, order)
+    places, shift = bound.places
+    largest_after, (forward_curve, reverse_curve), least_after = bound._sums
+    for q in (1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.2):
+        grown, fallen = fill_event(p, after, rising, q), fill_event(p, after, falling, q)
+        added, returned = fill_event(p, forward, falling, q), fill_event(p, reverse, rising, q)
+        for exact, curve in ((grown, largest_after), (added, forward_curve), (returned, reverse_curve)):
+            assert exact <= np.interp(q, *curve) * (1.0 + 1e-9) <= 1.15 * exact
+        assert 0.85 * fallen <= np.interp(q, *least_after) <= fallen
+        stays = (1 - q) ** order * (1 - grown) ** (1 - order) + added
+        returns = (1 - fallen) ** order * (1 - q) ** (1 - order) + returned
+        exact = min(math.log(max(stays, returns)) / (order - 1.0), bound.ceiling)
+        assert exact * (1.0 - 1e-9) <= float(bound.cost(np.array([q]))[0]) <= exact * 1.15 + 1e-9
+        place = int(np.flatnonzero(places >= q)[-1])
+        moved = fill_event(p, after, rising, places[place])
+        assert moved * (1.0 - 1e-9) <= places[place - shift] <= 1.3 * moved
+
+
 @pytest.mark.parametrize(("noise", "order"), [(DiscreteLaplace(400.0), 1.5), (DiscreteLaplace(60.0), 8.0)], ids=str)
 def test_losses_beyond_all_floats_count(noise: IntegerNoise, order: float) -> None:
     _, logs = law_of(noise, 60)

@@ -110,6 +110,11 @@ def test_parts_of_a_run_cost_as_much_as_the_whole() -> None:
             assert total == pytest.approx(sum(parts)[ORDERS.index(order)], rel=1e-9)
 
 
+def test_theorem_6_costs_a_little_more_for_discrete_noise() -> None:
+    continuous, discrete = analyze_quietly(COUNTS, CONFIDENT), analyze_quietly(COUNTS, ConfidentGNMax(200, 150.0, 40.0))
+    assert continuous.epsilon < discrete.to_epsilon(discrete.theorem_6.curve) < 1.02 * continuous.epsilon
+
+
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("check", ["data-independent", "data-dependent"])
 @pytest.mark.parametrize("aggregator", [ConfidentGNMax(150, 20.0, 40.0), GNMax(40.0), LNMax(0.05)])
