@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -20,9 +20,9 @@ def open_problem(K: int, epsilon: str, delta: str, overlap: int = 1) -> Problem:
 
 def compute_ewens(counts: Counts, theta: Fraction) -> Fraction:
     """Compute the probability of table sizes in the Chinese restaurant process."""
-    law = Counter({(): Fraction(1)})
+    law: dict[Counts, Fraction] = {(): Fraction(1)}
     for num_seated in range(sum(counts)):
-        next_law = Counter[Counts]()
+        next_law = defaultdict[Counts, Fraction](Fraction)
         for sizes, probability in law.items():
             for table, weight in enumerate((*sizes, theta)):  # the last table is new
                 next_sizes = [size + (place == table) for place, size in enumerate((*sizes, 0))]

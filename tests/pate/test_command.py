@@ -62,8 +62,8 @@ def test_a_note_names_votes_that_may_be_transposed(tmp_path: Path, capsys: pytes
 
 
 def test_fewer_queries_cost_less(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    example = [votes, *EXAMPLE, *AS_COUNTS, "--no-table-2"]
-    whole, half = run_json(capsys, *example), run_json(capsys, *example, "--queries", "30")
+    example = [*EXAMPLE, *AS_COUNTS, "--no-table-2"]
+    whole, half = run_json(capsys, votes, *example), run_json(capsys, votes, *example, "--queries", "30")
     assert half["table_2"] is None
     assert half["table_1"]["queries"] == 30
     assert half["table_1"]["epsilon"] < whole["table_1"]["epsilon"]
