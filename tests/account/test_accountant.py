@@ -64,8 +64,8 @@ def test_queries_that_fit_is_the_largest_admitted_number(name: str) -> None:
 
 def test_queries_that_fit_ends_where_no_grid_holds_more() -> None:
     cost = NoisyMaximum(ExponentialMechanism(700), Voters.non_private(9, 1), 3).privacy_cost()
-    for most in (1, 10**6):
-        assert PrivacyAccountant().queries_that_fit(cost, PrivacyParams(700, 0), most=most) == 1
+    for limit in (1, 10**6):
+        assert PrivacyAccountant().queries_that_fit(cost, PrivacyParams(700, 0), most=limit) == 1
 
 
 def test_an_empty_account_has_spent_nothing() -> None:

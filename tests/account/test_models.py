@@ -86,12 +86,12 @@ CASES = [  # ε of each model, overlap, questions
 @pytest.mark.parametrize("shape", ["rising", "constant", "random"])
 @pytest.mark.parametrize(("epsilons", "overlap", "questions"), CASES)
 def test_no_strategy_of_models_costs_more_than_a_bound(epsilons: str, overlap: int, questions: int, shape: str) -> None:
-    own = [PrivacyParams(epsilon) for epsilon in epsilons.split()]
-    K = len(own)
+    guarantees = [PrivacyParams(epsilon) for epsilon in epsilons.split()]
+    K = len(guarantees)
     length = K - K // 2
     random = np.random.default_rng(32).uniform(0.1, 0.9, length)
     half = {"rising": np.linspace(0.2, 0.8, length), "constant": np.full(length, 0.5), "random": random}[shape]
-    check_bounds(Voters.of(own, overlap=overlap, models=True), half.tolist(), questions)
+    check_bounds(Voters.of(guarantees, overlap=overlap, models=True), half.tolist(), questions)
 
 
 @pytest.mark.slow
@@ -110,8 +110,8 @@ def check_bounds(voters: Voters, half: list[float], questions: int) -> None:
     """Compare every bound with all strategies; with an overlap of 1 the bound is attained."""
     table = make_table(voters, half)
     one = 0.5 * (1.0 + table.gamma.signed)
-    own = [each.epsilon for each in voters.per_voter or [voters.each] * voters.K]
-    persons = set(itertools.combinations(own, voters.reached))
+    epsilons = [each.epsilon for each in voters.per_voter or [voters.each] * voters.K]
+    persons = set(itertools.combinations(epsilons, voters.reached))
     laws = [law for person in persons for law in list_label_laws(one, person, voters.K - voters.reached, questions)]
     account = PrivacyAccountant(costs=[describe_cost(table, questions)])
     for delta in (0.0, 1e-3, 0.03):
@@ -191,8 +191,8 @@ def test_one_query_of_private_models_keeps_all_bounds() -> None:
 @pytest.mark.parametrize(("m", "sample_size"), [(1, 1), (2, 1), (4, 3)])  # a tie of two is random, like one vote
 def test_the_subsampling_bound_composes_the_models_behind_the_labels(m: int, sample_size: int) -> None:
     table, cap = make_subsampled_table(MANY_MODELS, m), optimal_epsilon([(MANY_MODELS.each, 31)], 1e-4)
-    most = 31 // sample_size
-    for count in (1, 2, most, most + 1):
+    limit = 31 // sample_size
+    for count in (1, 2, limit, limit + 1):
         cost = describe_cost(table, count)
         assert cost.sample is not None
         assert cost.sample.voters == sample_size

@@ -141,10 +141,10 @@ def test_equal_parts_of_a_sample_break_the_promise() -> None:
 
     def compute_law_of_parts(present: range) -> Array:
         total = np.zeros(2)
-        for drawn in itertools.product((0, 1), repeat=people):
-            sample = [person for person in present if drawn[person]]
+        for coins in itertools.product((0, 1), repeat=people):
+            sample = [person for person in present if coins[person]]
             votes = [int(any(person == k + 1 for person in sample[k::K])) for k in range(K)]
-            chance = math.prod(rate if is_drawn else 1.0 - rate for is_drawn in drawn)
+            chance = math.prod(rate if coin else 1.0 - rate for coin in coins)
             total += chance * gnmax_law(sigma)((K - sum(votes), sum(votes)))
         return total
 

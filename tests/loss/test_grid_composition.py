@@ -48,7 +48,7 @@ def queries(draw: st.DrawFn) -> GridQueries:
 @given(st.lists(queries(), min_size=1, max_size=2), st.sampled_from([0.01, 0.3, 2.0]), st.integers(1, 12))
 @example([GridQueries(0, np.array([0.999999999, 0.0, 1e-9]), 0.0, 5)], 0.3, 10)  # tilted mass above the window
 @example([GridQueries(-2, np.array([1e-11, 0.0, 1.0 - 2e-10, 0.0, 1e-10]), 0.0, 8)], 2.0, 10)
-def test_what_is_found_is_safe_and_nearly_the_smallest(kinds: list[GridQueries], step: float, digits: int) -> None:
+def test_the_smallest_epsilon_is_safe_and_nearly_exact(kinds: list[GridQueries], step: float, digits: int) -> None:
     delta = 3.0 * 10.0**-digits
     with mpmath.workdps(60):
         epsilon = GridComposition(kinds, step).smallest_epsilon(delta)
@@ -98,7 +98,7 @@ def test_losses_that_are_never_positive_cost_nothing() -> None:
     assert GridComposition([GridQueries(-2, np.array([0.5, 0.0, 0.5]), 0.0, 7)], 0.1).smallest_epsilon(1e-9) == 0.0
 
 
-def test_nothing_is_divided_by_losses_of_zero_nor_logged_where_nothing_is_left() -> None:
+def test_losses_of_zero_and_certain_infinite_losses_are_limits() -> None:
     nothing = GridQueries(0, np.array([1.0]), 0.0, 5)
     assert GridComposition([nothing], 0.1).smallest_epsilon(1e-9) == 0.0
     confesses = GridComposition([GridQueries(0, np.array([0.4, 0.5]), 0.1, 1)], 0.1)
@@ -109,7 +109,7 @@ def test_nothing_is_divided_by_losses_of_zero_nor_logged_where_nothing_is_left()
 
 
 @given(st.lists(st.tuples(st.floats(1e-300, 0.9), st.integers(1, 1000)), min_size=1, max_size=4))
-def test_infinite_losses_are_never_less_likely_than_said(parts: list[tuple[float, int]]) -> None:
+def test_the_probability_of_infinite_losses_is_rounded_up(parts: list[tuple[float, int]]) -> None:
     kinds = [GridQueries(0, np.array([1.0]), infinite, count) for infinite, count in parts]
     with mpmath.workdps(60):
         exact = -mpmath.expm1(mpmath.fsum(count * mpmath.log1p(-mpmath.mpf(infinite)) for infinite, count in parts))
@@ -117,7 +117,7 @@ def test_infinite_losses_are_never_less_likely_than_said(parts: list[tuple[float
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_smallest_of_a_window_counts_what_it_leaves_out(seed: int) -> None:
+def test_a_crossing_counts_the_masses_beyond_the_window(seed: int) -> None:
     rng = np.random.default_rng(seed)
     losses, masses, room = np.linspace(0.0, 3.9, 40), rng.random(40), 0.9
     masses[30:] = 0.099e-12 * room  # together a bit less than a part in 10¹² of the room
@@ -133,11 +133,9 @@ COARSE = GridQueries(-3, np.array([0.2, 0.1, 0.05, 0.15, 0.1, 0.15, 0.25]), 0.0,
 
 @pytest.mark.parametrize("digits", [1, 3, 5])
 @pytest.mark.parametrize("off", [1e-9, 1e-6])
-def test_masses_that_are_as_far_off_as_they_say_are_made_up_for(
-    off: float, digits: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_stated_error_of_masses_is_compensated(off: float, digits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tilted = GridQueries.tilted
-    monkeypatch.setattr(GridQueries, "tilted", lambda *given: (tilted(*given)[0] * (1.0 - off), off))
+    monkeypatch.setattr(GridQueries, "tilted", lambda *arguments: (tilted(*arguments)[0] * (1.0 - off), off))
     epsilon, delta = GridComposition([COARSE], 0.1).smallest_epsilon(10.0**-digits), 10.0**-digits
     with mpmath.workdps(60):
         assert delta * (1.0 - 100.0 * off) <= exact_delta([COARSE], 0.1, epsilon) <= delta
@@ -146,7 +144,7 @@ def test_masses_that_are_as_far_off_as_they_say_are_made_up_for(
 # a δ so small that no other loss than the highest counts, and one at which many do
 @pytest.mark.parametrize(("count", "step", "delta"), [(1, 0.1, 1e-2), (2, 0.1, 3e-3), (6, 0.1, 1e-5), (1, 1.0, 0.26)])
 @pytest.mark.parametrize("part", [0.0, 1.0])  # of the inverse transform's error as well
-def test_transforms_that_are_as_far_off_as_assumed_are_made_up_for(
+def test_the_assumed_error_of_transforms_is_compensated(
     part: float, count: int, step: float, delta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All errors take mass from the highest loss."""
@@ -174,7 +172,7 @@ def test_transforms_that_are_as_far_off_as_assumed_are_made_up_for(
 
 @pytest.mark.parametrize("middle", [60, 93, 120])
 @pytest.mark.parametrize("part", [0.5, 0.7, 0.9])
-def test_what_lies_above_the_window_is_made_up_for(part: float, middle: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mass_above_the_window_is_compensated(part: float, middle: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A window of 256 cells leaves out the highest loss, and what is computed of it a rare one further down."""
     negligible, delta, masses = 0.1, 0.004, np.zeros(257)
     masses[2], masses[middle], masses[256] = 2.8 * delta, part * negligible * delta, part * negligible * delta

@@ -46,7 +46,7 @@ def test_no_kernel_and_no_model_cost_more(delta: str) -> None:
 
 @pytest.mark.parametrize("x", [0.0, 0.3, 0.5, 1.0, 1.7, 2.0, 2.6])
 @pytest.mark.parametrize(
-    "own",
+    "guarantees",
     [
         [PrivacyParams(1, "0.1")] * 2,
         [PrivacyParams(epsilon) for epsilon in ("0.2", "2", "0.2", "0.7")],
@@ -55,11 +55,13 @@ def test_no_kernel_and_no_model_cost_more(delta: str) -> None:
     ],
     ids=["equal", "pure", "mixed"],
 )
-def test_models_cost_what_the_least_private_of_one_person_cost_together(own: list[PrivacyParams], x: float) -> None:
-    worst = max(compute_delta(math.exp(x), *make_pair(pair)) for pair in itertools.combinations(own, 2))
-    bound = models_delta(Voters.of(own, overlap=2, models=True), 2, x)
+def test_models_cost_what_the_least_private_of_one_person_cost_together(
+    guarantees: list[PrivacyParams], x: float
+) -> None:
+    worst = max(compute_delta(math.exp(x), *make_pair(pair)) for pair in itertools.combinations(guarantees, 2))
+    bound = models_delta(Voters.of(guarantees, overlap=2, models=True), 2, x)
     assert bound >= worst - 1e-15
-    if len({each.delta for each in own}) == 1:
+    if len({each.delta for each in guarantees}) == 1:
         assert bound == pytest.approx(worst, abs=1e-9)
 
 

@@ -62,11 +62,11 @@ def conditional(noise: Noise, a: int, b: int, height: int, order: tuple[str, ...
 def label(noise: Noise, counts: tuple[int, ...]) -> Law:
     """The law of the label, ties shared."""
     law = [Fraction(0)] * len(counts)
-    for drawn in itertools.product(range(len(noise)), repeat=len(counts)):
+    for draws in itertools.product(range(len(noise)), repeat=len(counts)):
         chance = Fraction(1)
-        for x in drawn:
+        for x in draws:
             chance *= mass(noise, x)
-        noisy = [count + x for count, x in zip(counts, drawn, strict=True)]
+        noisy = [count + x for count, x in zip(counts, draws, strict=True)]
         winners = [c for c, value in enumerate(noisy) if value == max(noisy)]
         for c in winners:
             law[c] += chance / len(winners)
@@ -144,11 +144,11 @@ def test_it_is_attained_where_the_others_are_far_below(noise: Noise, ratio: Frac
 def test_it_is_attained_by_a_third_that_is_known(noise: Noise, ratio: Fraction) -> None:
     # the supremum is a label's, given the others: for votes of a and b, a height of the third, and an order of ties
     span = range(-2 * len(noise), 2 * len(noise) + 1)
-    heard = max(
+    worst = max(
         hockey(conditional(noise, a, b, 0, order), conditional(noise, a - 1, b + 1, 0, order), ratio)
         for a, b, order in itertools.product(span, span, ORDERS)
     )
-    assert heard == supremum(noise, ratio)
+    assert worst == supremum(noise, ratio)
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,10 @@ def test_the_accuracy_under_recorded_votes_is_their_mean() -> None:
 
 def test_drawn_histograms_agree_with_all_within_their_error() -> None:
     law, prior = LAWS["permute-and-flip"], Dirichlet(0.5)
-    exact, drawn = accuracy_of(law, 20, 4, prior), accuracy_of(law, 20, 4, prior, draws=100)  # of 108 partitions
-    assert exact.standard_error == 0.0 < drawn.standard_error
-    assert abs(drawn.value - exact.value) < 5 * drawn.standard_error
-    assert drawn == accuracy_of(law, 20, 4, prior, draws=100)  # the seed is public
+    exact, sampled = accuracy_of(law, 20, 4, prior), accuracy_of(law, 20, 4, prior, draws=100)  # of 108 partitions
+    assert exact.standard_error == 0.0 < sampled.standard_error
+    assert abs(sampled.value - exact.value) < 5 * sampled.standard_error
+    assert sampled == accuracy_of(law, 20, 4, prior, draws=100)  # the seed is public
 
 
 def test_random_guessing_gains_by_ties() -> None:
@@ -137,11 +137,11 @@ def compute_urn(K: int, concentrations: list[Fraction]) -> dict[tuple[int, ...],
     mean: dict[tuple[int, ...], Fraction] = {}
     for a in concentrations:
         for row in list_histograms(K, 3):
-            chance, drawn = Fraction(factorial(K)), 0
+            chance, balls = Fraction(factorial(K)), 0
             for count in row:
                 for number in range(count):
-                    chance *= (a + number) / (3 * a + drawn)
-                    drawn += 1
+                    chance *= (a + number) / (3 * a + balls)
+                    balls += 1
                 chance /= factorial(count)
             mean[row] = mean.get(row, Fraction(0)) + chance / len(concentrations)
     return mean

@@ -155,20 +155,20 @@ def test_json_csv_and_picture_show_the_rows_of_the_plan(monkeypatch: pytest.Monk
     with Path("plan.csv").open(encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert len(report["mechanisms"]) == len(lines) == len(figures[0].axes[0].lines) == len(result.rows) > 1
-    for row, shown, line, drawn in zip(result.rows, report["mechanisms"], lines, figures[0].axes[0].lines, strict=True):
-        assert line["mechanism"] == shown["mechanism"] == row.slug
-        assert float(line["accuracy"]) == shown["accuracy"]["value"] == row.accuracy
-        assert float(line["epsilon"]) == shown["spent"]["epsilon"] == row.spent.epsilon
-        assert shown["settings"] == row.settings
-        assert drawn.get_xdata().tolist() == report["levels"] == list(range(11, 22))
-        assert drawn.get_ydata().tolist() == shown["curve"] == row.curve.tolist()
+    for row, entry, line, curve in zip(result.rows, report["mechanisms"], lines, figures[0].axes[0].lines, strict=True):
+        assert line["mechanism"] == entry["mechanism"] == row.slug
+        assert float(line["accuracy"]) == entry["accuracy"]["value"] == row.accuracy
+        assert float(line["epsilon"]) == entry["spent"]["epsilon"] == row.spent.epsilon
+        assert entry["settings"] == row.settings
+        assert curve.get_xdata().tolist() == report["levels"] == list(range(11, 22))
+        assert curve.get_ydata().tolist() == entry["curve"] == row.curve.tolist()
         if row.table is not None:
             aggregator = Release(row.table)
             exact = np.array([float(aggregator.probability_of_one(level)) for level in report["levels"]])
-            assert shown["curve"] == pytest.approx(exact, abs=1e-15)
+            assert entry["curve"] == pytest.approx(exact, abs=1e-15)
             error = float(result.prior.weights(21) @ (1.0 - exact))
-            assert shown["expected_error"] == pytest.approx(error, rel=1e-9)
-            assert PrivacyParams.from_json(shown["query"]) == row.table.problem.target
+            assert entry["expected_error"] == pytest.approx(error, rel=1e-9)
+            assert PrivacyParams.from_json(entry["query"]) == row.table.problem.target
 
 
 @pytest.mark.parametrize(
