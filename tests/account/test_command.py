@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from darrm.account import __main__ as account
 from darrm.account.__main__ import main
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.bounds import models_bound
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.report import ledger_text
 from darrm.loss.privacy_cost import PrivacyCost
@@ -118,19 +117,6 @@ def test_the_rows_of_a_table_are_the_bounds_of_the_accountant(capsys: pytest.Cap
     assert lines[-1] == f"* smallest; for 50 queries by {spent.bound}: {spent.explanation}"
     text = read_text("--table table.json --queries 50,20 --delta 1e-3 --models --overlap 1", capsys)
     assert "post-processing of models that are already private" in text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("words", "overlap"), [("", 2), ("--models", 2), ("--overlap 1", 1)])
-def test_a_table_for_models_has_the_bounds_of_models(
-    words: str, overlap: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = read_json(f"--table models.json --delta 1e-3 --queries 1,9 {words}", capsys)["queries"]
-    cap = models_bound(Voters(3, PrivacyParams("0.1"), overlap, models=True), 1e-3)
-    assert cap is not None
-    assert set(rows["9"]["bounds"]) == {"private models", "non-private voters", "joint bound"}
-    assert rows["9"]["bounds"]["private models"] == cap.epsilon
-    assert {"simple", "profile", "private models"} <= set(rows["1"]["bounds"])
 
 
 def test_a_table_that_nothing_bounds_has_an_explanation_and_a_picture(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -18,11 +17,7 @@ from darrm.loss.composition import optimal_epsilon
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
-from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters
-from darrm.table.release import describe_cost
-from darrm.table.table import certify
 
 UNIT = 0.1  # of privacy losses
 Kinds = Mapping[str, tuple[PrivacyCost, int, float]]  # the cost, the loss in units, the probability of revealing all
@@ -140,18 +135,6 @@ def test_the_divergence_after_a_cut_is_bounded_by_the_profile() -> None:
         response = PrivacyProfile((0.0, epsilon), (math.tanh(epsilon / 2.0), 0.0))
         exact = float(RenyiCurve.from_pure(epsilon, [order]).values[0])
         assert exact * (1.0 - 1e-12) <= _bound_cut_divergence(response, epsilon, order) <= exact * (1.0 + 1e-9)
-
-
-def test_a_filter_counts_a_certain_answer_by_its_profile() -> None:
-    """γ = 1 has no useful Rényi curve, and sums admit half as many queries as the profile."""
-    epsilons = ("0.02", "0.05", "0.08", "0.1", "0.1", "0.1", "0.15", "0.2", "0.2", "0.3", "0.5")
-    voters = Voters.of([PrivacyParams(epsilon, "1e-6") for epsilon in epsilons])
-    gamma = NoiseFunction(11, [0.59491843, 0.66053643, 0.82244246, 0.92930336, 0.97967424, 1.0])
-    cost = describe_cost(certify(Problem(voters, PrivacyParams("0.5", "1e-4")), gamma))
-    budget = PrivacyParams(8, "0.01")
-    assert PrivacyAccountant().queries_that_fit(cost, budget, most=60, adaptive=True) >= 31
-    pair_only = replace(cost, profile=None, renyi=None)
-    assert PrivacyAccountant().queries_that_fit(pair_only, budget, most=60, adaptive=True) <= 21
 
 
 def test_a_pure_budget_adds_epsilons_also_for_adaptive_kinds() -> None:

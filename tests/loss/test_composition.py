@@ -16,7 +16,6 @@ from darrm.loss.composition import (
     compose_general,
     compose_optimal,
     compose_simple,
-    general_epsilon,
     optimal_epsilon,
 )
 from darrm.privacy import PrivacyParams
@@ -156,10 +155,3 @@ def test_optimal_is_at_most_general_and_general_at_most_simple(
     general = compose_general(params, k, slack)
     assert compose_optimal(params, k, general.delta).epsilon <= general.epsilon * (1.0 + 1e-12)
     assert general.epsilon <= k * params.epsilon * (1.0 + 1e-12)
-
-
-def test_groups_of_one_kind_equal_one_group() -> None:
-    params = PrivacyParams(0.3, 1e-6)
-    split, joined = [(params, 3), (params, 4)], [(params, 7)]
-    assert optimal_epsilon(split, 1e-3) == pytest.approx(optimal_epsilon(joined, 1e-3), rel=1e-10)
-    assert general_epsilon(split, 1e-3) == pytest.approx(general_epsilon(joined, 1e-3), rel=1e-14)
