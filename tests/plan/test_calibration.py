@@ -15,13 +15,10 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.aggregator import load_release
 from darrm.errors import BudgetExceededError, PlanError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.loss.gaussian import analytic_sigma
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority.closed_form import best_for_non_private_voters
 from darrm.majority.costs import divergence
 from darrm.majority.noise_function import NoiseFunction
-from darrm.noisy_max.noisy_law import winning_probabilities
-from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.optimize.optimizer import optimize_table
 from darrm.plan import Workload, calibrate, find_mechanism, plan
 from darrm.plan.calibration import largest_rate
@@ -65,8 +62,9 @@ def test_a_ledger_with_the_budget_admits_all_queries_of_the_saved_plan(work: Wor
     votes = Votes.from_labels(np.ones((work.queries, work.voters.K), dtype=int), classes=work.classes)
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", work.total)
     assert release_debited(aggregator, votes, ledger=ledger).shape == (work.queries,)
+    more = 1 if work.classes > 2 else 200 * work.queries  # for two classes the certificate may leave a few queries
     with pytest.raises(BudgetExceededError):
-        ledger.debit(aggregator.privacy_cost(200 * work.queries))
+        ledger.debit(aggregator.privacy_cost(more))
 
 
 SELECTIONS = ("exponential", "permute-and-flip")
@@ -165,16 +163,6 @@ def test_no_other_mechanism_is_more_accurate_than_the_optima(work: Workload) -> 
         assert row.accuracy <= best.accuracy + 1e-9, row.slug
 
 
-def test_many_queries_beat_the_gaussian_of_the_same_divergence_at_every_margin() -> None:
-    K, queries, total = 101, 100, PrivacyParams(3, "1e-5")
-    mechanisms = find_mechanisms("rdp-optimal", "permute-and-flip")
-    result = plan(Workload(Voters(K, PLAIN, overlap=1), queries, total), mechanisms=mechanisms)
-    assert result.best.slug == "rdp-optimal"
-    sigma, levels = analytic_sigma(total, sensitivity=math.sqrt(2.0 * queries)).value, np.arange(51, 102)
-    gaussian = winning_probabilities(DiscreteGaussian(sigma), np.column_stack([levels, K - levels]))[:, 0]
-    assert np.all(0.5 * (1.0 + result.table.gamma.half) >= gaussian - 1e-9)
-
-
 @pytest.mark.slow
 def test_the_search_for_the_optimum_stops_only_where_it_cannot_win() -> None:
     work, optimal = Workload(Voters(6, PRIVATE), 50, PrivacyParams("3", "1e-4")), find_mechanism("optimal")
@@ -202,23 +190,6 @@ def test_models_of_three_classes_are_planned_by_the_joint_bound() -> None:
     result = plan(work, mechanisms=find_mechanisms("optimal"))
     assert result.spent.bound == "joint bound"
     assert result.table.problem.voters == work.voters
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("overlap", [1, 2])
-def test_models_of_two_classes_are_planned_by_the_joint_bound(overlap: int) -> None:
-    voters = Voters(3, PrivacyParams(1, "1e-6"), overlap=overlap, models=True)
-    work, mechanisms = Workload(voters, 4, PrivacyParams("0.5", "1e-5")), find_mechanisms("permute-and-flip")
-    result = plan(work, mechanisms=mechanisms)
-    alone = plan(replace(work, voters=Voters(3, PLAIN, overlap=overlap)), mechanisms=mechanisms)
-    assert result.table.problem.voters == voters
-    assert result.best.accuracy > alone.best.accuracy
-    assert result.spent.bound == "joint bound"
-    assert 0.95 * 0.5 < result.spent.epsilon <= 0.5
-    ledger = PrivacyLedger.create(":memory:", work.total)
-    ledger.debit(result.aggregator.privacy_cost(4))
-    with pytest.raises(BudgetExceededError):
-        ledger.debit(result.aggregator.privacy_cost(4))
 
 
 # numbers of a search
