@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -148,7 +149,7 @@ def test_the_points_of_the_picture_are_bounds(monkeypatch: pytest.MonkeyPatch) -
 def test_the_bounds_name_the_neighbors_of_sampled_voters(
     scheme: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sampling = None if scheme is None else Subsampling("0.004", scheme)
+    sampling = None if scheme is None else Subsampling(Fraction(4, 1000), scheme)
     NoisyMaximum(LNMax(0.5), Voters(10, NON_PRIVATE, 1, sampled=sampling), 2).save("release.json")
     text = read_text("--table release.json --queries 10 --delta 1e-5", capsys)
     assert text.partition(", for neighbors that ")[2].partition(":")[0] == SCHEMES.get(scheme or "", "")

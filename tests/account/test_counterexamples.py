@@ -74,7 +74,8 @@ def compute_ratio(half: Sequence[Fraction], models: Iterable[Model], r: Fraction
 
 def compute_worst_ratio(half: Sequence[Fraction], r: Fraction, questions: int) -> Fraction:
     """Compute e to the worst loss over every multiset of models."""
-    models = list(product(product((0, 1), repeat=questions), repeat=2))
+    answers = list(product((0, 1), repeat=questions))
+    models = list(product(answers, answers))
     return max(compute_ratio(half, chosen, r) for chosen in combinations_with_replacement(models, 2 * len(half) - 1))
 
 

@@ -160,8 +160,8 @@ def test_json_csv_and_picture_show_the_rows_of_the_plan(monkeypatch: pytest.Monk
         assert float(line["accuracy"]) == entry["accuracy"]["value"] == row.accuracy
         assert float(line["epsilon"]) == entry["spent"]["epsilon"] == row.spent.epsilon
         assert entry["settings"] == row.settings
-        assert curve.get_xdata().tolist() == report["levels"] == list(range(11, 22))
-        assert curve.get_ydata().tolist() == entry["curve"] == row.curve.tolist()
+        assert np.asarray(curve.get_xdata()).tolist() == report["levels"] == list(range(11, 22))
+        assert np.asarray(curve.get_ydata()).tolist() == entry["curve"] == row.curve.tolist()
         if row.table is not None:
             aggregator = Release(row.table)
             exact = np.array([float(aggregator.probability_of_one(level)) for level in report["levels"]])
