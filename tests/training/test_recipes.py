@@ -3,6 +3,7 @@
 import json
 import math
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,16 +97,13 @@ def make_private_recipe(**settings: Any) -> PrivateSGD:
         (Perturbation, {"noise": float("nan")}, "^noise must be"),
         *((RandomSource, {"seed": seed}, "seed must be an integer of at least 0") for seed in (-1, 1.5, True)),
         (recipe_from, {"data": {"kind": "adam"}}, "kind must be one of plain, private"),
+        # the batches of an epoch share one order
+        (partial(PlainSGD(0.1, 1, 2).batch, RandomSource(), 0, 0), {"size": 10}, "seeded source"),
     ],
 )
 def test_recipes_refuse_wrong_numbers(make: Any, wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(**wrong)
-
-
-def test_shuffled_batches_refuse_a_source_without_a_seed() -> None:
-    with pytest.raises(ValueError, match="seeded source"):
-        PlainSGD(0.1, 1, 2).batch(RandomSource(), 0, 0, 10)
 
 
 @given(st.floats(0.0, 1.0))

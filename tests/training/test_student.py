@@ -142,6 +142,8 @@ def test_scores_are_the_probabilities_of_the_predictions() -> None:
     assert scores == pytest.approx(expected, abs=1e-6)
     assert np.abs(scores.sum(axis=1) - 1.0).max() < 1e-12
     assert (scores.argmax(axis=1) == trained.predict(X)).all()
+    with pytest.raises(ValueError, match="x must be inputs that the network takes"):
+        trained.predict(np.zeros((4, 3)))
 
 
 def test_abstentions_count_as_unlabeled_inputs() -> None:
@@ -184,11 +186,6 @@ ZEROS, CLASSES = np.zeros((4, 2)), np.array([0, 1, 0, 1])
 def test_train_student_refuses_wrong_data(x: Any, labels: Any, unlabeled: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         train_student(x, labels, unlabeled, build=build)
-
-
-def test_predict_refuses_inputs_of_another_width() -> None:
-    with pytest.raises(ValueError, match="x must be inputs that the network takes"):
-        train(StudentRecipe(steps=1)).predict(np.zeros((4, 3)))
 
 
 def test_a_killed_training_resumes_to_the_same_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

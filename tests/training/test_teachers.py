@@ -101,9 +101,14 @@ def test_a_partition_copies_its_array_and_makes_it_read_only() -> None:
         (lambda: Partition.random(4, 2, seed=-1), "seed must be an integer of at least 0"),
         (lambda: Partition.random(4, 2, seed=0).shard(2), r"teacher must be in 0 … K - 1 = 0 … 1, got 2"),
         (lambda: Partition.random(4, 2, seed=0).shard(-1), "teacher must be an integer of at least 0"),
+        (lambda: save_votes(Path("votes.txt"), [[0, 1]]), r"a name that ends in \.npy"),
+        *(
+            (functools.partial(majority, votes), "votes must be")
+            for votes in ([0, 1], [[0.5, 1.0]], np.empty((2, 0), dtype=int), [[-1, 0]], [[2, 0]])
+        ),
     ],
 )
-def test_partitions_refuse_wrong_arguments(call: Any, message: str) -> None:
+def test_partitions_and_votes_refuse_wrong_arguments(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -332,18 +337,10 @@ def test_private_files_are_written_atomically_for_their_owner_only(
     assert set(replaced) == {(name, 0o600) for name in names}
 
 
-def test_votes_survive_a_file_and_other_files_are_refused(tmp_path: Path) -> None:
-    votes = np.array([[0, 1, 1], [1, 1, 1]], dtype=np.int8)
-    save_votes(tmp_path / "votes.npy", votes)
-    assert (load_votes(tmp_path / "votes.npy") == votes).all()
-    (tmp_path / "votes.npy").write_bytes(b"no votes")
+def test_votes_survive_a_file(tmp_path: Path) -> None:
+    votes, path = np.array([[0, 1, 1], [1, 1, 1]], dtype=np.int8), tmp_path / "votes.npy"
+    save_votes(path, votes)
+    assert (load_votes(path) == votes).all()
+    path.write_bytes(b"no votes")
     with pytest.raises(ValueError, match="is no table of votes"):
-        load_votes(tmp_path / "votes.npy")
-    with pytest.raises(ValueError, match=r"a name that ends in \.npy"):
-        save_votes(tmp_path / "votes.txt", votes)
-
-
-@pytest.mark.parametrize("votes", [[0, 1], [[0.5, 1.0]], np.empty((2, 0), dtype=int), [[-1, 0]], [[2, 0]]])
-def test_majority_refuses_wrong_votes(votes: object) -> None:
-    with pytest.raises(ValueError, match="votes must be"):
-        majority(votes)
+        load_votes(path)
