@@ -1,7 +1,6 @@
 """Texts by private votes: the source of each word, its cost, resumed texts, and refusals."""
 
 import itertools
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,7 @@ import pytest
 from darrm.account.accountant import DELTA_RESERVE, PrivacyAccountant
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import PrivacyCost
-from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
-from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, analyze
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.privacy import PrivacyParams
@@ -267,22 +264,3 @@ def test_noise_for_finds_the_least_noise_within_a_budget(share: float) -> None:
         noise_for(total, words=10, answers=11)
     with pytest.raises(ValueError, match="total must be a budget for"):
         noise_for(PrivacyParams("1e-9", 0), words=10, answers=1)
-
-
-def test_two_adaptive_steps_cost_no_more_than_their_charges() -> None:
-    """Enumerate three teachers, two words and two steps; the first outcome chooses the votes of the second step."""
-    voters, sigma, threshold, order = 3, 2.0, 2.0, 4.0
-    mechanism = ConfidentGNMax(threshold, sigma, sigma)
-    counts = np.array([[voters - ones, ones] for ones in range(voters + 1)])
-    passes = np.exp(mechanism.check.log_probabilities(counts.max(axis=1))[0])
-    wins = winning_probabilities(DiscreteGaussian(sigma), counts)
-    step = np.column_stack([1.0 - passes, passes[:, None] * wins])  # (votes, outcome): public word, teachers' 0, 1
-    assert step.sum(axis=1) == pytest.approx(np.ones(voters + 1))
-    charge = 2.0 * mechanism.check.guarantee.bound_at(order) + 2.0 * mechanism.answer.guarantee.bound_at(order)
-    neighbors = [(n, m) for n, m in itertools.product(range(voters + 1), repeat=2) if abs(n - m) <= 1]
-    worst = 0.0
-    for (n, m), *later in itertools.product(neighbors, repeat=4):
-        law = np.concatenate([step[n, i] * step[a] for i, (a, _) in enumerate(later)])
-        other = np.concatenate([step[m, i] * step[b] for i, (_, b) in enumerate(later)])
-        worst = max(worst, math.log(float((law**order * other ** (1.0 - order)).sum())) / (order - 1.0))
-    assert 0.4 * charge < worst <= charge  # a failed check costs no answer
