@@ -1,7 +1,6 @@
 """`fit` refuses wrong settings and data of every estimator, in one line, before it opens a ledger."""
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from scipy.sparse import csr_array
 from sklearn.cluster import KMeans
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import BaggingClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
@@ -24,12 +24,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 from darrm import PrivacyLedger, PrivacyParams, Voters
 from darrm.errors import PlanError
-from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, make_private_pipeline
+from darrm.estimators import PrivateVotingClassifier, make_private_pipeline
 from darrm.estimators.budget import LimitedConfident
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax
 from darrm.pate.tested import TestedRun
-from tests.estimators.support import MAKERS, TEXT_LABELS, TEXT_TEACHER, TEXTS, WORDS, X, y
+from tests.estimators.support import MAKERS, TEXT_LABELS, TEXT_TEACHER, TEXTS, WORDS, X, make_pate, make_vote, y
 
 PEOPLE = np.arange(len(X)) // 2
 
@@ -218,29 +218,28 @@ def test_an_error_of_a_teacher_or_a_student_becomes_one_line(error: Exception) -
     assert (pate.answers_ >= 0).any()  # they are released
 
 
+FITTED = [GaussianNB().fit(X, y), GaussianNB().fit(X[:100], y[:100])]  # the second knows two classes
+from_fitted = PrivateVotingClassifier.from_fitted
+
+
 @pytest.mark.parametrize(
-    ("steps", "message"),
+    ("call", "message"),
     [
-        (
-            (StandardScaler(), PrivateModelsVotingClassifier(GaussianNB(), 5, epsilon_each=1)),
-            "the last step must be a P",
-        ),
-        ((StandardScaler(), DecisionTreeClassifier()), "the last step must be a PrivateVotingClassifier"),
-        ((), "the last step must be"),
-        ((StandardScaler(), PATEClassifier(GaussianNB(), "fixmatch")), "images are no input for steps"),
+        (lambda: make_private_pipeline(StandardScaler(), MAKERS["models"]()), "the last step must be a P"),
+        (lambda: make_private_pipeline(DecisionTreeClassifier()), "the last step must be a PrivateVotingClassifier"),
+        (make_private_pipeline, "the last step must be"),
+        (lambda: make_private_pipeline(make_pate(student="fixmatch")), "images are no input for steps"),
+        (lambda: make_vote(LinearRegression(), classes=3).expected_accuracy(), "must be a classifier"),
+        (lambda: make_vote(aggregator="best").expected_accuracy(), "classes must be given before a fit"),
+        (lambda: make_vote(classes=3).expected_accuracy(), "aggregator must be 'best'"),
+        (lambda: from_fitted([], overlap=1), "at least one"),
+        (lambda: from_fitted([GaussianNB], overlap=1), "pass an object"),
+        (lambda: from_fitted([3], overlap=1), "fit and predict"),
+        (lambda: from_fitted([GaussianNB()], overlap=1), "not fitted yet"),
+        (lambda: from_fitted(FITTED[:1], overlap=0), "overlap must be an integer"),
+        (lambda: from_fitted(FITTED, overlap=1), "classes must be given, because the models know different ones"),
     ],
 )
-def test_make_private_pipeline_refuses_a_wrong_last_step(steps: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make_private_pipeline(*steps)
-
-
-def test_expected_accuracy_refuses_wrong_teachers_unknown_classes_and_aggregators() -> None:
-    vote = partial(MAKERS["vote"], aggregator="best")
-    for estimator, message in (
-        (vote(estimator=LinearRegression(), classes=3), "must be a classifier"),
-        (vote(), "classes must be given before a fit"),
-        (MAKERS["vote"](classes=3), "aggregator must be 'best'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            estimator.expected_accuracy()
+def test_other_calls_refuse_wrong_arguments(call: Callable[[], object], message: str) -> None:
+    with pytest.raises((ValueError, NotFittedError), match=message):
+        call()
