@@ -102,8 +102,9 @@ def check_guide(backend: str, address: str = "") -> None:
     (lines,) = (block for block in blocks if f'backend="{backend}"' in block)
     x, y = make_images(40, side=28)
     partition, recipe = Partition.random(40, 8, seed=0), PlainSGD(0.1, 1, 4)
-    train_with_seed = functools.partial(train_teachers, seed=1, **CPU)
-    names = {"x": x, "y": y, "partition": partition, "recipe": recipe, "train_teachers": train_with_seed, "queries": x}
+    train_with_seed: Any = functools.partial(train_teachers, seed=1, **CPU)
+    names: dict[str, Any] = {"x": x, "y": y, "queries": x, "partition": partition, "recipe": recipe}
+    names["train_teachers"] = train_with_seed
     exec(lines.replace("scheduler:8786", address), names)  # noqa: S102 (our own guide)
     if "client" in names:
         names["client"].close()
