@@ -119,5 +119,8 @@ def obtain_votes(
     data: LabeledImages, private: Sequence[Training], plain: Sequence[Training], *, machine: Machine
 ) -> TeacherVotes:
     """Obtain the votes of teachers with and without DP-SGD."""
-    votes = [np.stack([obtain_labels(data, training, machine)[0] for training in group]) for group in (private, plain)]
-    return TeacherVotes(*votes, truth=data.test_y)
+    private_votes, plain_votes = (
+        np.stack([obtain_labels(data, training, machine)[0] for training in trainings])
+        for trainings in (private, plain)
+    )
+    return TeacherVotes(private_votes, plain_votes, data.test_y)

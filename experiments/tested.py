@@ -41,11 +41,19 @@ TITLES = {
     "convolutional": "convolutional teachers, MNIST",
     "agreeing": "simulated teachers that agree",
 }
-# queries, T, σ₁ and σ₂ of each run
-SETTINGS = {
-    "ridge": ((400, 200, 150.0, 40.0),),
-    "convolutional": ((640, 200, 150.0, 40.0), (2_000, 200, 150.0, 40.0), (2_000, 240, 100.0, 25.0)),
-    "agreeing": ((2_000, 3_500, 1_500.0, 200.0), (2_000, 3_500, 800.0, 100.0), (2_000, 3_000, 1_000.0, 60.0)),
+# queries of each run, and T, σ₁ and σ₂
+RUNS = {
+    "ridge": ((400, ConfidentGNMax(200, 150.0, 40.0)),),
+    "convolutional": (
+        (640, ConfidentGNMax(200, 150.0, 40.0)),
+        (2_000, ConfidentGNMax(200, 150.0, 40.0)),
+        (2_000, ConfidentGNMax(240, 100.0, 25.0)),
+    ),
+    "agreeing": (
+        (2_000, ConfidentGNMax(3_500, 1_500.0, 200.0)),
+        (2_000, ConfidentGNMax(3_500, 800.0, 100.0)),
+        (2_000, ConfidentGNMax(3_000, 1_000.0, 60.0)),
+    ),
 }
 PASS_PROBABILITY = 0.99  # the aim of a propose-test-release run
 SAFETY = 2.0  # standard deviations: the published ε is too small with probability 0.023
@@ -132,14 +140,14 @@ def _find_least_epsilon(votes: Votes, run: TestedRun) -> float:
 
 def compute_result(name: str, machine: Machine, *, quick: bool) -> Row:
     """Read or make the votes of an ensemble and measure its runs; a quick run scales the first to its few voters."""
-    votes, title, settings = collect_votes(name, machine, quick=quick), TITLES[name], SETTINGS[name]
+    votes, title = collect_votes(name, machine, quick=quick), TITLES[name]
+    runs: Sequence[tuple[int, ConfidentGNMax]] = RUNS[name]
     if quick:
-        scale = votes.voters / (AGREEING.voters if name == "agreeing" else 250)
-        queries, threshold, *sigmas = settings[0]
-        settings = ((queries, round(threshold * scale), *(round(sigma * scale, 3) for sigma in sigmas)),)
-        title = "teachers of a quick run"
-    rows = [measure(votes[:queries], ConfidentGNMax(*parameters), DELTA) for queries, *parameters in settings]
-    return {"title": title, "rows": rows}
+        title, scale = "teachers of a quick run", votes.voters / (AGREEING.voters if name == "agreeing" else 250)
+        queries, first = runs[0]
+        sigmas = (round(sigma * scale, 3) for sigma in (first.sigma_threshold, first.sigma_answer))
+        runs = [(queries, ConfidentGNMax(round(first.threshold * scale), *sigmas))]
+    return {"title": title, "rows": [measure(votes[:queries], aggregator, DELTA) for queries, aggregator in runs]}
 
 
 def list_rows(results: dict[str, Row]) -> list[Row]:

@@ -45,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, content in data.items():
             pages.write_json(folder / f"{name}.json", content)
         # one budget and three numbers of non-private voters, to keep the picture readable
-        drawn = [item for item in plain if item.workload["epsilon"] == PICTURE_TOTAL and item.workload["K"] != 251]
-        save_margins(folder / "plain.png", drawn)
+        plotted = [item for item in plain if item.workload["epsilon"] == PICTURE_TOTAL and item.workload["K"] != 251]
+        save_margins(folder / "plain.png", plotted)
         save_margins(folder / "private.png", private)
         save_private(folder / "private_classes.png", private_classes)
     results = read_data(folder)

@@ -30,9 +30,10 @@ def accumulate_costs(
     aggregator: LNMax | ConfidentGNMax, counts: NDArray[np.int64], answered: NDArray[np.bool_], delta: float
 ) -> dict[str, list[float]]:
     """Accumulate answers and ε over the queries; ``check`` is the check's share of ε, in proportion to Rényi cost."""
-    answer, per_check = aggregator, np.zeros_like(DEFAULT_ORDERS)
+    answer: Answer = aggregator.answer if isinstance(aggregator, ConfidentGNMax) else aggregator
+    per_check = np.zeros_like(DEFAULT_ORDERS)
     if isinstance(aggregator, ConfidentGNMax):
-        answer, per_check = aggregator.answer, aggregator.check.independent(DEFAULT_ORDERS)
+        per_check = aggregator.check.independent(DEFAULT_ORDERS)
     stops = np.unique(np.linspace(1, len(counts), min(POINTS, len(counts))).astype(np.int64))
     answers, weights = AnswersByTheorem6(answer, counts, DEFAULT_ORDERS), answered.astype(np.float64)
     total = np.zeros_like(DEFAULT_ORDERS)

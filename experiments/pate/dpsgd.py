@@ -21,7 +21,7 @@ setting is the best on MNIST's pool; the candidates were rates of 1/4 to 4 for 5
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -206,7 +206,10 @@ def measure_linear_models(study: Study, budgets: Sequence[PrivacyParams]) -> lis
     """Train linear models at every budget with both scalings of features; measure held-out accuracy."""
     data, test_x, test_y = split(study)
     train, pool, held_out = (compute_scattering(images) for images in (data.train_x, data.test_x, test_x))
-    scalings = {"groups": scale_by_groups, "pool": partial(scale_by_pool, pool=pool)}
+    scalings: dict[str, Callable[[Floats], Floats]] = {
+        "groups": scale_by_groups,
+        "pool": partial(scale_by_pool, pool=pool),
+    }
     rows: list[Row] = []
     for name, scale in scalings.items():
         # prepend a constant feature 1

@@ -129,8 +129,8 @@ def _judge_student(result: Row, row: Row) -> Row:
     aims = [{"holds": accuracy >= aim, "least": aim} for aim in MIN_ACCURACY.get(name, ())]
     claims: Row = {"accuracy": accuracy, "aims": aims}
     if row.get("rest") and name in MIN_REST_ACCURACY:
-        rest, aim = average(row["rest"]), MIN_REST_ACCURACY[name]
-        claims["rest"] = _compare(rest >= aim, rest, aim)
+        rest_accuracy, aim = average(row["rest"]), MIN_REST_ACCURACY[name]
+        claims["rest"] = _compare(rest_accuracy >= aim, rest_accuracy, aim)
     lnmax = _find_row(result, "LNMax")
     if lnmax is not None and lnmax["students"]:
         lnmax_accuracy = average(lnmax["students"])

@@ -225,8 +225,8 @@ def _train_students(run: Run, rows: Sequence[tuple[Row, Way]], seeds: Sequence[i
 
 
 def _measure_student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick: bool) -> StudentAccuracies:
-    facts = [digest_array(array) for array in (recorded.pool_x, recorded.test_x, labels)]
-    facts += [seed, quick, find_recipe(recorded.name)]
+    arrays = [digest_array(array) for array in (recorded.pool_x, recorded.test_x, labels)]
+    facts: list[object] = [*arrays, seed, quick, find_recipe(recorded.name)]
 
     def train() -> StudentAccuracies:
         return recorded.measure_student(make_student(recorded, labels, seed=seed, quick=quick), len(labels))
