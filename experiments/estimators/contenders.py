@@ -189,9 +189,8 @@ NEED_UNIT_ROWS = ("private models", "DP-SGD", "LogisticRegression")
 
 def predict(name: str, data: Split, epsilon: float, seed: int) -> Labels:
     """Train a contender and answer the questions."""
-    model, prepare = CONTENDERS[name][1](data, epsilon, seed), np.asarray
-    if name in NEED_UNIT_ROWS:
-        prepare = normalize_rows
+    model = CONTENDERS[name][1](data, epsilon, seed)
+    prepare: Callable[[Array], Array] = normalize_rows if name in NEED_UNIT_ROWS else np.asarray
     options = {"X_public": data.public} if name.startswith("PATE") else {}
     return np.asarray(model.fit(prepare(data.x), data.y, **options).predict(prepare(data.questions)))
 

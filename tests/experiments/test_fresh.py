@@ -76,7 +76,11 @@ def test_a_private_model_has_the_noise_of_its_budget(monkeypatch: pytest.MonkeyP
     budgets: list[tuple[float, ...]] = []
 
     def measure(noise: float) -> float:
-        monkeypatch.setattr(fresh, "find_least_noise", lambda *budget: budgets.append(budget) or noise)
+        def find_least_noise(*budget: float) -> float:
+            budgets.append(budget)
+            return noise
+
+        monkeypatch.setattr(fresh, "find_least_noise", find_least_noise)
         return fresh.measure_private_model(data, 3.0, 1e-5, rng=np.random.default_rng(3))
 
     assert measure(1e-6) == 1.0
