@@ -145,8 +145,8 @@ def compute_result(name: str, machine: Machine, *, quick: bool) -> Row:
     if quick:
         title, scale = "teachers of a quick run", votes.voters / (AGREEING.voters if name == "agreeing" else 250)
         queries, first = runs[0]
-        sigmas = (round(sigma * scale, 3) for sigma in (first.sigma_threshold, first.sigma_answer))
-        runs = [(queries, ConfidentGNMax(round(first.threshold * scale), *sigmas))]
+        check_sigma, answer_sigma = (round(s * scale, 3) for s in (first.sigma_threshold, first.sigma_answer))
+        runs = [(queries, ConfidentGNMax(round(first.threshold * scale), check_sigma, answer_sigma))]
     return {"title": title, "rows": [measure(votes[:queries], aggregator, DELTA) for queries, aggregator in runs]}
 
 
