@@ -159,7 +159,8 @@ def name_stream(public: Any = X, sigma: float = 25.0, **facts: Any) -> str:
     """Return the name of the stream of a fit with these public facts."""
     pate = make_pate()
     defaults = {"classes_": np.unique(y), "_grouped": False, "_named": False, "_unseeded": False, "_held": 0}
-    vars(pate).update(defaults | facts)
+    for name, value in (defaults | facts).items():
+        setattr(pate, name, value)
     return str(pate._name_stream(GNMax(sigma), public))
 
 

@@ -171,7 +171,8 @@ WRONG_TEXTS: list[tuple[str, Any]] = [
 
 
 def list_cases() -> Iterator[Any]:
-    for message, kinds, settings, *data in (*WRONG_SETTINGS, *WRONG_DATA):
+    cases: list[tuple[Any, ...]] = [*WRONG_SETTINGS, *WRONG_DATA]
+    for message, kinds, settings, *data in cases:
         for kind in kinds.split() or MAKERS:
             yield pytest.param(kind, settings, *(data or [{}]), message, id=f"{kind}: {message[:40]}")
     text_data = {"X": TEXTS, "y": TEXT_LABELS}

@@ -197,7 +197,7 @@ def test_a_file_is_readable_by_its_owner_only_at_any_time(tmp_path: Path, monkey
 
 def copy_by_file(pate: PATEClassifier, path: Path) -> PATEClassifier:
     save(pate, path)
-    return load(path)  # type: ignore[no-any-return]
+    return load(path)
 
 
 @pytest.mark.parametrize("make_copy", [copy_by_file, lambda pate, _: pickle.loads(pickle.dumps(pate))])  # noqa: S301

@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -187,12 +188,9 @@ def test_debit_checks_the_totals_and_the_end_of_the_log(
     monkeypatch.setattr(ledger_module, "MOST_CHECKED", 20)
     ledger = make_long_ledger(path, 40)
     edit(path, statement)
-    for debit in (lambda: ledger.debit(SMALL), lambda: PrivacyLedger(path).debit(SMALL)):
-        if is_noticed:
-            with pytest.raises(LedgerError, match="it is corrupted"):
-                debit()
-        else:
-            debit()
+    for opened in (ledger, None):
+        with pytest.raises(LedgerError, match="it is corrupted") if is_noticed else nullcontext():
+            (opened or PrivacyLedger(path)).debit(SMALL)
     with pytest.raises(LedgerError, match="it is corrupted"):
         ledger.check()
     monkeypatch.setattr(ledger_module, "MOST_CHECKED", 100)  # a ledger that is read as a whole when it is opened

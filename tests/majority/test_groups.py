@@ -196,8 +196,9 @@ def test_a_start_for_equal_voters_lends_no_rows() -> None:
     """A corner of the weakest voter for all is no row: a bound made of it would be false."""
     alike = Problem(Voters(11, PrivacyParams("0.5", "1e-6")), PROBLEM.target)
     start = optimize_table(alike, prior=UNIFORM, shape="monotone")
-    assert optimality_of(start).multipliers
-    assert not any(row.is_row_of(HOSPITALS) for _, row in optimality_of(start).multipliers)
+    multipliers = optimality_of(start).multipliers
+    assert multipliers
+    assert not any(row.is_row_of(HOSPITALS) for _, row in multipliers)
     errors = [
         optimize_table(PROBLEM, prior=UNIFORM, start=table).gamma.expected_error(UNIFORM) for table in (None, start)
     ]

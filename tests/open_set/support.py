@@ -24,7 +24,8 @@ def compute_ewens(counts: Counts, theta: Fraction) -> Fraction:
     for num_seated in range(sum(counts)):
         next_law = defaultdict[Counts, Fraction](Fraction)
         for sizes, probability in law.items():
-            for table, weight in enumerate((*sizes, theta)):  # the last table is new
+            weights: list[int | Fraction] = [*sizes, theta]  # the last table is new
+            for table, weight in enumerate(weights):
                 next_sizes = [size + (place == table) for place, size in enumerate((*sizes, 0))]
                 shape = tuple(sorted(filter(None, next_sizes), reverse=True))
                 next_law[shape] += probability * weight / (theta + num_seated)

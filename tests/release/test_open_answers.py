@@ -187,9 +187,8 @@ def test_missing_answers_count_for_no_string(
         assert ask("".join(",".join(row) + "\n" for row in rows), monkeypatch, "--missing", "blank") == 0
         labels = [line.partition(",")[2] or None for line in capfd.readouterr().out.splitlines()]
     else:
-        write(
-            answers_folder / f"v{way}", [[word or (None if way == ".parquet" else "") for word in row] for row in rows]
-        )
+        missing: Any = None if way == ".parquet" else ""
+        write(answers_folder / f"v{way}", [[word or missing for word in row] for row in rows])
         assert release_words(f"v{way}", "--output", f"l{way}", "--missing", "blank") == 0
         labels = read(answers_folder / f"l{way}")
         assert ("4 of 9 answers are missing and count for no string" in capfd.readouterr().err) == (way != ".parquet")
@@ -242,7 +241,7 @@ def test_question_without_a_vote_ends_a_stream(
 
 def test_votes_in_memory_without_a_vote_are_answered(ledger: PrivacyLedger, aggregator: Release) -> None:
     """A refusal would reveal that all prompts failed."""
-    votes = Votes.from_labels([[None] * 3], missing="coin")
+    votes = Votes.from_labels(np.full((1, 3), None), missing="coin")
     assert release_debited(aggregator, votes, ledger=ledger).size == 1
 
 

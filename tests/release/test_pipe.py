@@ -267,9 +267,9 @@ def tear_answer(size: int, *, json_lines: bool) -> None:
     with Path("question").open("rb") as source, Path("answers").open("ab") as answers:
         writer = LineWriter(answers.fileno(), json_lines=json_lines)
 
-        def write(first: int, labels: list[object]) -> None:
+        def write(first_number: int, labels: list[object]) -> None:
             if labels:
-                os.write(answers.fileno(), writer.format_line(first, labels[0])[:size])
+                os.write(answers.fileno(), writer.format_line(first_number, labels[0])[:size])
                 raise KeyboardInterrupt
 
         writer.write = write  # type: ignore[method-assign]

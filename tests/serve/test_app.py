@@ -158,12 +158,13 @@ def test_hostile_ids_are_kept_and_escaped(server: Endpoint) -> None:
 
 NUMBERS = "every number below 1.8e308"
 ONCE = "each name of an object once"
+EMPTY_BODIES: tuple[object, ...] = ({}, [], [1], "x", None, 7)
 
 
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
-        *((body, 400, "") for body in ({}, [], [1], "x", None, 7)),
+        *((body, 400, "") for body in EMPTY_BODIES),
         *((body, 400, "") for body in (b"\xff", b"[" * 100_000, b"{", b"")),
         ([{"id": 1, "votes": VOTES}], 400, ""),
         ([{"id": ["x"], "votes": VOTES}], 400, ""),
