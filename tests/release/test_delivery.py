@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,25 @@ def test_interrupt_before_the_debit_pays_nothing(
     assert releasing(folder, "votes.npy") == 130
     assert ledger.entries() == ()
     assert not Path("labels.npy").exists()
+
+
+def test_one_of_three_releases_into_a_file_pays(folder: Path, ledger: PrivacyLedger, aggregator: Release) -> None:
+    start = threading.Barrier(3)
+
+    def release_once(_: int) -> str:
+        own_ledger = PrivacyLedger(folder / "l.sqlite")
+        start.wait()
+        try:
+            release_debited(aggregator, BATCH, ledger=own_ledger, output="labels.csv")
+        except ValueError as error:
+            return str(error)
+        return "paid"
+
+    with ThreadPoolExecutor(3) as pool:
+        refused = [outcome for outcome in pool.map(release_once, range(3)) if outcome != "paid"]
+    assert len(refused) == 2
+    assert all("paid for" in message for message in refused)
+    assert [entry.delivered for entry in ledger.entries()] == [True]
 
 
 def test_folder_without_hard_links_is_refused_before_the_debit(

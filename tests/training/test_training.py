@@ -1,7 +1,10 @@
 """Training of stacks: gradients and steps agree with their definitions, and a killed training resumes."""
 
 import math
+import os
 import pickle
+import signal
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +28,7 @@ from darrm.training.training import (
     sum_clipped,
     train_group,
 )
+from tests.killed import run_apart, wait_for
 from tests.training.support import BUILD, CPU
 
 nn = torch.nn
@@ -245,6 +249,38 @@ def test_a_killed_training_resumes_from_its_checkpoint_to_the_same_end(
     assert steps == [*range(9), *range(6, last + 1)]
     train_group(make_group(recipe), checkpoint=path, **CPU)  # finished
     assert steps[-1] == last
+
+
+def train_in_fork(path: Path, recipe: PrivateSGD, output: Path) -> int:
+    if number := os.fork():
+        return number
+    trained = train_group(make_group(recipe), checkpoint=path, checkpoint_every=1, **CPU)
+    np.savez(output, **trained)
+    os._exit(0)
+
+
+def count_kills(folder: Path, most: int) -> int:
+    """Kill a training again and again, each time after its checkpoint has changed; let it end, and compare."""
+    rng, recipe, path = np.random.default_rng(0), replace(PRIVATE, steps=60), folder / "state.safetensors"
+    assert wait_for(train_in_fork(folder / "other", recipe, folder / "whole.npz")) == 0
+    for kill in range(most):
+        before = path.read_bytes() if path.exists() else b""
+        number = train_in_fork(path, recipe, folder / "resumed.npz")
+        while not path.exists() or path.read_bytes() == before:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0.0, 0.02))
+        os.kill(number, signal.SIGKILL)
+        if wait_for(number) != -signal.SIGKILL:
+            return kill
+    assert wait_for(train_in_fork(path, recipe, folder / "resumed.npz")) == 0
+    whole, resumed = np.load(folder / "whole.npz"), np.load(folder / "resumed.npz")
+    assert all((whole[name] == resumed[name]).all() for name in whole)
+    return most
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_again_and_again_has_the_same_end(tmp_path: Path) -> None:
+    assert run_apart(__file__, tmp_path, "kills.count_kills(folder, 10)").split() == ["10"]
 
 
 @pytest.mark.quick_cases(1)
