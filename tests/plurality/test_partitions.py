@@ -2,10 +2,11 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 from darrm.plurality import partitions
-from darrm.plurality.partitions import Histogram, Partitions, neighbors, number_of_partitions
+from darrm.plurality.partitions import Histogram, Partitions, list_partitions, neighbors, number_of_partitions
 
 
 def orbits(part: Histogram, reached: int) -> set[Histogram]:
@@ -49,3 +50,9 @@ def test_partitions_and_pairs_are_refused_above_their_limits(monkeypatch: pytest
     monkeypatch.setattr(partitions, "MOST_PARTITIONS", limit - 1)
     with pytest.raises(ValueError, match=r"number of partitions of 9 votes into 4 classes must be at most"):
         Partitions(9, 4)
+
+
+@pytest.mark.parametrize("counts", [[2, 1, 0], [3, 2], [5, -1, 0], [2, 1, 1, 0]])
+def test_histograms_of_other_votes_have_no_place(counts: list[int]) -> None:
+    with pytest.raises(ValueError, match="4 votes for 3 classes"):
+        list_partitions(4, 3).find_places(np.array([counts]))

@@ -132,6 +132,11 @@ def test_whole_number_weights_are_rounded_to_the_larger_cost(epsilon: str) -> No
     assert weights.failures * 9 >= unit
 
 
+@pytest.mark.parametrize(("delta", "is_searchable"), [("0", True), ("1e-5", False)])
+def test_voters_with_a_delta_have_a_smaller_limit_of_rows(delta: str, is_searchable: bool) -> None:
+    assert voter_corners.is_searchable(Voters(25, PrivacyParams("0.1", delta)), 3) == is_searchable
+
+
 def test_number_of_rows_counts_the_averages() -> None:
     for voters, classes in PURE:
         corners = voter_corners.CornerSet(voters, classes, 1)
@@ -212,6 +217,18 @@ def test_profile_is_the_worst_divergence_at_every_epsilon(case: tuple[Voters, in
         # corners that are nearly one are kept as one; Δ is 0.001
         excess = 1e-9 + 1e-4 * exact if case in PURE else 1e-3 if voters.per_voter else 1e-4
         assert exact - 1e-12 <= profile.delta_at(epsilon) <= exact + excess
+
+
+@pytest.mark.parametrize(("K", "overlap"), [(2, 2), (3, 1)])
+def test_profile_keeps_at_every_epsilon_what_a_failure_reveals(K: int, overlap: int) -> None:
+    """With probability Δ a voter votes for a class that is impossible on the neighboring data."""
+    voters, law = Voters(K, PrivacyParams("0.6", "0.2"), overlap), true_plurality(K, 3)
+    profile = profile_of_answers(state_problem(voters, 3, "0.9"), law)
+    assert profile is not None
+    for epsilon in (0.5, 2.0, 30.0):
+        exact = worst_by_hand(voters, law, exp(epsilon))
+        assert 0.1 < exact <= profile.delta_at(epsilon) * (1.0 + 1e-12)
+        assert profile.delta_at(epsilon) <= exact + 1e-9 + comb(overlap, 2) * 0.2**2 * (1.0 + exp(min(epsilon, 2.0)))
 
 
 @settings(max_examples=10, deadline=None)
