@@ -73,11 +73,11 @@ def test_a_sample_of_tables_is_optimal(index: int) -> None:
     assert optimality_of(stored).bound <= optimality_of(fresh).value + 1e-15
 
 
-def test_the_script_writes_the_stored_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_writes_the_stored_file(tmp_path: Path) -> None:
     assert make_tables.main(["--K", "3", "--output", str(tmp_path)]) == 0
-    assert "60 tables" in capsys.readouterr().out
     fresh = json.loads(gzip.decompress((tmp_path / "K3.json.gz").read_bytes()))
     stored = json.loads(gzip.decompress((make_tables.FOLDER / "K3.json.gz").read_bytes()))
+    assert len(stored["tables"]) == 60
     for new, old in zip(fresh["tables"], stored["tables"], strict=True):
         assert new["gamma"] == pytest.approx(old["gamma"], rel=1e-8, abs=1e-8)
     assert make_tables.pack_tables(3, make_tables.list_settings(3)) == (tmp_path / "K3.json.gz").read_bytes()
