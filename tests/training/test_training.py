@@ -254,7 +254,7 @@ def test_a_killed_training_resumes_from_its_checkpoint_to_the_same_end(
 def train_in_fork(path: Path, recipe: PrivateSGD, output: Path) -> int:
     if number := os.fork():
         return number
-    trained = train_group(make_group(recipe), checkpoint=path, checkpoint_every=1, **CPU)
+    trained: Any = train_group(make_group(recipe), checkpoint=path, checkpoint_every=1, **CPU)
     np.savez(output, **trained)
     os._exit(0)
 
