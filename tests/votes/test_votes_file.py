@@ -412,7 +412,7 @@ def test_a_text_beyond_a_gigabyte_is_refused(tmp_path: Path) -> None:
     check_refusal(lambda: Votes.read(tmp_path / "votes.csv"), message)
 
 
-GZIP = gzip.compress(b"0,1,1\n" * 1000)
+GZIP = gzip.compress(b"0,1,1\n" * 1000, mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -423,6 +423,7 @@ GZIP = gzip.compress(b"0,1,1\n" * 1000)
         (GZIP[:40] + b"\0\0\0" + GZIP[43:], "it is no gzip file, or it is damaged|line "),
         (b"", "at least one line|it is no gzip file"),
     ],
+    ids=["cut", "text", "changed", "empty"],
 )
 def test_damaged_gzip_files_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "votes.csv.gz"
