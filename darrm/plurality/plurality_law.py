@@ -48,11 +48,9 @@ class PluralityLaw:
     def __post_init__(self) -> None:
         groups = self.partitions.sizes.size
         weights = whole_numbers(self.weights, (groups,))
-        sums = np.add.reduceat(weights.astype(object), self.partitions.starts)
-        if weights.min() < 0 or any(total != ONE for total in sums):
-            place = next((place for place, total in enumerate(sums) if total != ONE), 0)
-            advice = f"look at partition {place}, {self.partitions.parts[place]}"
-            checks.fail("the weights of a partition", int(sums[place]), f"at least 0 with the sum {ONE}", advice)
+        for part, row in zip(self.partitions.parts, np.split(weights, self.partitions.starts[1:]), strict=True):
+            if row.min() < 0 or sum(row.tolist()) != ONE:
+                checks.fail(f"the weights of partition {part}", row.tolist(), f"at least 0 with the sum {ONE}")
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
 
