@@ -154,3 +154,5 @@ def test_the_multipliers_of_an_optimum_bound_it_where_delta_is_large(delta: str)
     optimality = optimality_of(optimize_table(problem, prior=Dirichlet()))
     assert optimality.multipliers
     assert upper_bound(problem, Dirichlet(), optimality.multipliers) == pytest.approx(optimality.value, abs=1e-7)
+    useless = [multiplier._replace(weights=[9.0] * len(multiplier.weights)) for multiplier in optimality.multipliers]
+    assert upper_bound(problem, Dirichlet(), useless) == 1.0

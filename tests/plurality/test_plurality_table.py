@@ -10,7 +10,7 @@ import pytest
 
 from darrm.errors import TableError
 from darrm.optimize.plurality import optimize_plurality
-from darrm.plurality.plurality_law import random_law
+from darrm.plurality.plurality_law import PluralityLaw, random_law
 from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
@@ -133,6 +133,16 @@ def test_a_forged_file_is_refused_by_its_field(table: Table, field: str, keys: t
 def test_a_forged_file_of_private_voters_is_refused(keys: tuple[Any, ...], value: Any) -> None:
     with pytest.raises(TableError):
         Table.from_json(forge(optimize_plurality(PRIVATE_VOTERS, prior=Dirichlet()), keys, value))
+
+
+@pytest.mark.parametrize("changes", [{2: 1, 3: 1}, {2: -1}, {2: 2**54, 3: -(2**54)}])
+def test_a_law_names_the_partition_of_wrong_weights(changes: dict[int, int]) -> None:
+    weights = random_law(5, 3).weights.copy()
+    weights[list(changes)] += list(changes.values())
+    with pytest.raises(
+        ValueError, match=r"the weights of partition \(4, 1, 0\) must be at least 0 with the sum 9007199254740992"
+    ):
+        PluralityLaw(5, 3, weights)
 
 
 def test_a_changed_number_does_not_match_the_checksum(table: Table) -> None:

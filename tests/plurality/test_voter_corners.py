@@ -1,7 +1,7 @@
 """Private voters of any number of classes against brute force: their corners, all rows, costs, and the optimum."""
 
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, permutations
 from math import comb, exp
 
 import numpy as np
@@ -83,6 +83,7 @@ def test_largest_excess_is_that_of_all_multisets(case: tuple[Voters, int], seed:
     assert abs(float(bound) - exact) <= 1e-12
     in_floats = max(block.worst(problem) for block in voter_corners.row_blocks(problem, law.each, range(1, classes)))
     assert abs(max(0.0, in_floats) - exact) <= 1e-12
+    assert max(0.0, in_floats) >= bound - Fraction(1, 2**100)  # floats are rounded to the safe side
 
 
 @settings(max_examples=6, deadline=None)
@@ -99,6 +100,34 @@ def test_largest_excess_with_a_delta_is_above_and_near(case: tuple[Voters, int],
             assert VoterRow.from_list(row.to_list(), problem) == row
             before, after = row.coefficients(problem)
             assert before @ law.each - RATIO * (after @ law.each) <= exact + 1e-12
+
+
+@pytest.mark.parametrize(("K", "classes", "answers"), [(3, 3, 1), (3, 4, 1), (2, 4, 2)])
+def test_every_multiset_of_movers_is_one_of_the_ordered_ones_up_to_the_names_of_classes(
+    K: int, classes: int, answers: int
+) -> None:
+    def list_multisets(ordered: int | None = None) -> set[tuple[tuple[int, int], ...]]:
+        corners = voter_corners.CornerSet(Voters(K, PrivacyParams(1)), classes, answers)
+        corners.ordered = corners.ordered if ordered is None else ordered
+        return {
+            tuple(sorted((t.first, t.second) for t, n in zip(corners.types, row, strict=True) for _ in range(n)))
+            for level in corners.levels(np.zeros(histograms_of(K, classes).number))
+            for row in level.movers.tolist()
+        }
+
+    multisets, complete = list_multisets(), list_multisets(ordered=0)
+    assert multisets < complete
+    for multiset in complete:
+        names = ([*range(answers), *order] for order in permutations(range(answers, classes)))
+        assert any(tuple(sorted((name[a], name[b]) for a, b in multiset)) in multisets for name in names)
+
+
+def test_no_row_lets_more_voters_change_than_the_overlap() -> None:
+    problem = state_problem(Voters(3, PrivacyParams("0.5", "0.1"), overlap=1), 3, "0.2")
+    for block in voter_corners.row_blocks(problem, true_plurality(3, 3).each, [1, 2]):
+        for unit in np.eye(block.upper.shape[1]):
+            for _, row in find_worst_rows(block, np.tile(unit, (len(block.upper), 1)), 0.5, len(block.upper)):
+                assert VoterRow.from_list(row.to_list(), problem) == row
 
 
 def test_largest_excess_pays_for_two_voters_that_fail_at_once() -> None:
@@ -164,12 +193,22 @@ def test_optimum_is_that_of_every_row_written_down(voters: Voters, classes: int,
     assert optimality.bound >= exact - 1e-9
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize(
-    ("K", "target", "accuracy"), [(7, "0.3", 0.97385), (11, "0.2", 0.85278), (11, "0.1", 0.69067), (11, "0.3", 0.93991)]
+    ("K", "classes", "epsilon", "target", "accuracy"),
+    [
+        (5, 3, "0.2", "0.2", 0.74286),
+        (5, 3, "0.2", "0.6", 1.0),
+        (5, 4, "0.2", "0.6", 1.0),
+        (7, 3, "0.1", "0.3", 0.97385),
+        (11, 3, "0.1", "0.2", 0.85278),
+        (11, 3, "0.1", "0.1", 0.69067),
+        (11, 3, "0.1", "0.3", 0.93991),
+    ],
 )
-def test_optimum_has_the_reference_accuracy(K: int, target: str, accuracy: float) -> None:
-    optimality = optimality_of(optimize_table(Problem(Voters(K, PrivacyParams("0.1")), PrivacyParams(target), 3)))
+def test_optimum_has_the_reference_accuracy(K: int, classes: int, epsilon: str, target: str, accuracy: float) -> None:
+    problem = Problem(Voters(K, PrivacyParams(epsilon)), PrivacyParams(target), classes)
+    optimality = optimality_of(optimize_table(problem))
     assert abs(optimality.value - accuracy) < 5e-6
     assert optimality.gap < 1e-9
 
@@ -288,6 +327,20 @@ def test_excess_of_drawn_bounds_the_plurality_of_a_sample(each: PrivacyParams, m
     assert excess_of_drawn(problem, any_law(voters, 3, 1, falls=True)) is None
     differing = Problem(Voters.of([each, PrivacyParams("0.1")]), problem.target, 3)
     assert excess_of_drawn(differing, true_plurality(2, 3, 1)) is None
+
+
+def test_excess_of_drawn_pays_for_the_distance_to_the_plurality_of_a_sample() -> None:
+    """The distance is Σ over classes: a bump of each of the two or three classes of a group counts for all."""
+    problem = Problem.from_allowance(Voters(4, PrivacyParams("0.4", "1e-6")), 1, classes=3)
+    law = true_plurality(4, 3, 1)
+    share, ratio = share_for_drawn(problem, law.each), exp(problem.target.epsilon)
+    assert share is not None
+    for group in np.flatnonzero(law.partitions.sizes > 1):
+        bump = np.eye(law.each.size)[group] / law.partitions.sizes[group]
+        assert share_for_drawn(problem, law.each + 1.1e-12 * bump) is None
+        larger = share_for_drawn(problem, law.each + 0.9e-12 * bump)
+        assert larger is not None
+        assert larger - share >= 0.89e-12 * (1.0 + ratio) * 3 / (ratio - 1.0)
 
 
 @pytest.mark.parametrize("K", [1, 3])
