@@ -65,7 +65,7 @@ def smallest_h(K: int, s: int, ratio: float, delta: float) -> float:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("K", [1, 2, 3, 8, 11])
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 8, 11])
 def test_closed_form_is_private_and_the_best_symmetric_h_everywhere(K: int, target: tuple[str, str]) -> None:
     problem = non_private(K, target)
     gamma = best_for_non_private_voters(problem).half
@@ -90,12 +90,14 @@ def test_row_generation_finds_the_closed_form(K: int, target: tuple[str, str], s
     assert shape.variables_to_gamma(result.point) == pytest.approx(best_for_non_private_voters(problem).half, abs=1e-9)
 
 
-@pytest.mark.parametrize(("K", "prior"), [(11, UNIFORM), (100, priors.Independent(0.5, 1.0)), (1001, UNIFORM)])
+@pytest.mark.parametrize("K", [11, 100, 1001])
+@pytest.mark.parametrize("prior", [UNIFORM, priors.Independent(0.5, 1.0)])
 def test_optimize_returns_the_closed_form_with_a_tight_bound(K: int, prior: priors.Prior) -> None:
     problem = non_private(K, ("0.5", "0.2"))
     table = optimize_table(problem, prior=prior, shape="monotone")
     assert table.gamma.half == pytest.approx(best_for_non_private_voters(problem).half, abs=1e-11)
     assert optimality_of(table).gap <= 1e-9
+    assert table.gamma.is_monotone
 
 
 def is_private(h: list[float], order: float, budget: float, rate: float = 1.0) -> bool:
@@ -109,7 +111,7 @@ def is_private(h: list[float], order: float, budget: float, rate: float = 1.0) -
     ("order", "budget", "rate"),
     [(2.0, 0.3, 1.0), (9.0, 0.05, 1.0), (1.2, 0.1, 1.0), (3.0, 0.01, 0.2), (6.0, 2e-4, 0.02)],
 )
-@pytest.mark.parametrize("K", [1, 2, 4, 5])
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 5])
 def test_no_private_h_on_a_grid_is_better_anywhere(K: int, order: float, budget: float, rate: float) -> None:
     def extend(upper: tuple[float, ...]) -> list[float]:
         """Return h(0) … h(K) for the upper half."""
@@ -140,6 +142,15 @@ def test_best_under_a_small_renyi_budget_is_an_arc_that_ends() -> None:
     lead = np.arange(K // 2 + 1, K + 1) - K / 2.0
     angle = np.minimum(math.pi / 2, math.pi / 4 + math.sqrt(budget / (2.0 * order)) * lead)
     assert h == pytest.approx(np.sin(angle) ** 2, abs=2e-3)
+    assert h[1] - h[0] == pytest.approx(math.sqrt(budget / (2.0 * order)), rel=1e-3)
+
+
+def test_best_under_renyi_is_nearly_certain_for_a_person_in_few_queries() -> None:
+    # 1,000 queries at rate 0.004 within (3, 1e-5) at order 6: h is 0.977 next to the tie
+    budget = (3.0 - math.log1p(-1.0 / 6.0) + (math.log(1e-5) + math.log(6.0)) / 5.0) / 1000.0
+    half = best_under_renyi(10, 6.0, budget, 0.004).half
+    assert half[0] == pytest.approx(0.977, abs=5e-4)
+    assert np.all(half[1:] > 0.9995)
 
 
 def optimize_by_rows(voters: Voters, order: float, budget: float) -> RenyiOptimum:
@@ -155,6 +166,7 @@ def optimize_by_rows(voters: Voters, order: float, budget: float) -> RenyiOptimu
         (Voters(5, PrivacyParams("inf"), 1), 4.0, 0.2),
         (Voters(5, PrivacyParams("inf"), 2), 4.0, 0.2),
         (Voters(8, PrivacyParams("inf"), 3), 2.0, 0.05),
+        (Voters(11, PrivacyParams("inf"), 1), 9.0, 0.02),
         (Voters(4, PrivacyParams("0.5", "0.01"), 3), 9.0, 0.05),
         (Voters(5, PrivacyParams("0.1", "1e-5")), 9.0, 0.002),
         (Voters(6, PrivacyParams("1", "0.1"), 2), 3.0, 0.02),

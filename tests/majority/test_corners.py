@@ -1,4 +1,4 @@
-"""Rows as plain data: what is written is read again, and other data are refused."""
+"""Rows survive a round trip through plain data; other data are refused."""
 
 from dataclasses import astuple
 from itertools import product
@@ -49,7 +49,7 @@ def test_a_row_of_groups_survives_plain_data() -> None:
         ("row", EQUAL),
         ([-0.5, 1], EQUAL),
         ([0.5, 5], EQUAL),
-        ([0.5, 1, 1, 1, 2], EQUAL),  # one voter near 0, of whom two move
+        ([0.5, 1, 1, 1, 2], EQUAL),  # one voter is near 0, and two move
         ([0.5, 1, 1, 1, 0, 2], EQUAL),
         ([0.5, -1], EQUAL),
         ([0.5, 1.5], EQUAL),

@@ -49,7 +49,7 @@ DIFFERING = Voters.of([PrivacyParams("0.3", "1e-3"), *(PrivacyParams(e) for e in
 
 
 @pytest.mark.parametrize(
-    "voters", [*(Voters(K, PrivacyParams(*pair)) for K in (3, 4, 7, 12) for pair in PAIRS), DIFFERING], ids=str
+    "voters", [*(Voters(K, PrivacyParams(*pair)) for K in (3, 4, 6, 7, 12) for pair in PAIRS), DIFFERING], ids=str
 )
 def test_double_subsampling_is_certified_unscaled_where_the_theorem_covers_it(voters: Voters) -> None:
     for m in range(1, min(voters.K, 5) + 1):

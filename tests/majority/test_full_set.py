@@ -332,7 +332,7 @@ def test_moves_near_zero_and_one_are_bounded_and_searched(
         for enough in (-np.inf, best - 0.01, best + 1e-9, best + 1e-6):
             value, upper, a, a_1 = full.search(block, vertices, state, ones, enough)
             assert value == pytest.approx(values[a, a_1], abs=1e-13)
-            assert best - 1e-13 <= upper <= max(value, enough) + 1e-13
+            assert best - 1e-13 <= upper <= max(value, enough) + 1e-14
         assert vertices.values[state, ones] == pytest.approx(best_vertex, abs=1e-13)
         assert min(vertices.bounds[state, ones], screened[state, ones]) >= best - 1e-13
         excess = max(excess, best - best_vertex)

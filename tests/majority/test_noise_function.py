@@ -25,6 +25,8 @@ def test_an_even_number_of_voters_has_a_fair_tie() -> None:
     assert gamma.full.tolist() == [1.0, 0.25, 0.0, 0.25, 1.0]
     assert gamma.signed.tolist() == [-1.0, -0.25, 0.0, 0.25, 1.0]
     assert NoiseFunction.from_full(gamma.full).half.tolist() == gamma.half.tolist()
+    assert [gamma(ones) for ones in range(5)] == gamma(range(5)).tolist() == gamma.full.tolist()
+    assert isinstance(gamma(3), float)
 
 
 @pytest.mark.parametrize("K", [1, 2, 7, 8])
@@ -54,6 +56,9 @@ def test_from_function_calls_from_the_first_majority_to_unanimity(K: int) -> Non
         (lambda: NoiseFunction.from_function(3, lambda _: None), r"γ\(2\) must be in \[0, 1\], got nan"),  # type: ignore[arg-type,return-value]
         (lambda: NoiseFunction.from_function(3, lambda _: "much"), "an array of 2 numbers"),  # type: ignore[arg-type,return-value]
         (lambda: NoiseFunction.from_function(3, [0.5, 1.0]), "gamma must be a function"),  # type: ignore[arg-type]
+        (lambda: NoiseFunction(3, [0.5, 1.0])(4), "an integer from 0 to K = 3"),
+        (lambda: NoiseFunction(3, [0.5, 1.0])([-1, 2]), "an integer from 0 to K = 3"),
+        (lambda: NoiseFunction(3, [0.5, 1.0])(1.0), "an integer from 0 to K = 3"),  # type: ignore[call-overload]
         (lambda: differences(np.zeros(3)), "of shape"),
         (lambda: differences(np.zeros((0, 3))), "of shape"),
         (lambda: differences(np.full((2, 3), 1.1)), r"in \[0, 1\]"),
