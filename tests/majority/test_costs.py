@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from darrm.majority import costs
 from darrm.majority.costs import RenyiRows, divergence, privacy_profile, reflect, renyi_curve, renyi_divergences
 from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
@@ -91,6 +92,22 @@ def test_renyi_divergence_is_the_worst_of_all_corners_for_every_overlap(K: int, 
         for order, bound in zip(ORDERS, renyi_divergences(voters, gamma, ORDERS), strict=True):
             exact = worst_divergence(voters, gamma, order)
             assert exact * (1 - 1e-9) <= bound <= exact * (1 + 1e-9) + 1e-11
+
+
+@pytest.mark.parametrize("each", EACH, ids=str)
+@pytest.mark.parametrize(("K", "overlap"), [(5, 2), (30, None), (41, 3)])
+def test_rows_are_ruled_out_only_below_the_worst_divergence(
+    K: int, overlap: int | None, each: PrivacyParams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voters = Voters(K, each, overlap if each.is_private else 1)
+    rng = np.random.default_rng(K)
+    gammas = [monotone(K, rng, top=0.999), NoiseFunction(K, np.linspace(0.0, 0.9, K - K // 2) ** 3)]
+    for gamma in gammas:
+        divergences = []
+        for batch in (1, 10**9):
+            monkeypatch.setattr(costs, "_ROWS_PER_BATCH", batch)
+            divergences.append(renyi_divergences(voters, gamma, ORDERS).tolist())
+        assert divergences[0] == divergences[1]
 
 
 @pytest.mark.parametrize("each", EACH[1:], ids=str)

@@ -6,10 +6,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.majority import kernels
+from darrm.majority import certify, kernels
 from darrm.majority.certify import worst_cost_ball
 from darrm.majority.corners import Row, budget_below, corners_of, enclose_exp, full_set_size
 from darrm.majority.dominating import DominatingFamily, LevelMaxima
@@ -294,17 +295,40 @@ def test_random_points_of_the_region_never_cost_more_than_the_worst_corner(K: in
         assert np.max(costs) <= full_set(problem).maxima(half).worst
 
 
+def floats(balls: list[arb]) -> Array:
+    return np.array([float(ball.mid()) for ball in balls])
+
+
 @cache
 def binomials(n: int, delta: float) -> Array:
     """Compute the laws of Bin(0, Δ) … Bin(n, Δ), one for each row."""
     return np.array([np.pad(laws_of_ones(np.full(a, delta)), (0, n - a)) for a in range(n + 1)])
 
 
-def average_all_moves(full: FullSet, level: Array, n_1: int) -> Array:
+def average_all_moves(level: Array, delta: float, n_1: int) -> Array:
     """Compute E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] for every (a, a_1)."""
-    n_0, delta = level.size - 1 - n_1, full.corners.delta
+    n_0 = level.size - 1 - n_1
     values = level[n_1 + np.arange(n_0 + 1)[:, None] - np.arange(n_1 + 1)]
     return np.asarray(binomials(n_0, delta) @ values @ binomials(n_1, delta).T)
+
+
+@pytest.mark.parametrize("N", [1, 2, 7])
+@pytest.mark.parametrize("delta", [0.2, 1e-6])
+@pytest.mark.parametrize("rising", [False, True])
+def test_best_moves_in_balls_are_exact_and_their_first_order_bound_is_near(N: int, delta: float, rising: bool) -> None:
+    parabola_values = np.arange(N + 1.0) ** 2 / N**2  # uses up the second order
+    for values in [*np.random.default_rng(N).uniform(-1.0, 1.0, (20, N + 1)), parabola_values]:
+        level = np.sort(values) if rising else values
+        exact = [np.max(average_all_moves(level, delta, n_1)) for n_1 in range(N + 1)]
+        balls, ball_delta = [arb(value) for value in level.tolist()], arb(delta)
+        with ctx.workprec(128):
+            assert floats(certify._compute_best_moves(balls, ball_delta)) == pytest.approx(exact, abs=1e-15)
+            if rising:
+                assert floats(certify._move_all_zeros(balls, ball_delta)) == pytest.approx(exact, abs=1e-15)
+            first_order = floats(certify._bound_first_order(balls, ball_delta))
+        curvature = np.max(np.abs(np.diff(level, n=2)), initial=0.0)
+        excess = first_order - exact
+        assert np.all((excess >= -1e-15) & (excess <= (delta * N) ** 2 * curvature + 1e-15))
 
 
 CASES = [
@@ -327,7 +351,7 @@ def test_moves_near_zero_and_one_are_bounded_and_searched(
     vertices, screened = full.vertices(block), kernels.screen(block, full.params.tails)
     excess = 0.0
     for state, ones in product(range(len(block)), range(N + 1) if N < 10 else (0, 1, 70, 149, 150)):
-        values = average_all_moves(full, block[state], ones)
+        values = average_all_moves(block[state], full.corners.delta, ones)
         best, best_vertex = np.max(values), np.max(values[:: max(1, N - ones), :: max(1, ones)])
         for enough in (-np.inf, best - 0.01, best + 1e-9, best + 1e-6):
             value, upper, a, a_1 = full.search(block, vertices, state, ones, enough)

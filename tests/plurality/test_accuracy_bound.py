@@ -139,6 +139,9 @@ PRIVATE_VOTERS = Workload(Voters(7, PrivacyParams(1)), 1, PrivacyParams(1))
     ("bound", "message"),
     [
         (lambda: right_at_most([3, 4], PrivacyParams(1)), "shape"),
+        (lambda: right_at_most([[7]], PrivacyParams(1)), "shape"),
+        (lambda: right_at_most([[3.0, 4.0]], PrivacyParams(1)), "whole numbers"),
+        (lambda: right_at_most([[3, 4]], PrivacyParams(1), reached=0), "reached must be"),
         (lambda: right_at_most([[3, 4]], PrivacyParams(0, "0.1")), "epsilon"),
         (lambda: accuracy_at_most(PRIVATE_VOTERS, np.array([[3, 4]])), r"voters\.each"),
     ],

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from darrm.plurality import partitions
-from darrm.plurality.partitions import Histogram, Partitions, list_partitions, neighbors, number_of_partitions
+from darrm.plurality.partitions import (
+    Histogram,
+    Histograms,
+    Partitions,
+    histograms_of,
+    list_partitions,
+    neighbors,
+    number_of_partitions,
+)
 
 
 def orbits(part: Histogram, reached: int) -> set[Histogram]:
@@ -50,6 +58,31 @@ def test_partitions_and_pairs_are_refused_above_their_limits(monkeypatch: pytest
     monkeypatch.setattr(partitions, "MOST_PARTITIONS", limit - 1)
     with pytest.raises(ValueError, match=r"number of partitions of 9 votes into 4 classes must be at most"):
         Partitions(9, 4)
+    monkeypatch.setattr(partitions, "MOST_HISTOGRAMS", 220)
+    assert Histograms(9, 4).number == 220
+    with pytest.raises(ValueError, match=r"number of histograms of 10 votes for 4 classes must be at most 220"):
+        Histograms(10, 4)
+
+
+@pytest.mark.parametrize(("K", "classes"), [(1, 2), (5, 3), (4, 6), (22, 15)])
+def test_every_histogram_has_the_place_of_its_partition_and_the_group_of_each_class(K: int, classes: int) -> None:
+    """The keys of 22 votes for 15 classes exceed 64 bits."""
+    partition_list = list_partitions(K, classes)
+    shuffled = np.random.default_rng(K).permuted(np.array(partition_list.parts), axis=1)
+    assert partition_list.find_places(shuffled).tolist() == list(range(len(partition_list.parts)))
+    groups = [[partition_list.groups[place, n] for n in row] for place, row in enumerate(shuffled.tolist())]
+    assert partition_list.find_groups(shuffled).tolist() == groups
+
+
+@pytest.mark.parametrize(("K", "classes"), [(0, 3), (4, 1), (3, 2), (5, 4)])
+def test_histograms_are_listed_once_and_found_with_one_more_vote(K: int, classes: int) -> None:
+    histograms = histograms_of(K, classes)
+    rows = sorted((n for n in itertools.product(range(K + 1), repeat=classes) if sum(n) == K), reverse=True)
+    assert histograms.counts.tolist() == list(map(list, rows))
+    assert histograms.find_places(histograms.counts).tolist() == list(range(histograms.number))
+    for label in range(classes):
+        grown = histograms_of(K + 1, classes).counts[histograms.plus(label)]
+        assert (grown - histograms.counts).tolist() == [np.eye(classes, dtype=int)[label].tolist()] * len(rows)
 
 
 @pytest.mark.parametrize("counts", [[2, 1, 0], [3, 2], [5, -1, 0], [2, 1, 1, 0]])
