@@ -11,7 +11,7 @@ from scipy.sparse import coo_matrix
 
 from darrm import PrivacyParams, Problem, Voters, optimize_table
 from darrm.majority.closed_form import best_for_non_private_voters
-from darrm.plurality.accuracy_bound import accuracy_at_most, right_at_most, upper_bound
+from darrm.plurality.accuracy_bound import accuracy_at_most, multipliers_from_json, right_at_most, upper_bound
 from darrm.priors import Dirichlet
 from darrm.problem import Workload
 from tests.optimality import optimality_of
@@ -149,6 +149,48 @@ PRIVATE_VOTERS = Workload(Voters(7, PrivacyParams(1)), 1, PrivacyParams(1))
 def test_accuracy_bounds_refuse_arguments_out_of_range(bound: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         bound()
+
+
+NON_PRIVATE_PAIR = [0, [1, 1, 0], [0.5, 0.0, 0.25]]
+PRIVATE_ROW = [0.5, 1, [[1, 0, 0, 1, 0, 0], [1, 0, 2, 2, 2, 2]]]
+
+
+@pytest.mark.parametrize(
+    ("each", "entry", "changes", "message"),
+    [
+        *(
+            (PrivacyParams("inf"), NON_PRIVATE_PAIR, *case)
+            for case in [
+                ({0: 1}, "neighbors of a partition"),
+                ({1: [1, 0, 1]}, "neighbors of a partition"),
+                ({0: False}, "whole numbers"),
+                ({1: [1.0, 1, 0]}, "whole numbers"),
+                ({2: [0.5, 0.0]}, "a number for each term"),
+                ({2: [0.5, -0.1, 0.0]}, "multiplier"),
+                ({2: [0.5, float("nan"), 0.0]}, "multiplier"),
+            ]
+        ),
+        *(
+            (PrivacyParams("0.5"), PRIVATE_ROW, *case)
+            for case in [
+                ({0: -0.5}, "multiplier"),
+                ({0: float("inf")}, "multiplier"),
+                ({1: 3}, "answers"),
+            ]
+        ),
+    ],
+)
+def test_multipliers_of_another_problem_are_refused(
+    each: PrivacyParams, entry: list[Any], changes: dict[int, Any], message: str
+) -> None:
+    problem = Problem(Voters(2, each, overlap=1), PrivacyParams("0.5"), 3)
+    (multiplier,) = multipliers_from_json([entry], problem)
+    assert multiplier.to_list() == entry
+    with pytest.raises(ValueError, match=message):
+        multipliers_from_json([[changes.get(place, value) for place, value in enumerate(entry)]], problem)
+    for data in ({"multipliers": entry}, [entry] * 10_001):
+        with pytest.raises(ValueError, match="a list of at most"):
+            multipliers_from_json(data, problem)
 
 
 @pytest.mark.parametrize("delta", ["0.05", "0.3"])
