@@ -99,11 +99,13 @@ def any_law(voters: Voters, classes: int, seed: int, *, falls: bool) -> Pluralit
 
 def worst_in_turn(voters: Voters, answers: int, law: PluralityLaw, ratio: float) -> float:
     """Compute the worst of voters in turn, with memory of the order of votes and of both probabilities, for Δ = 0."""
-    hi = exp(voters.each.epsilon) / (1.0 + exp(voters.each.epsilon))
+    hi, histograms = exp(voters.each.epsilon) / (1.0 + exp(voters.each.epsilon)), histograms_of(voters.K, law.classes)
+    sums = law.probabilities(histograms.counts)[:, :answers].sum(axis=1)
+    values = dict(zip(map(tuple, histograms.counts.tolist()), sums.tolist(), strict=True))
 
     def find_worst(counts: tuple[int, ...], p: float, q: float) -> float:
         if sum(counts) == voters.K:
-            return (p - ratio * q) * float(law.probabilities([counts])[0, :answers].sum())
+            return (p - ratio * q) * values[counts]
         grown = [tuple(n + (c == label) for c, n in enumerate(counts)) for label in range(law.classes)]
         return max(
             find_worst(grown[a], hi * p, (1 - hi) * q) + find_worst(grown[b], (1 - hi) * p, hi * q)

@@ -229,7 +229,8 @@ FREE = [setting for setting in available_tables() if setting.shape == "free" and
 
 @pytest.mark.parametrize(
     "setting",
-    [pytest.param(each, marks=[] if n % (len(FREE) // 12) == 0 else [pytest.mark.slow]) for n, each in enumerate(FREE)],
+    # steps of 58 meet every Δ: there are three for each ε
+    [pytest.param(each, marks=[] if n % 58 == 0 else [pytest.mark.slow]) for n, each in enumerate(FREE)],
     ids=str,
 )
 def test_program_for_any_classes_has_the_optimum_of_two(setting: Setting) -> None:
@@ -400,7 +401,6 @@ def test_voters_in_turn_are_worse_than_any_voters(case: tuple[Voters, int], seed
     assert max(0.0, *worst) >= worst_by_hand(voters, law, RATIO) - 1e-12
 
 
-@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("answers", [1, 2])
 def test_voters_in_turn_are_bounded_by_their_worst(answers: int) -> None:
     voters = Voters(3, PrivacyParams("0.5"))
