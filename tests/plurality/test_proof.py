@@ -1,5 +1,6 @@
 """The proof of laws and their repair: excesses over all histograms in exact fractions, and the least random share."""
 
+import math
 from fractions import Fraction
 from itertools import product
 
@@ -18,10 +19,12 @@ PROBLEMS = [
     Problem(Voters(5, NON_PRIVATE, overlap=1), PrivacyParams("0.5", "1e-3"), 3),
     Problem(Voters(4, NON_PRIVATE, overlap=2), PrivacyParams("3", "0"), 4),
     Problem(Voters(4, NON_PRIVATE, overlap=1), PrivacyParams("1e-4", "0"), 3),
-    Problem(Voters(3, NON_PRIVATE, overlap=1), PrivacyParams("0.01", "0.3"), 3),
+    Problem(Voters(3, NON_PRIVATE, overlap=1), PrivacyParams("0.01", "0.25"), 3),
     Problem(Voters(4, PrivacyParams("0.5")), PrivacyParams("0.7"), 3),
     Problem(Voters(4, PrivacyParams("0.5"), overlap=2), PrivacyParams("0.6", "1e-12"), 3),
     Problem(Voters(3, PrivacyParams("0.4", "0.01")), PrivacyParams("0.5", "0.02"), 3),
+    Problem(Voters(3, PrivacyParams("1e-10")), PrivacyParams("1.5e-10"), 3),
+    Problem(Voters(3, PrivacyParams("1e-10", "1e-11")), PrivacyParams("1.2e-10", "1.1e-11"), 3),
 ]
 
 
@@ -58,7 +61,12 @@ def test_share_of_random_answers_is_enough_at_once_and_not_much_too_large(proble
     law = true_plurality(problem.voters.K, problem.classes)
     share = share_needed(problem, law)
     assert 0.0 < share < 1.0
-    assert mix_and_prove(problem, law)[1] == prove(problem, law.mix(share), 1.0 - share)
+    certificate = prove(problem, law.mix(share), 1.0 - share)
+    assert mix_and_prove(problem, law)[1] == certificate
+    # the largest float within δ
+    assert (
+        Fraction(certificate.budget) <= problem.target.exact_delta < Fraction(math.nextafter(certificate.budget, 1.0))
+    )
     slack = max(problem.target.delta, min(1.0, problem.target.epsilon))
     with pytest.raises(CertificationError):
         prove(problem, law.mix(share * (1.0 - 2.0**-18) - 1e-13 / slack))

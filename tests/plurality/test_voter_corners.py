@@ -362,11 +362,15 @@ def test_the_plurality_of_a_sample_is_proved_for_many_voters() -> None:
 
 
 PROBLEM = Problem(Voters(2, PrivacyParams("0.5"), overlap=1), PrivacyParams("0.5"), 3)
+MAY_FAIL = Problem(Voters(2, PrivacyParams("0.5", "0.01"), overlap=1), PrivacyParams("0.5", "0.01"), 3)
 
 
 @pytest.mark.parametrize(
     "row",
     [
+        pytest.param([0, [[2, 0, 0, 0, 0, 0]]], id="no answer"),
+        pytest.param([1, [[2, 0, 0, -1, 0, 0]]], id="no class"),
+        pytest.param([1, [[1, 0, 0, 1, 0, 0], [1, 1, 2, 2, 2, 2]]], id="a second group"),
         pytest.param([3, [[2, 0, 0, 0, 0, 0]]], id="all answers"),
         pytest.param([1, [[2, 0, 0, 1, 0, 0]]], id="both are influenced"),
         pytest.param([1, [[1, 0, 0, 1, 0, 0]]], id="one voter is missing"),
@@ -377,6 +381,14 @@ def test_a_row_of_another_problem_is_refused(row: list[object]) -> None:
     assert VoterRow.from_list([1, [[1, 0, 0, 1, 0, 0], [1, 0, 2, 2, 2, 2]]], PROBLEM).answers == 1
     with pytest.raises(ValueError, match="must be"):
         VoterRow.from_list(row, PROBLEM)
+
+
+def test_a_row_of_voters_that_may_fail_has_few_failures_that_change() -> None:
+    two, one = [1, [[2, 0, 0, 0, 1, 2]]], [1, [[1, 0, 0, 0, 1, 2], [1, 0, 0, 0, 2, 2]]]
+    for row, problem in ((two, PROBLEM), (one, PROBLEM), (one, MAY_FAIL)):  # without Δ no voter fails
+        assert VoterRow.from_list(row, problem).to_list() == row
+    with pytest.raises(ValueError, match="voters of a row who change"):
+        VoterRow.from_list(two, MAY_FAIL)
 
 
 def test_a_problem_with_too_many_multisets_is_refused() -> None:
