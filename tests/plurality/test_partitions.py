@@ -15,6 +15,7 @@ from darrm.plurality.partitions import (
     neighbors,
     number_of_partitions,
 )
+from darrm.problem import OPEN
 
 
 def orbits(part: Histogram, reached: int) -> set[Histogram]:
@@ -64,13 +65,15 @@ def test_partitions_and_pairs_are_refused_above_their_limits(monkeypatch: pytest
         Histograms(10, 4)
 
 
-@pytest.mark.parametrize(("K", "classes"), [(1, 2), (5, 3), (4, 6), (22, 15)])
+@pytest.mark.parametrize(("K", "classes"), [(1, 2), (5, 3), (4, 6), (22, 15), (5, OPEN)])
 def test_every_histogram_has_the_place_of_its_partition_and_the_group_of_each_class(K: int, classes: int) -> None:
-    """The keys of 22 votes for 15 classes exceed 64 bits."""
-    partition_list = list_partitions(K, classes)
-    shuffled = np.random.default_rng(K).permuted(np.array(partition_list.parts), axis=1)
-    assert partition_list.find_places(shuffled).tolist() == list(range(len(partition_list.parts)))
-    groups = [[partition_list.groups[place, n] for n in row] for place, row in enumerate(shuffled.tolist())]
+    """The keys of 22 votes for 15 classes exceed 64 bits; the last group of open answers is that of no answer."""
+    partition_list, strings = list_partitions(K, classes), K + 2 if classes == OPEN else classes
+    padded = [(*part, *(0,) * strings)[:strings] for part in partition_list.parts]
+    shuffled = np.random.default_rng(K).permuted(np.array(padded), axis=1)
+    assert partition_list.find_places(shuffled).tolist() == list(range(len(padded)))
+    no_answer = [0] if classes == OPEN else []
+    groups = [[partition_list.groups[place, n] for n in row + no_answer] for place, row in enumerate(shuffled.tolist())]
     assert partition_list.find_groups(shuffled).tolist() == groups
 
 
