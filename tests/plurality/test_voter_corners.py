@@ -1,7 +1,7 @@
 """Private voters of any number of classes against brute force: their corners, all rows, costs, and the optimum."""
 
 from fractions import Fraction
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from math import comb, exp
 
 import numpy as np
@@ -19,7 +19,7 @@ from darrm.plurality.accuracy_bound import VoterRow, find_worst_rows
 from darrm.plurality.adaptive_voters import VotersInTurn
 from darrm.plurality.baselines import excess_of_drawn, share_for_drawn
 from darrm.plurality.partitions import histograms_of, list_partitions
-from darrm.plurality.plurality_law import random_law, true_plurality
+from darrm.plurality.plurality_law import PluralityLaw, random_law, true_plurality
 from darrm.plurality.proof import DRAWN, curve_of_answers, profile_of_answers
 from darrm.priors import Dirichlet, compute_weights
 from darrm.table.library import Setting
@@ -95,11 +95,13 @@ def test_largest_excess_with_a_delta_is_above_and_near(case: tuple[Voters, int],
     exact = worst_by_hand(voters, law, RATIO)
     second_order = comb(voters.reached, 2) * voters.each.delta**2 * (1.0 + RATIO)
     assert exact - 1e-12 <= float(bound) <= exact + 1e-12 + second_order + (1e-3 if voters.per_voter else 0.0)
+    worst = 0.0
     for block in voter_corners.row_blocks(problem, law.each, range(1, classes)):
         for _, row in find_worst_rows(block, block.costs(problem), -1.0, 3):  # rows of the problem, and attained
             assert VoterRow.from_list(row.to_list(), problem) == row
             before, after = row.coefficients(problem)
-            assert before @ law.each - RATIO * (after @ law.each) <= exact + 1e-12
+            worst = max(worst, float(before @ law.each - RATIO * (after @ law.each)))
+    assert exact - 1e-12 - second_order <= worst <= exact + 1e-12
 
 
 @pytest.mark.parametrize(("K", "classes", "answers"), [(3, 3, 1), (3, 4, 1), (2, 4, 2)])
@@ -120,6 +122,28 @@ def test_every_multiset_of_movers_is_one_of_the_ordered_ones_up_to_the_names_of_
     for multiset in complete:
         names = ([*range(answers), *order] for order in permutations(range(answers, classes)))
         assert any(tuple(sorted((name[a], name[b]) for a, b in multiset)) in multisets for name in names)
+
+
+LAWS = [any_law(*case, 3, falls=falls) for case in (PURE[0], PURE[1], PURE[5]) for falls in (False, True)]
+# a vote for a class harms it in one of two places only: for (2, 1, 0) the class without votes has 1/3, that with one 0
+LAWS += [true_plurality(4, 3), PluralityLaw.from_probabilities(3, 3, [1, 0, 2 / 3, 0, 1 / 3, 1 / 3])]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=range(len(LAWS)))
+def test_movers_towards_the_answers_are_omitted_if_votes_for_the_answers_never_harm(law: PluralityLaw) -> None:
+    counts, unit = histograms_of(law.K, law.classes).counts, np.eye(law.classes, dtype=int)
+    problem = state_problem(Voters(law.K, PrivacyParams("0.5")), law.classes)
+    for number in range(1, law.classes):
+        sums = law.probabilities(counts)[:, :number].sum(axis=1)
+        values = dict(zip(map(tuple, counts.tolist()), sums.tolist(), strict=True))
+        never_harms = all(
+            values[tuple((n - unit[b] + unit[a]).tolist())] >= values[tuple(n.tolist())]
+            for n in counts
+            for a, b in product(range(number), range(number, law.classes))
+            if n[b]
+        )
+        block = next(voter_corners.row_blocks(problem, law.each, [number]))
+        assert any(mover.second < number <= mover.first for mover in block.corners.types) != never_harms
 
 
 def test_no_row_lets_more_voters_change_than_the_overlap() -> None:
