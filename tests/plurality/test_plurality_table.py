@@ -10,7 +10,7 @@ import pytest
 
 from darrm.errors import TableError
 from darrm.optimize.plurality import optimize_plurality
-from darrm.plurality.plurality_law import PluralityLaw, random_law
+from darrm.plurality.plurality_law import ONE, PluralityLaw, random_law
 from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
@@ -143,6 +143,23 @@ def test_a_law_names_the_partition_of_wrong_weights(changes: dict[int, int]) -> 
         ValueError, match=r"the weights of partition \(4, 1, 0\) must be at least 0 with the sum 9007199254740992"
     ):
         PluralityLaw(5, 3, weights)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([[ONE, 0]], "of 2 partitions"),
+        ([[ONE, 0], [ONE], [0, 0, ONE]], "of 2 partitions"),
+        ([[ONE, 0, 0], [ONE]], "weights of partition 0 must be 2 numbers"),
+        ([[ONE, 0], (ONE, 0)], "weights of partition 1 must be 2 numbers"),
+        ([[ONE, 0], [ONE + 1, -1]], "a weight of partition 1 must be"),
+        ([[ONE, 0], [float(ONE), 0]], "a weight of partition 1 must be"),
+    ],
+)
+def test_a_law_is_read_row_by_row(weights: Any, message: str) -> None:
+    assert PluralityLaw.from_json(2, 3, [[ONE, 0], [ONE, 0]]).weights.tolist() == [ONE, 0, ONE, 0]
+    with pytest.raises(ValueError, match=message):
+        PluralityLaw.from_json(2, 3, weights)
 
 
 def test_a_changed_number_does_not_match_the_checksum(table: Table) -> None:
