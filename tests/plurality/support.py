@@ -1,5 +1,6 @@
 """Private voters of any number of classes by brute force: their corners, the laws of histograms, and random laws."""
 
+from functools import cache
 from itertools import combinations, product
 from math import exp
 
@@ -37,6 +38,7 @@ def add_voter(laws: Array, vote: Array) -> Array:
     return grown
 
 
+@cache
 def pairs_of_laws(voters: Voters, classes: int) -> tuple[Array, Array]:
     """Compute the laws of the histogram on both sides for every multiset of corners with at most t changed voters."""
     before = after = np.eye(1, (voters.K + 1) ** classes)
