@@ -1,20 +1,25 @@
-"""Rows survive a round trip through plain data; other data are refused."""
+"""Rows survive a round trip through plain data; other data are refused; and the bounds of rows in exact fractions."""
 
 from dataclasses import astuple
+from fractions import Fraction
+from functools import cache
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
-from darrm import PrivacyParams, Voters
-from darrm.majority.certify import multipliers_from_json
+from darrm import PrivacyParams, Problem, Voters
+from darrm.majority.certify import lower_bound, multipliers_from_json
 from darrm.majority.corners import CornerCounts
 from darrm.majority.groups import GroupCounts
+from tests.oracle import exact_budget, exponential, law, list_corners
 
 EQUAL = Voters(4, PrivacyParams("0.1", "0.01"))
 DIFFERENT = Voters.of([PrivacyParams("0.1", "0.01")] * 2 + [PrivacyParams("0.2", "0.01")] * 2)
 
 
+@cache
 def list_counts(voters: int) -> list[CornerCounts]:
     """List all rows of some voters of one group."""
     counts = (CornerCounts(*each) for each in product(range(voters + 1), repeat=8) if sum(each[:4]) == voters)
@@ -41,6 +46,53 @@ def test_a_row_of_groups_survives_plain_data() -> None:
     for parts in product(list_counts(2), repeat=2):
         row = GroupCounts(parts)
         assert multipliers_from_json([[0.0, *row.to_list()]], DIFFERENT) == ((0.0, row),)
+
+
+def probabilities(hi: Fraction, delta: Fraction, places: tuple[int, ...]) -> list[Fraction]:
+    """List the probabilities of voters: how many are at hi, lo, Δ, 0, 1 − Δ and 1."""
+    values = (hi, 1 - hi, delta, Fraction(0), 1 - delta, Fraction(1))
+    return [value for value, count in zip(values, places, strict=True) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(Voters(3, PrivacyParams("0.7", "0.05")), PrivacyParams("0.9", "0.06")),
+        Problem(Voters(4, PrivacyParams("1e-9", "1e-12")), PrivacyParams("1e-9", "2e-12")),
+        Problem(Voters(4, PrivacyParams("inf"), 4), PrivacyParams("0.8")),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("shape", ["free", "monotone"])
+def test_lower_bound_is_that_of_exact_fractions_rounded_down(problem: Problem, shape: str) -> None:
+    """(1) and (2) of the theorem, with the coefficients of every row from its voters' probabilities."""
+    K, each, ratio = problem.voters.K, problem.voters.each, exponential(problem.target.exact_epsilon)
+    hi, delta = list_corners(each)[2][0], each.exact_delta if each.is_private else Fraction(0)
+    rng, num_positive = np.random.default_rng(K), 0
+    # only rows that the majority itself breaks give a bound
+    rows = [
+        row for row in list_counts(K) if np.sum(row.coefficients(problem.voters, problem.cost_ratio)) > problem.budget
+    ]
+    for _ in range(40):
+        weights = rng.random(K - K // 2)
+        reduced, bound = [-Fraction(float(w)) / 2 for w in weights], sum(map(Fraction, weights.tolist())) / 2
+        multipliers = []
+        for row in rng.choice(np.array(rows, dtype=object), 2).tolist():
+            y = float(rng.exponential(0.1))
+            multipliers.append((y, row))
+            p = (row.high, row.low, row.moved_zeros, row.zeros - row.moved_zeros)
+            p_prime = (row.low, row.high, row.moved_zeros_prime, row.zeros - row.moved_zeros_prime)
+            first = law(probabilities(hi, delta, (*p, row.moved_ones, row.ones - row.moved_ones)))
+            second = law(probabilities(hi, delta, (*p_prime, row.moved_ones_prime, row.ones - row.moved_ones_prime)))
+            cost = [x - ratio * x_prime for x, x_prime in zip(first, second, strict=True)]
+            for place, ones in enumerate(range(K // 2 + 1, K + 1)):
+                reduced[place] += Fraction(y) * (cost[ones] - cost[K - ones])
+            bound -= exact_budget(problem) * Fraction(y)
+        tails = [sum(reduced[place:], Fraction(0)) for place in range(len(reduced))]
+        bound += sum(min(value, Fraction(0)) for value in reduced) if shape == "free" else min(*tails, Fraction(0))
+        bound, num_positive = max(bound, Fraction(0)), num_positive + (bound > 0)
+        assert bound * (1 - Fraction(1, 10**15)) <= lower_bound(problem, weights, shape, multipliers) <= bound
+    assert num_positive > 10
 
 
 @pytest.mark.parametrize(
