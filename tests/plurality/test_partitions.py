@@ -59,6 +59,9 @@ def test_partitions_and_pairs_are_refused_above_their_limits(monkeypatch: pytest
     monkeypatch.setattr(partitions, "MOST_PARTITIONS", limit - 1)
     with pytest.raises(ValueError, match=r"number of partitions of 9 votes into 4 classes must be at most"):
         Partitions(9, 4)
+    assert len(Partitions(2, partitions.MOST_LISTED).parts) == 2
+    with pytest.raises(ValueError, match="classes must be an integer of at most 100"):
+        Partitions(2, 101)
     monkeypatch.setattr(partitions, "MOST_HISTOGRAMS", 220)
     assert Histograms(9, 4).number == 220
     with pytest.raises(ValueError, match=r"number of histograms of 10 votes for 4 classes must be at most 220"):

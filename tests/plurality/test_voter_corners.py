@@ -369,12 +369,15 @@ def test_excess_of_drawn_pays_for_the_distance_to_the_plurality_of_a_sample() ->
 
 
 @pytest.mark.parametrize("K", [1, 3])
-def test_a_drawn_voter_that_fails_makes_the_answer_fail(K: int) -> None:
-    """One drawn voter of (1, 0.1) exceeds e by 0.1, for any number of voters."""
+@pytest.mark.parametrize("random", [0.0, 0.125])
+def test_a_drawn_voter_that_fails_makes_the_answer_fail(K: int, random: float) -> None:
+    """One drawn voter of (1, 0.1) exceeds e by 0.1, for any number of voters; a random class costs (1 − e)/3."""
     problem = Problem(Voters(K, PrivacyParams(1, "0.1")), PrivacyParams(1, "0.2"), 3)
-    excess = excess_of_drawn(problem, true_plurality(K, 3, 1))
+    law = true_plurality(K, 3, 1).mix(random)
+    excess, exact = excess_of_drawn(problem, law), 0.1 * (1.0 - random) - random * (RATIO - 1.0) / 3.0
     assert excess is not None
-    assert Fraction(1, 10) - Fraction(1, 2**50) <= excess <= Fraction(1, 10) + Fraction(1, 10**9)
+    assert exact - 2.0**-50 <= excess <= exact + 1e-9
+    assert worst_by_hand(problem.voters, law, RATIO) == pytest.approx(exact, abs=1e-12)
 
 
 def test_the_plurality_of_a_sample_is_proved_for_many_voters() -> None:
