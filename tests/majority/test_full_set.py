@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from darrm.majority import certify, kernels
 from darrm.majority.certify import worst_cost_ball
-from darrm.majority.corners import Row, budget_below, corners_of, enclose_exp, full_set_size
+from darrm.majority.corners import Row, budget_below, corners_of, enclose_exp
 from darrm.majority.dominating import DominatingFamily, LevelMaxima
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import NoiseFunction
@@ -20,7 +20,6 @@ from darrm.numerics import Array
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from tests.oracle import (
-    corner_rows,
     exact_budget,
     exact_worst_cost,
     exponential,
@@ -268,13 +267,6 @@ def test_corners_are_the_corners_of_the_region() -> None:
     assert (corners.hi, 1.0 - corners.hi, corners.delta) == pytest.approx((float(hi), float(lo), 0.05), abs=1e-16)
     non_private = corners_of(PrivacyParams("inf"))
     assert (non_private.hi, non_private.delta) == (1.0, 0.0)
-
-
-@pytest.mark.parametrize("each", [PrivacyParams("inf"), PrivacyParams("0.1"), PrivacyParams("0.1", "1e-3")])
-@pytest.mark.parametrize(("K", "overlap"), [(1, None), (4, 1), (5, 3), (5, None)])
-def test_full_set_size_is_the_number_of_multisets(K: int, overlap: int | None, each: PrivacyParams) -> None:
-    voters = Voters(K, each, overlap or (None if each.is_private else K))
-    assert full_set_size(voters) == len(list(corner_rows(voters)))
 
 
 @pytest.mark.parametrize("K", [3, 6])

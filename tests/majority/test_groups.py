@@ -51,6 +51,7 @@ from tests.oracle import (
     signed_floats,
     worst_cost,
 )
+from tests.strategies import problems
 from tests.verify.support import gamma_of
 
 EPSILONS, DELTAS = ("0.02", "0.1", "0.5", "1", "2"), ("0", "1e-6", "0.01", "0.2")
@@ -141,8 +142,11 @@ def test_a_row_belongs_only_to_voters_of_whom_enough_are_touched(voters: Voters)
             assert not GroupCounts((*row.parts[:place], larger, *row.parts[place + 1 :])).is_row_of(complete)
 
 
-@given(voters=voters_that_differ(max_voters=5))
-def test_full_set_size_is_the_number_of_multisets_where_voters_differ(voters: Voters) -> None:
+@given(voters=st.one_of(voters_that_differ(max_voters=5), problems(most_voters=5).map(lambda problem: problem.voters)))
+@example(Voters(5, PrivacyParams("0.1", "1e-3")))
+@example(Voters(5, PrivacyParams("0.1"), 3))
+@example(Voters(4, NON_PRIVATE, 1))
+def test_full_set_size_is_the_number_of_multisets(voters: Voters) -> None:
     assert full_set_size(voters) == len(list(corner_rows(voters)))
 
 
