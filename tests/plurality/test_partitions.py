@@ -10,6 +10,7 @@ from darrm.plurality.partitions import (
     Histogram,
     Histograms,
     Partitions,
+    check_law,
     histograms_of,
     list_partitions,
     neighbors,
@@ -95,3 +96,10 @@ def test_histograms_are_listed_once_and_found_with_one_more_vote(K: int, classes
 def test_histograms_of_other_votes_have_no_place(counts: list[int]) -> None:
     with pytest.raises(ValueError, match="4 votes for 3 classes"):
         list_partitions(4, 3).find_places(np.array([counts]))
+
+
+@pytest.mark.parametrize("error", [1.5e-6, -1.5e-6, float("nan")])
+def test_probabilities_of_a_prior_add_up_to_one(error: float) -> None:
+    assert check_law(np.array([0.5, 0.5 + 0.9e-6])).tolist() == [0.5, 0.5 + 0.9e-6]
+    with pytest.raises(ValueError, match="sum of the prior's probabilities of histograms must be 1"):
+        check_law(np.array([0.5, 0.5 + error]))
