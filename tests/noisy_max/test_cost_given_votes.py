@@ -66,25 +66,25 @@ MANY = [(150, 50, 25, 25, 0, 0, 0, 0), (200, 30, 20, 0, 0, 0, 0, 0), (35, 35, 30
 
 
 @pytest.mark.parametrize(
-    ("noise", "rows", "orders", "error", "reach"),
+    ("noise", "rows", "orders", "close", "error", "reach"),
     [
-        (DiscreteGaussian(2.0), FAR_BEHIND, ORDERS[:3], 1e-9, REACH),
-        (DiscreteGaussian(3.5), FAR_BEHIND, ORDERS[:3], 1e-9, REACH),
-        (DiscreteLaplace(1.5), FAR_BEHIND, ORDERS[:3], 1e-9, REACH),
-        (DiscreteLaplace(3.0), [(52, 2, 4)], np.array([2.0, 20.0, 130.0]), 1e-10, REACH),
-        (DiscreteGaussian(70.0), MANY, ORDERS, 1e-7, 900),  # few nodes, whose error is charged
+        (DiscreteGaussian(2.0), FAR_BEHIND, ORDERS, 3, 1e-9, REACH),
+        (DiscreteGaussian(3.5), FAR_BEHIND, ORDERS, 3, 1e-9, REACH),
+        (DiscreteLaplace(1.5), FAR_BEHIND, ORDERS, 3, 1e-9, REACH),
+        (DiscreteLaplace(3.0), [(52, 2, 4)], np.array([2.0, 20.0, 130.0]), 3, 1e-10, REACH),
+        (DiscreteGaussian(70.0), MANY, ORDERS, 5, 1e-7, 900),  # few nodes, whose error is charged
     ],
     ids=["2 votes", "3.5 votes", "Laplace", "narrow Laplace", "70 votes"],
 )
 def test_far_classes_and_wide_noise_are_bounded_and_nearly_exact(
-    noise: SmallNoise, rows: list[Counts], orders: np.ndarray, error: float, reach: int
+    noise: SmallNoise, rows: list[Counts], orders: np.ndarray, close: int, error: float, reach: int
 ) -> None:
     costs = label_costs(noise, rows, orders)
     for row, index in zip(rows, costs.histogram_index, strict=True):
         forward, reverse, _ = compare_with_neighbors(noise, row, reach, orders)
         for bound, exact in ((costs.forward[index], forward), (costs.reverse[index], reverse)):
-            assert np.all(bound >= exact - 1e-12)
-            assert bound == pytest.approx(exact, rel=1e-3 if orders[-1] > ORDERS[-1] else 0.0, abs=error)
+            assert np.all(bound >= exact - 1e-14)
+            assert bound[:close] == pytest.approx(exact[:close], rel=1e-3 if orders is not ORDERS else 0.0, abs=error)
 
 
 @pytest.mark.slow
@@ -154,18 +154,19 @@ def test_other_noise_and_unsorted_orders_are_refused() -> None:
 @pytest.mark.parametrize("sigma", [0.8, 2.0, 6.0])
 @pytest.mark.parametrize(("K", "C"), [(7, 3), (4, 4)])
 def test_every_event_moves_along_the_tail_and_costs_at_most_its_sums(sigma: float, K: int, C: int) -> None:
-    noise, law, order = DiscreteGaussian(sigma), NoiseDifference(sigma), 6.0
-    tails, sums = np.exp(law.log_tails), np.exp(law.log_sums(order, 1))
-    places = np.arange(law.first, law.last + 1)
+    noise, difference, order = DiscreteGaussian(sigma), NoiseDifference(sigma), 6.0
+    tails, sums = np.exp(difference.log_tails), np.exp(difference.log_sums(order, 1))
+    places = np.arange(difference.first, difference.last + 1)
     events = [list(event) for size in range(1, C) for event in combinations(range(C), size)]
-    laws = {row: label_laws(noise, row, fair=True) for row in histograms(K, C)}
-    for before, after in ((laws[row], laws[moved]) for row in laws for moved in neighbors(row)):
+    rows = histograms(K, C)
+    laws = [{row: label_laws(noise, row, fair=fair) for row in rows} for fair in (True, False)]
+    for before, after in ((law[row], law[moved]) for law in laws for row in rows for moved in neighbors(row)):
         for event in events:
             here, there = before[event].sum(), after[event].sum()
             place = np.interp(-here, -tails, places)
             assert there <= np.interp(place - 2.0, places, tails) * (1.0 + 1e-9)
             assert there >= np.interp(place + 2.0, places, tails) * (1.0 - 1e-9)
-            index = law.find_index(float(np.log(here)))
+            index = difference.find_index(float(np.log(here)))
             forward = np.sum(before[event] ** order * after[event] ** (1.0 - order))
             reverse = np.sum(after[event] ** order * before[event] ** (1.0 - order))
             assert forward <= sums[index] * (1.0 + 1e-9)

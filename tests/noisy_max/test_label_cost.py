@@ -59,6 +59,7 @@ def test_no_histogram_costs_more(noise: IntegerNoise, K: int, C: int, fair: bool
         (DiscreteGaussian(3.0), 2),
         (DiscreteGaussian(3.0), 3),
         (DiscreteGaussian(0.7), 1),
+        (DiscreteGaussian(1.0), 1),
         (DiscreteGaussian(5.0), 1),
         (DiscreteLaplace(0.3), 1),
         (DiscreteLaplace(2.5), 1),
@@ -77,10 +78,10 @@ def test_two_classes_above_a_level_nearly_attain_curve_and_profile(noise: Intege
     moderate = 2.0 * noise.deviation >= ORDERS * (1 if moved == 1 else 2)
     assert np.all(worst <= curve)
     assert np.all(worst[moderate] >= curve[moderate] / (1.02 if moved == 1 else 1.25))
-    for epsilon in profile.epsilons[:48:8]:
+    for index, epsilon in enumerate(profile.epsilons[::8]):
         delta, largest = profile.delta_at(epsilon), max(hockey_stick(p, q, epsilon) for p, q in pairs)
         assert largest <= delta * (1.0 + 1e-9)
-        assert largest >= delta / 1.03 or moved > 1 or noise.deviation < 1.5
+        assert largest >= delta / 1.03 or index >= 6 or moved > 1 or noise == DiscreteGaussian(0.7)
 
 
 @pytest.mark.parametrize(
@@ -101,17 +102,18 @@ def test_the_curve_of_wide_noise_is_close_to_its_estimate_from_below(
     assert np.all((estimate <= bound) & (bound < slack * estimate))
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
-def test_exponential_mechanism_costs_the_worst_of_all_votes(epsilon: float) -> None:
-    curve, profile = exponential_label_curve(epsilon), exponential_label_profile(epsilon)
+@pytest.mark.parametrize(("epsilon", "rate"), [(0.2, 1.0), (1.0, 1.0), (4.0, 1.0), (2.0, 0.05)])
+def test_exponential_mechanism_costs_the_worst_of_all_votes(epsilon: float, rate: float) -> None:
+    curve, profile = exponential_label_curve(epsilon, rate=rate), exponential_label_profile(epsilon)
     weights = np.exp(np.linspace(-9.0, 9.0, 181))
     a, b = (grid.ravel() for grid in np.meshgrid(weights, weights))
     before = np.array([a, b, np.ones_like(a)]) / (a + b + 1.0)
     after = before * np.exp(np.array([-epsilon / 2.0, epsilon / 2.0, 0.0]))[:, None]
     after /= after.sum(axis=0)
+    mixture = (1.0 - rate) * before + rate * after
     for order, bound in zip(DEFAULT_ORDERS[AT], curve.values[AT], strict=True):
-        logs = order * np.log(before) - (order - 1.0) * np.log(after)
-        worst = np.max(np.logaddexp.reduce(logs, axis=0)) / (order - 1.0)
+        logs = [order * np.log(p) - (order - 1.0) * np.log(q) for p, q in ((before, mixture), (mixture, before))]
+        worst = np.max(np.logaddexp.reduce(logs, axis=1)) / (order - 1.0)
         assert bound / 1.01 <= worst <= bound
     for x in profile.epsilons[:-20:15]:
         worst = np.max(np.sum(np.maximum(before - np.exp(x) * after, 0.0), axis=0))
@@ -139,7 +141,7 @@ def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, measure: Renyi |
                 assert bounds[likely] == pytest.approx(largest[likely], rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("moved", [2, 50, 349, 1000, 10**9])
+@pytest.mark.parametrize("moved", [2, 50, 349, 1000, 10**9, 10**30])
 def test_the_profile_of_many_moves_is_that_of_a_group(moved: int) -> None:
     single, group = label_profile(DiscreteLaplace(1.0)), label_profile(DiscreteLaplace(1.0), moved=moved)
     if moved > 10**6:  # no group's ε is below the largest exponent

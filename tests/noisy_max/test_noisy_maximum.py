@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
@@ -16,6 +17,7 @@ from darrm.numerics.integer_noise import AsymmetricNoise
 from darrm.pate import AsymmetricMax, ExponentialMechanism, GNMax, LNMax, NoisyMaximum, PermuteAndFlip
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Voters
+from darrm.votes import Votes
 from tests.doors import validated
 
 NON_PRIVATE = Voters(50, PrivacyParams("inf"), overlap=2)
@@ -28,6 +30,7 @@ MECHANISMS = (
     AsymmetricMax(AsymmetricNoise(4.1, 8.000001, 3.0, 1.25), reached=2),
 )
 GNMAX = {"kind": "GNMax", "sigma": "4.0", "reached": 2}
+FIVE = NoisyMaximum(GNMax(4.0), Voters(5, PrivacyParams("inf"), overlap=1), 3)
 
 
 @pytest.mark.quick_cases(1)
@@ -89,6 +92,9 @@ def test_a_file_of_another_format_is_refused(text: str, field: str, tmp_path: Pa
         (lambda: NoisyMaximum(GNMax(4.0), NON_PRIVATE, 3), "mechanism.reached must be at least 2"),
         (lambda: NoisyMaximum(GNMax(4.0, "continuous", reached=2), NON_PRIVATE, 3), "continuous"),
         (lambda: NoisyMaximum("GNMax", NON_PRIVATE, 3), "mechanism must be one of"),  # type: ignore[arg-type]
+        (lambda: FIVE.release(Votes.from_counts([[6, 0, 0]])), "of K = 5 voters"),
+        (lambda: FIVE.release(Votes.from_counts([[5, 0]])), "about C = 3 classes"),
+        (lambda: FIVE.release(np.array([[5, 0, 0]])), "Votes"),
         # a threshold of 1 hides no string
         (lambda: NoisyMaximum(GNMax(3.0, reached=2), NON_PRIVATE, OPEN, 1).guarantee, "threshold must be larger"),
     ],

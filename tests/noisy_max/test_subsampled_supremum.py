@@ -6,10 +6,12 @@ import mpmath
 import numpy as np
 import pytest
 
+from darrm.loss.vote_counts import curve_of_votes
+from darrm.noisy_max.label_cost import label_curve, two_class_errors
 from darrm.noisy_max.label_supremum import SubsampledRenyi, TwoClasses, supremum
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
-from tests.noisy_max.oracles import law_of
+from tests.noisy_max.oracles import histograms, label_laws, law_of, neighbors
 
 ORDERS = np.array([1.5, 2.0, 3.0])
 
@@ -41,6 +43,23 @@ def test_no_place_of_few_votes_costs_more(noise: IntegerNoise, K: int, q: float)
     assert np.all(worst <= np.stack([forward, back]) * (1.0 + 1e-9))
     assert back == pytest.approx(worst[1], rel=1e-3)
     assert forward[0] == pytest.approx(worst[0, 0], rel=1e-3)  # larger orders allow leads that no priority has
+
+
+# at larger orders of narrow noise half a vote of lead multiplies the cost
+@pytest.mark.parametrize(("sigma", "slack", "orders"), [(0.9, 1.37, (2.0, 4.0)), (4.0, 1.05, (2.0, 4.0, 8.0))])
+@pytest.mark.parametrize("q", [0.001, 0.2])
+def test_three_classes_nearly_attain_the_curve(sigma: float, slack: float, orders: tuple[float, ...], q: float) -> None:
+    K, noise = 9, DiscreteGaussian(sigma)
+    laws = {row: label_laws(noise, row, fair=True) for row in histograms(K, 3)}
+    absent, moved = np.array([(laws[row], laws[other]) for row in laws for other in neighbors(row)]).swapaxes(0, 1)
+    mixture = (1.0 - q) * absent + q * moved
+    curve, certain = label_curve(noise, rate=q, votes=K), label_curve(noise)
+    two = curve_of_votes(two_class_errors(noise, K), K, 1, q)
+    for order in orders:
+        sums = [np.sum(P**order * Q ** (1.0 - order), axis=1) for P, Q in ((mixture, absent), (absent, mixture))]
+        exact, bound = np.log(np.max(sums)) / (order - 1.0), curve.bound_at(order)
+        assert two.bound_at(order) <= bound <= certain.bound_at(order)
+        assert exact * (1.0 - 1e-7) <= bound <= slack * exact
 
 
 @pytest.mark.parametrize("q", [0.05, 0.3, 0.99])
