@@ -103,7 +103,7 @@ def check(cost: PrivacyCost, P: Array, Q: Array) -> float:
 def test_no_poisson_sample_costs_more_than_the_cost(C: int, sigma: float, records: int) -> None:
     rng, K = np.random.default_rng(C), 3
     cost = label_cost(GNMax(sigma, reached=records), K, C, Subsampling(Fraction(1, 10), records=records), records)
-    for people in (records, records + 1, records + 2):
+    for people in (records, records + 1, 4):
         for _ in range(6):
             vote = draw_voters(rng, C)
 
@@ -412,7 +412,9 @@ def test_leads_beyond_all_floats_add_nothing_to_a_curve(K: int) -> None:
     assert many.values[low] == pytest.approx(few.values[low], rel=1e-6)
 
 
-@pytest.mark.parametrize("noise", [DiscreteGaussian(0.6), DiscreteGaussian(7.0), DiscreteLaplace(0.3)], ids=str)
+@pytest.mark.parametrize(
+    "noise", [DiscreteGaussian(0.6), DiscreteGaussian(7.0), DiscreteLaplace(0.3), DiscreteLaplace(3.0)], ids=str
+)
 def test_errors_of_two_classes_are_those_of_the_label(noise: DiscreteGaussian | DiscreteLaplace) -> None:
     levels = np.arange(4, 7 if noise.deviation < 1.0 else 8)
     errors = np.log(winning_probabilities(noise, np.column_stack([7 - levels, levels]))[:, 0])

@@ -16,8 +16,10 @@ from darrm.loss.composition import (
     compose_general,
     compose_optimal,
     compose_simple,
+    general_epsilon,
     optimal_epsilon,
 )
+from darrm.loss.gaussian import gaussian_delta
 from darrm.privacy import PrivacyParams
 
 Groups = list[tuple[PrivacyParams, int]]
@@ -63,8 +65,23 @@ GROUPS: list[Groups] = [
     [(PrivacyParams(0.3, 0.01), 5)],
     [(PrivacyParams(2.5, 0.001), 4)],
     [(PrivacyParams(0.3, 0.01), 2), (PrivacyParams(0.7, 0.002), 3)],
+    [(PrivacyParams(0.3, 0.01), 2), (PrivacyParams(0.3, 0.01), 3)],
     [(PrivacyParams(1.0, 0), 2), (PrivacyParams(0.0, 0.002), 1), (PrivacyParams(0.25, 1e-5), 2)],
 ]
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize("slack", [1e-9, 0.03, 0.9])
+def test_general_is_the_least_of_three_closed_forms(groups: Groups, slack: float) -> None:
+    with mpmath.workdps(50):
+        each = [mpmath.mpf(params.epsilon) for params, count in groups for _ in range(count)]
+        drift, squares = (
+            mpmath.fsum(e * mpmath.expm1(e) / (mpmath.exp(e) + 1) for e in each),
+            mpmath.fsum(each, squared=True),
+        )
+        factors = mpmath.log(mpmath.e + mpmath.sqrt(squares) / slack), mpmath.log(1 / mpmath.mpf(slack))
+        exact = min(mpmath.fsum(each), *(drift + mpmath.sqrt(2 * squares * factor) for factor in factors))
+        assert exact <= general_epsilon(groups, slack) <= exact * (1 + 1e-13)
 
 
 @pytest.mark.parametrize("groups", GROUPS)
@@ -93,6 +110,13 @@ def test_optimal_is_exact_to_eight_digits(k: int) -> None:
 
         assert compute_delta(epsilon) <= delta
         assert compute_delta(epsilon * (1 - 1e-8)) > delta
+
+
+def test_the_loss_of_a_hundred_thousand_queries_is_close_to_normal() -> None:
+    epsilon, mean = compose_optimal(PrivacyParams(0.01, 0), 100_000, 1e-6).epsilon, 5.0  # kε²/2
+    # the variance is 2·mean: the analytic Gaussian with σ = 1/√(2·mean)
+    deltas = [gaussian_delta(epsilon + shift, math.sqrt(0.5 / mean), 1.0) for shift in (0.01, -0.01)]
+    assert deltas[0] < 1e-6 < deltas[1]
 
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-100, 1e-300, 1e-320])
@@ -130,10 +154,12 @@ QUERY = PrivacyParams(0.1, 1e-5)
         (lambda: compose_optimal(QUERY, 10, 5e-5), r"delta must be above .* allow a larger delta"),
         (lambda: compose_simple(PrivacyParams(0.1, 0.1), 10), "k must be below"),
         (lambda: compose_simple(QUERY, 0), "k must be an integer"),
+        (lambda: compose_simple(QUERY, 2.5), "k must be an integer"),  # type: ignore[arg-type]
         (lambda: compose_general(QUERY, 0, 1e-4), "k must be an integer"),
         (lambda: compose_optimal(QUERY, 0, 0.1), "k must be an integer"),
         (lambda: compose_general(QUERY, 3, 0.0), "delta_prime"),
         (lambda: compose_general(QUERY, 3, 1.0), "delta_prime"),
+        (lambda: compose_general(QUERY, 3, math.nan), "delta_prime"),
         (lambda: compose_optimal(QUERY, 3, 1.0), "delta"),
         (lambda: LossDistribution.from_groups([(0.1 * i, 10) for i in range(1, 9)]), "too many terms"),
     ],

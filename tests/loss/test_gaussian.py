@@ -53,6 +53,7 @@ def test_the_analytic_sigma_is_the_smallest(epsilon: float, delta: float, sensit
         (lambda: renyi_sigma(PrivacyParams(0, 1e-5)), "target_epsilon must be"),
         (lambda: renyi_sigma(PrivacyParams(1, 0)), "target_delta must be"),
         (lambda: renyi_sigma(PrivacyParams("0.001", "1e-5")), "target.epsilon must be at least"),
+        (lambda: analytic_sigma(PrivacyParams(1, 0)), "target_delta must be"),
         (lambda: analytic_sigma(1.0), "target must be a pair"),  # type: ignore[arg-type]
         (lambda: analytic_sigma(PrivacyParams(1, 1e-5), sensitivity=0.0), "sensitivity must be"),
     ],

@@ -184,6 +184,17 @@ def test_mass_above_the_window_is_compensated(part: float, middle: int, monkeypa
         assert delta * (1.0 - 6.0 * negligible) <= exact_delta([kind], 0.3, epsilon) <= delta
 
 
+def test_a_short_window_answers_where_the_long_one_rounds_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, delta = GridQueries(COARSE.first, COARSE.masses, 0.0, 20), 1e-3
+    choose, bound = GridComposition._choose_lengths, GridComposition._bound_window
+    # far above a window of 2^8 cells, losses end: a longer one is always tried
+    monkeypatch.setattr(GridComposition, "_choose_lengths", lambda *args: (choose(*args)[0], 2**40, [8, 9]))
+    monkeypatch.setattr(GridComposition, "_bound_window", lambda *args: bound(*args) if args[-1] == 8 else None)
+    epsilon = GridComposition([kind], 0.1).smallest_epsilon(delta)
+    with mpmath.workdps(60):
+        assert delta * (1.0 - 1e-9) <= exact_delta([kind], 0.1, epsilon) <= delta
+
+
 def test_with_too_much_rounding_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid_composition, "_LEVEL_ERROR", 1e-3)
     assert GridComposition([COARSE], 0.1).smallest_epsilon(1e-3) == math.inf
