@@ -30,7 +30,7 @@ def assert_law(law: dict[int, float], error: float, true: dict[int, float]) -> N
 
 
 @pytest.mark.parametrize(("top", "bottom"), [(0, 1), (1, 3), (1, 1), (7, 3), (2, 1)])
-def test_bernoulli_exp_has_its_enumerate_law(top: int, bottom: int) -> None:
+def test_bernoulli_exp_has_its_exact_law(top: int, bottom: int) -> None:
     law, left = enumerate_law(
         lambda script: int(bernoulli_exp(np.array([top]), np.array([bottom]), script.below)[0]), 1e-7
     )
@@ -57,7 +57,7 @@ def install_coins(monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], None]:
 
 
 @pytest.mark.parametrize("scale", [Fraction(2), Fraction(3, 2), Fraction(1, 2)])
-def test_discrete_laplace_has_its_enumerate_law(scale: Fraction, install_coins: Callable[[Script], None]) -> None:
+def test_discrete_laplace_has_its_exact_law(scale: Fraction, install_coins: Callable[[Script], None]) -> None:
     def draw(script: Script) -> int:
         install_coins(script)
         return int(discrete_laplace(scale, 1, script.below)[0])
@@ -69,7 +69,7 @@ def test_discrete_laplace_has_its_enumerate_law(scale: Fraction, install_coins: 
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 4), Fraction(9, 4)])
-def test_discrete_gaussian_has_its_enumerate_law(variance: Fraction, install_coins: Callable[[Script], None]) -> None:
+def test_discrete_gaussian_has_its_exact_law(variance: Fraction, install_coins: Callable[[Script], None]) -> None:
     def draw(script: Script) -> int:
         install_coins(script)
         return int(discrete_gaussian(variance, 1, script.below)[0])

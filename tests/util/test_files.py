@@ -33,6 +33,8 @@ def test_read_json_opens_regular_files_of_a_plausible_size(tmp_path: Path) -> No
     (tmp_path / "largest").write_bytes(b"1" + b" " * 999)
     (tmp_path / "latin").write_bytes(b'{"a": "\xe9"}')
     assert read_json(tmp_path / "largest", what="table", most_bytes=1000) == 1
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "none", what="table", most_bytes=1000)
     for path, message in (
         (Path("/dev/zero"), "no regular file"),
         (tmp_path / "pipe", "no regular file"),
@@ -76,12 +78,19 @@ def test_private_data_are_written_for_their_owner_only(tmp_path: Path, monkeypat
     assert {path.name: read_mode(path) for path in tmp_path.iterdir()} == dict.fromkeys(names, 0o600)
 
 
-@pytest.mark.parametrize("option", ["--output", "--plot"])
-def test_no_result_replaces_a_ledger(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "optimize --K 3 --m 2 --output",
+        "optimize --K 3 --m 2 --plot",
+        "plan --K 3 --epsilon 0.1 --each-delta 0 --queries 1 --total 1,0 --output",
+    ],
+)
+def test_no_result_replaces_a_ledger(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "spent.png"  # whatever it is called
     PrivacyLedger.create(path, PrivacyParams(2, "1e-3"))
     content = path.read_bytes()
-    assert main(["optimize", "--K", "3", "--m", "2", option, str(path)]) == 2
+    assert main([*words.split(), str(path)]) == 2
     assert "a database, such as a ledger, which would be replaced: name another file" in capsys.readouterr().err
     with pytest.raises(ValueError, match="such as a ledger"):
         write_text(path, "a table")
