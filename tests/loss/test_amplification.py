@@ -16,13 +16,12 @@ from darrm.loss.amplification import amplify, amplify_profile, amplify_pure, sub
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
-from darrm.noisy_max.label_cost import two_class_errors
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics import Array
-from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
+from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.plurality.plurality_law import PluralityLaw
 from darrm.subsampling import Subsampling
 from tests.noisy_max.oracles import divergences, histograms, hockey_stick, neighbors, selection_law
@@ -410,24 +409,6 @@ def test_leads_beyond_all_floats_add_nothing_to_a_curve(K: int) -> None:
     low = few.orders <= 8.0
     assert np.all(np.isfinite(many.values[low]))
     assert many.values[low] == pytest.approx(few.values[low], rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    "noise", [DiscreteGaussian(0.6), DiscreteGaussian(7.0), DiscreteLaplace(0.3), DiscreteLaplace(3.0)], ids=str
-)
-def test_errors_of_two_classes_are_those_of_the_label(noise: DiscreteGaussian | DiscreteLaplace) -> None:
-    levels = np.arange(4, 7 if noise.deviation < 1.0 else 8)
-    errors = np.log(winning_probabilities(noise, np.column_stack([7 - levels, levels]))[:, 0])
-    assert two_class_errors(noise, 7)[: levels.size] == pytest.approx(errors, rel=1e-6)
-
-
-def test_errors_of_two_classes_hold_far_in_the_tail() -> None:
-    with mpmath.workdps(50):  # Pr[X_a − X_b ≥ 9]
-        masses = [mpmath.exp(-(mpmath.mpf(x) ** 2) / 2) for x in range(-40, 41)]
-        total = sum(masses) ** 2
-        differences = [sum(masses[x] * masses[x - lead] for x in range(lead, 81)) / total for lead in range(9, 60)]
-        exact = float(mpmath.log(sum(differences) - differences[0] / 2))
-    assert two_class_errors(DiscreteGaussian(1.0), 9)[-1] == pytest.approx(exact, rel=1e-12)
 
 
 @pytest.mark.parametrize(

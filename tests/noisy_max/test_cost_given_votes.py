@@ -131,6 +131,17 @@ def test_many_tied_classes_get_enough_nodes() -> None:
     assert costs.missed[0] == pytest.approx(0.999, rel=1e-7)
 
 
+def test_the_error_of_few_nodes_is_bounded_closely() -> None:
+    # the terms of degree 6 and more that three nodes miss, each up to a seventh, if 1000 classes are tied
+    classes, noise = 1000, DiscreteGaussian(70.0)
+    error = cost_given_votes._Histogram(cost_given_votes._Tables(noise, classes), np.ones(classes, np.int64)).error
+    f = np.exp(law_of(noise, 840)[1])
+    F = np.cumsum(f)[:-1]
+    missed = np.sum([math.comb(classes - 1, k) * (f[1:] / F) ** k for k in range(6, 60)], axis=0) / 7.0
+    share = classes * float(f[1:] * F ** (classes - 1) @ missed)
+    assert 2.0 * share <= error - 4e-12 <= 4.0 * share
+
+
 def test_equal_votes_take_as_much_work_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, build_histogram = [], cost_given_votes._build_histogram
 

@@ -7,8 +7,9 @@ import pytest
 from mpmath import mp
 
 from darrm.loss.renyi import DEFAULT_ORDERS
-from darrm.noisy_max.label_cost import label_curve, label_estimate, label_profile, threshold_curve
+from darrm.noisy_max.label_cost import label_curve, label_estimate, label_profile, threshold_curve, two_class_errors
 from darrm.noisy_max.label_supremum import HockeyStick, Renyi, TwoClasses, _Blocks, _sum_terms, _tabulate_outcomes
+from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.selection import exponential_label_curve, exponential_label_profile
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from tests.noisy_max.oracles import (
@@ -156,6 +157,17 @@ def test_the_profile_of_many_moves_is_that_of_a_group(moved: int) -> None:
             assert least <= group.delta_at(moved * epsilon * (1.0 + 1e-15)) <= least * (1.0 + 1e-9)
 
 
+def test_a_profile_keeps_the_delta_of_likely_large_losses() -> None:
+    noise = AsymmetricNoise(0.5, 2.0, 3.0, 1.0)
+    profile = label_profile(noise)
+    assert profile is not None
+    laws = [
+        (three_outcomes(noise, x, y), three_outcomes(noise, x - 1, y + 1)) for x, y in product(range(-6, 7), repeat=2)
+    ]
+    worst = max(hockey_stick(*pair, profile.epsilons[-1]) for law in laws for pair in (law, law[::-1]))
+    assert 1e-4 < worst <= profile.deltas[-1] <= 1.03 * worst
+
+
 def test_an_unbounded_curve_is_infinite() -> None:
     noise = AsymmetricNoise(right=4.0, left=8.0, right_power=3.0, left_power=3.0)
     assert np.isfinite(label_curve(noise, moved=2).values[0])
@@ -197,3 +209,21 @@ def test_one_comparison_costs_its_bit(noise: IntegerNoise) -> None:
         if isinstance(noise, DiscreteGaussian):
             assert bound <= order / (2.0 * noise.sigma**2)
             assert bound <= 1.02 * largest or order > 5.0 * noise.sigma  # such orders cost what the count does
+
+
+@pytest.mark.parametrize(
+    "noise", [DiscreteGaussian(0.6), DiscreteGaussian(7.0), DiscreteLaplace(0.3), DiscreteLaplace(3.0)], ids=str
+)
+def test_errors_of_two_classes_are_those_of_the_label(noise: DiscreteGaussian | DiscreteLaplace) -> None:
+    levels = np.arange(4, 7 if noise.deviation < 1.0 else 8)
+    errors = np.log(winning_probabilities(noise, np.column_stack([7 - levels, levels]))[:, 0])
+    assert two_class_errors(noise, 7)[: levels.size] == pytest.approx(errors, rel=1e-6)
+
+
+def test_errors_of_two_classes_hold_far_in_the_tail() -> None:
+    with mp.workdps(50):  # Pr[X_a − X_b ≥ 9]
+        masses = [mp.exp(-(mp.mpf(x) ** 2) / 2) for x in range(-40, 41)]
+        total = sum(masses) ** 2
+        differences = [sum(masses[x] * masses[x - lead] for x in range(lead, 81)) / total for lead in range(9, 60)]
+        exact = float(mp.log(sum(differences) - differences[0] / 2))
+    assert two_class_errors(DiscreteGaussian(1.0), 9)[-1] == pytest.approx(exact, rel=1e-12)
