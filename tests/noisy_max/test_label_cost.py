@@ -8,7 +8,15 @@ from mpmath import mp
 
 from darrm.loss.renyi import DEFAULT_ORDERS
 from darrm.noisy_max.label_cost import label_curve, label_estimate, label_profile, threshold_curve, two_class_errors
-from darrm.noisy_max.label_supremum import HockeyStick, Renyi, TwoClasses, _Blocks, _sum_terms, _tabulate_outcomes
+from darrm.noisy_max.label_supremum import (
+    HockeyStick,
+    Renyi,
+    TwoClasses,
+    _Blocks,
+    _bound_loss_excess,
+    _sum_terms,
+    _tabulate_outcomes,
+)
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.selection import exponential_label_curve, exponential_label_profile
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
@@ -140,6 +148,22 @@ def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, measure: Renyi |
             if side == 1:  # a single place of each z: exact but for the margin
                 likely = largest > 1e-6 * largest.max()
                 assert bounds[likely] == pytest.approx(largest[likely], rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("noise", NOISES[:5])
+@pytest.mark.parametrize("measure", [Renyi(ORDERS, 1.0), HockeyStick(np.array([0.0, 0.05, 0.3]))])
+def test_a_block_of_the_line_bounds_all_places_without_others(
+    noise: IntegerNoise, measure: Renyi | HockeyStick
+) -> None:
+    laws, leads = TwoClasses(noise), np.arange(-12, 13)
+    line = np.array([leads, np.zeros_like(leads)]) + laws.near + laws.left + 60
+    blocks = _Blocks(laws, line, (1, 1), _bound_loss_excess(laws))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for index, shift, z in product(range(measure.size), (0, 1, 5), range(2)):
+            j = laws.near + np.maximum(-leads, 0) + shift
+            outcomes = _tabulate_outcomes(laws, j + leads, j, z)
+            bounds = blocks.bound_blocks(measure, index, np.arange(leads.size))
+            assert np.all(_sum_terms(outcomes[:2], measure, index) <= bounds)
 
 
 @pytest.mark.parametrize("moved", [2, 50, 349, 1000, 10**9, 10**30])

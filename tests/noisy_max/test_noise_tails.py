@@ -5,13 +5,14 @@ import numpy as np
 import pytest
 
 from darrm.noisy_max import noise_law
+from darrm.noisy_max.cost_given_votes import _Tables
 from darrm.noisy_max.noise_law import (
     discrete_gaussian_log_survival,
     gaussian_log_tails,
     laplace_log_tails,
     sum_of_tails,
 )
-from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
+from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from tests.noisy_max.oracles import wide_law_of
 
 
@@ -37,6 +38,12 @@ def test_the_discrete_gaussian_tail_is_bounded_closely(sigma: float) -> None:
 def test_the_discrete_laplace_tail_is_exact(gamma: float) -> None:
     exact = sum_difference_tails(wide_law_of(DiscreteLaplace(gamma))[1], 30)
     assert np.allclose(laplace_log_tails(np.arange(31), gamma, "discrete"), exact, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("noise", [DiscreteGaussian(2.0), DiscreteLaplace(0.7), AsymmetricNoise(2.0, 4.0, 3.0, 2.0)])
+def test_tables_hold_the_tails_of_a_difference(noise: IntegerNoise) -> None:
+    tails = _Tables(noise, 3).log_tails[:25]
+    assert tails == pytest.approx(sum_difference_tails(wide_law_of(noise)[1], 24), abs=1e-9)
 
 
 def test_the_tail_of_almost_endless_laplace_noise_is_one_half() -> None:

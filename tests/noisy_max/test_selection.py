@@ -1,4 +1,5 @@
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -33,6 +34,19 @@ def test_the_law_is_exact(mechanism: Mechanism, counts: list[int], monkeypatch: 
     assert error < 1e-3
     for c, probability in enumerate(selection_law(mechanism, counts)):
         assert law[c] == pytest.approx(probability, abs=error + 1e-12)
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "0.123456789012345", "0.00012345678901234567"])
+def test_coins_are_exact_beyond_64_bits(epsilon: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    exponents: set[Fraction] = set()
+
+    def toss(numerators: np.ndarray, denominators: np.ndarray, _below: object) -> np.ndarray:
+        exponents.update(map(Fraction, numerators.tolist(), denominators.tolist()))
+        return np.ones(numerators.size, dtype=bool)
+
+    monkeypatch.setattr(selection, "bernoulli_exp", toss)
+    PermuteAndFlip(float(epsilon), reached=2).release(Votes.from_counts([[10**9, 0]] * 100))
+    assert exponents == {Fraction(0), 10**9 * Fraction(epsilon) / 4}
 
 
 @pytest.mark.parametrize("kind", [ExponentialMechanism, PermuteAndFlip])
