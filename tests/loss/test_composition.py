@@ -94,6 +94,13 @@ def test_optimal_inverts_the_brute_force(groups: Groups, extra: float) -> None:
         assert epsilon == 0.0 or compute_delta_by_brute_force(groups, epsilon - 1e-9) > delta
 
 
+@pytest.mark.parametrize("groups", [GROUPS[1], [(PrivacyParams(0.7, 0), 3), (PrivacyParams(0.1, 0), 1)]])
+@pytest.mark.parametrize("delta", [1e-18, 1e-40])
+def test_optimal_counts_losses_next_to_epsilon(groups: Groups, delta: float) -> None:
+    with mpmath.workdps(80):
+        assert compute_delta_by_brute_force(groups, optimal_epsilon(groups, delta)) <= delta
+
+
 @pytest.mark.parametrize("k", [1, 7, 100, 1000])
 def test_optimal_is_exact_to_eight_digits(k: int) -> None:
     params, delta = PrivacyParams(0.2676, 1e-7), 1e-3

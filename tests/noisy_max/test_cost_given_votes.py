@@ -1,7 +1,7 @@
 """The cost of a label at given votes, and its bound by q alone: against every neighbor of small ensembles."""
 
 import math
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from tests.noisy_max.oracles import (
     label_laws,
     law_of,
     neighbors,
+    three_outcomes,
     worst_divergence,
 )
 
@@ -217,6 +218,22 @@ def test_q_alone_is_a_close_bound_where_two_classes_compete() -> None:
         costs = label_costs(DiscreteGaussian(40.0), rows, [order])
         ratio = bound.cost(costs.missed) / np.minimum(costs.worst[:, 0], bound.ceiling)
         assert np.all((ratio >= 1.0) & (ratio < 1.2))
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("order", [1.5, 4.0])
+@pytest.mark.parametrize("noise", [DiscreteGaussian(6.0), AsymmetricNoise(3.0, 2.5, 1.5, 2.0), *NOISES[1:3]], ids=str)
+def test_the_majorant_of_two_other_classes_is_nearly_attained(noise: IntegerNoise, order: float) -> None:
+    step, curve = max(1, int(noise.deviation / 3.0)), others_majorant(noise, order)
+    tightness = []
+    for x, y in product(range(-14 * step, 4 * step, step), repeat=2):
+        before, after = three_outcomes(noise, x, y), three_outcomes(noise, x - 1, y + 1)
+        q = float(before[:2].sum())
+        excess = max(np.sum(p**order * r ** (1.0 - order)) for p, r in ((before, after), (after, before))) - 1.0
+        bound = np.interp(q, *curve)
+        assert excess <= bound * (1.0 + 1e-9) + 1e-13
+        tightness += [excess / bound] if bound > 1e-6 and q < 0.2 else []
+    assert max(tightness) > 0.9
 
 
 def fill_event(probabilities: np.ndarray, values: np.ndarray, order: np.ndarray, q: float) -> float:

@@ -216,7 +216,11 @@ def test_likelihood_ratios_beyond_all_floats_count() -> None:
 
 @pytest.mark.parametrize(
     "noise",
-    [*(DiscreteGaussian(sigma) for sigma in (0.7, 2.0, 7.0)), AsymmetricNoise(1.989, 0.6453, 3.0, 3.0)],
+    [
+        *(DiscreteGaussian(sigma) for sigma in (0.7, 2.0, 7.0)),
+        *(AsymmetricNoise(*scales, 3.0, 3.0) for scales in ((1.989, 0.6453), (0.6453, 1.989))),
+        *(AsymmetricNoise(*shape) for shape in ((5.0, 2.0, 1.5, 3.0), (2.0, 5.0, 3.0, 1.5))),
+    ],
     ids=str,
 )
 def test_one_comparison_costs_its_bit(noise: IntegerNoise) -> None:

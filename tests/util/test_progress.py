@@ -106,8 +106,7 @@ def _handler(request: pytest.FixtureRequest) -> Iterator[None]:
     """Handle Ctrl-C as usual, or ignore it like a program in the background of a script."""
     previous: Any = signal.signal(signal.SIGINT, request.param)
     yield
-    assert signal.getsignal(signal.SIGINT) is request.param
-    signal.signal(signal.SIGINT, previous)
+    assert signal.signal(signal.SIGINT, previous) is request.param
 
 
 @pytest.mark.usefixtures("_handler")
