@@ -1,6 +1,8 @@
 import math
 from collections.abc import Callable
+from functools import partial
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -46,8 +48,30 @@ def test_tables_hold_the_tails_of_a_difference(noise: IntegerNoise) -> None:
     assert tails == pytest.approx(sum_difference_tails(wide_law_of(noise)[1], 24), abs=1e-9)
 
 
-def test_the_tail_of_almost_endless_laplace_noise_is_one_half() -> None:
-    assert np.exp(laplace_log_tails(np.arange(4), 1e-300, "discrete")) == pytest.approx([0.5] * 4, rel=1e-12)
+def sum_laplace_tail(gap: int, gamma: float) -> mpmath.mpf:
+    a = mpmath.exp(-mpmath.mpf(gamma))
+    b = (1 + a * a) / (1 - a * a)
+    return ((1 - a) / (1 + a)) ** 2 * a**gap * ((gap + b) / (1 - a) + a / (1 - a) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("bound", "compute_tail"),
+    [
+        (lambda gaps: gaussian_log_tails(gaps, 5.0), lambda gap: mpmath.erfc(mpmath.mpf(gap) / 10) / 2),
+        (lambda gaps: laplace_log_tails(gaps, 0.25), lambda gap: mpmath.exp(-gap / 4) * (2 + gap / 4) / 4),
+        *(
+            (partial(laplace_log_tails, gamma=gamma, noise="discrete"), partial(sum_laplace_tail, gamma=gamma))
+            for gamma in (0.3, 2.0, 1e-300)
+        ),
+    ],
+)
+def test_tails_are_rounded_up(
+    bound: Callable[[np.ndarray], np.ndarray], compute_tail: Callable[[mpmath.mpf], mpmath.mpf]
+) -> None:
+    with mpmath.workdps(700):
+        for gap, value in enumerate(bound(np.arange(40)).tolist()):
+            exact = mpmath.log(compute_tail(mpmath.mpf(gap)))
+            assert exact <= value <= exact + 2.0**-45 * (1 - exact)
 
 
 @pytest.mark.parametrize("sigma", [0.5, 0.6, math.sqrt(0.5), 1.0, 3.0, 50.0])
