@@ -140,6 +140,7 @@ def test_a_tiny_delta_keeps_its_meaning(delta: float) -> None:
 def test_optimal_at_the_limits() -> None:
     pure = PrivacyParams(0.3, 0)
     assert 3 <= compose_optimal(pure, 10, 0.0).exact_epsilon <= 3 * (1 + Fraction(1, 10**15))
+    assert compose_optimal(PrivacyParams(0.25, 0), 4, 0.0).epsilon == 1.0
     assert compose_optimal(PrivacyParams(0.3, 1e-5), 1, 1e-5).epsilon == pytest.approx(0.3, rel=1e-15)
     assert compose_optimal(PrivacyParams(0, 1e-5), 10, 1e-3).epsilon == 0.0
     assert compose_optimal(pure, 10, 0.999999).epsilon == 0.0

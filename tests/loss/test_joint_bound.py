@@ -107,6 +107,8 @@ def test_models_within_the_target_leave_the_release_free() -> None:
     # a release that nothing bounds costs what the models cost
     assert smallest_whole(models, 1e-5, lambda delta: 0.0 if delta > 0.999 else math.inf) <= 0.2 * (1 + 1e-4)
     assert smallest_whole(models, 1e-7, lambda _delta: math.inf) == math.inf
+    large = 1.5 * models_delta(models, 2, 0.0)
+    assert smallest_whole(models, large, lambda _delta: pytest.fail("no release has a larger delta than 1")) == 0.0
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.01, 0.05])
