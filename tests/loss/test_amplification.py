@@ -97,38 +97,32 @@ def check(cost: PrivacyCost, P: Array, Q: Array) -> float:
 # one label, over all samples
 
 
-@pytest.mark.quick_cases(2)
-@pytest.mark.parametrize(("C", "sigma", "records"), [(2, 0.7, 1), (2, 0.9, 2), (2, 1.5, 1), (3, 0.7, 1), (3, 1.5, 1)])
-def test_no_poisson_sample_costs_more_than_the_cost(C: int, sigma: float, records: int) -> None:
-    rng, K = np.random.default_rng(C), 3
-    cost = label_cost(GNMax(sigma, reached=records), K, C, Subsampling(Fraction(1, 10), records=records), records)
-    for people in (records, records + 1, 4):
-        for _ in range(6):
-            vote = draw_voters(rng, C)
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize(
+    ("scheme", "C", "sigma", "records"),
+    [
+        *(("fixed", 2, 0.8, 1), ("poisson", 2, 0.7, 1), ("poisson", 2, 0.9, 2)),
+        *(("poisson", C, sigma, 1) for C, sigma in ((2, 1.5), (3, 0.7), (3, 1.5))),
+    ],
+)
+def test_no_sample_costs_more_than_the_cost(scheme: str, C: int, sigma: float, records: int) -> None:
+    rng, is_poisson = np.random.default_rng(C), scheme == "poisson"
+    K, rate = (3, Fraction(1, 10)) if is_poisson else (2, Fraction(1, 2))
+    cost = label_cost(GNMax(sigma, reached=records), K, C, Subsampling(rate, scheme, records=records), records)
+    assert (cost.renyi is not None) == is_poisson
+    for people in 6 * (records, records + 1, 4):
+        vote = draw_voters(rng, C)
 
-            def vote_without_person(k: int, members: tuple[int, ...], vote: VoterLaw = vote) -> int:
-                return vote(k, tuple(person for person in members if person >= records))
-
-            laws = [
-                compute_law(list_poisson_samples(people, K, 0.1), K, voters, gnmax_law(sigma), C)
-                for voters in (vote, vote_without_person)
-            ]
-            check(cost, *laws)
-
-
-def test_no_sample_of_fixed_size_costs_more_than_the_cost() -> None:
-    rng, K, people, size, sigma = np.random.default_rng(3), 2, 4, 2, 0.8
-    cost = label_cost(GNMax(sigma), K, 2, Subsampling(Fraction(1, 2), "fixed"))
-    assert cost.renyi is None
-    for _ in range(12):
-        vote = draw_voters(rng, 2)
-
-        def vote_with_another(k: int, members: tuple[int, ...], vote: VoterLaw = vote) -> int:
-            return vote(k, tuple(9 if person == 0 else person for person in members))
+        def vote_of_neighbor(k: int, members: tuple[int, ...], vote: VoterLaw = vote) -> int:
+            another = () if is_poisson else (9,) * (0 in members)
+            return vote(k, (*another, *(person for person in members if person >= records)))
 
         laws = [
-            compute_law(list_fixed_samples(people, K, size), K, voters, gnmax_law(sigma), 2)
-            for voters in (vote, vote_with_another)
+            compute_law(
+                list_poisson_samples(people, K, 0.1) if is_poisson else list_fixed_samples(4, K, 2),
+                *(K, voters, gnmax_law(sigma), C),
+            )
+            for voters in (vote, vote_of_neighbor)
         ]
         check(cost, *laws)
 
