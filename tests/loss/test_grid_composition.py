@@ -184,6 +184,11 @@ def test_mass_above_the_window_is_compensated(part: float, middle: int, monkeypa
         assert delta * (1.0 - 6.0 * negligible) <= exact_delta([kind], 0.3, epsilon) <= delta
 
 
+@pytest.mark.parametrize(("loss", "cell"), [(-0.5, 0), (0.04, 1), (0.31, 4), (1.75, 18), (9.0, 18), (math.inf, 18)])
+def test_the_last_cell_of_a_window_holds_its_loss_or_ends_the_sum(loss: float, cell: int) -> None:
+    assert GridComposition([COARSE], 0.1)._find_cell(loss) == cell
+
+
 def test_a_short_window_answers_where_the_long_one_rounds_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     kind, delta = GridQueries(COARSE.first, COARSE.masses, 0.0, 20), 1e-3
     choose, bound = GridComposition._choose_lengths, GridComposition._bound_window

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from darrm.numerics.integer_noise import AsymmetricNoise
 from darrm.pate import AsymmetricMax, ExponentialMechanism, GNMax, LNMax, NoisyMaximum, PermuteAndFlip
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Voters
+from darrm.subsampling import Subsampling
 from darrm.votes import Votes
 from tests.doors import validated
 
@@ -102,6 +104,15 @@ def test_a_file_of_another_format_is_refused(text: str, field: str, tmp_path: Pa
 def test_refusals(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("scheme", ["poisson", "fixed"])
+@pytest.mark.parametrize(("reached", "classes"), [(1, 2), (2, 2), (1, 3), (2, 3)])
+def test_resampled_votes_have_a_curve_for_one_vote_or_two_classes(scheme: str, reached: int, classes: int) -> None:
+    voters = Voters(9, PrivacyParams("inf"), reached, sampled=Subsampling(Fraction(1, 10), scheme, records=reached))
+    cost = NoisyMaximum(GNMax(2.0, reached=reached), voters, classes).privacy_cost()
+    assert (cost.renyi is not None) == (scheme == "poisson" and (reached == 1 or classes == 2))
+    assert cost.profile is not None
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)

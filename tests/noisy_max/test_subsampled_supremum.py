@@ -46,6 +46,7 @@ def test_no_place_of_few_votes_costs_more(noise: IntegerNoise, K: int, q: float)
 
 
 # at larger orders of narrow noise half a vote of lead multiplies the cost
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("sigma", "slack", "orders"), [(0.9, 1.37, (2.0, 4.0)), (4.0, 1.05, (2.0, 4.0, 8.0))])
 @pytest.mark.parametrize("q", [0.001, 0.2])
 def test_three_classes_nearly_attain_the_curve(sigma: float, slack: float, orders: tuple[float, ...], q: float) -> None:
