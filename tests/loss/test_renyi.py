@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from darrm.loss.renyi import CONVERSIONS, DEFAULT_ORDERS, RenyiCurve, RenyiGridWarning, log_renyi_sums
+from darrm.loss.renyi import CONVERSIONS, DEFAULT_ORDERS, RenyiCurve, RenyiGridWarning, curve_of_pairs, log_renyi_sums
 
 
 def gaussian_curve(sigma: float) -> RenyiCurve:
@@ -117,6 +117,12 @@ CURVE = gaussian_curve(1.0)
 def test_the_methods_of_a_curve_refuse(use: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         use()
+
+
+def test_a_curve_of_pairs_covers_the_errors_of_its_logarithms() -> None:
+    p, q, error = np.log([[0.75, 0.25], [0.6, 0.4]]), np.log([[0.5, 0.5], [0.3, 0.7]]), 1e-3
+    exact, bound = curve_of_pairs(p, q).values, curve_of_pairs(p - error, q + error, error).values
+    assert np.all((exact <= bound) & (bound <= exact + 3.1 * error / (DEFAULT_ORDERS - 1.0)))
 
 
 def test_renyi_sums_count_impossible_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
