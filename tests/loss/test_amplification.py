@@ -328,7 +328,9 @@ def test_points_of_an_amplified_profile_are_rounded_up(rate: str) -> None:
 
 
 def test_the_reverse_direction_ends_at_the_probability_of_absence() -> None:
-    profile = amplify_profile(PrivacyProfile.from_pair(PrivacyParams(1, "0.1")), TENTH)
+    pair = PrivacyProfile.from_pair(PrivacyParams(1, "0.1"))
+    assert amplify_profile(pair, Subsampling(Fraction(1))).reverse == pytest.approx(pair.deltas, rel=1e-10)
+    profile = amplify_profile(pair, TENTH)
     assert profile.reverse is not None
     assert profile.deltas[-1] == pytest.approx(0.01)
     zeros = [epsilon for epsilon, delta in zip(profile.epsilons, profile.reverse, strict=True) if delta == 0.0]
