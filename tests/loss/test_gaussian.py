@@ -20,14 +20,15 @@ def test_table_4_of_the_paper() -> None:
     assert round(analytic_sigma(MNIST).value, 2) == 12.90
 
 
-def test_renyi_sigma_minimizes_over_the_grid_of_the_paper() -> None:
-    calibration, log_inverse_delta = renyi_sigma(MNIST), math.log(1 / 0.0003)
-    orders = np.arange(log_inverse_delta / 0.2676 + 1.5, 500.1, 0.5)
-    variances = orders / (0.2676 - log_inverse_delta / (orders - 1))
+@pytest.mark.parametrize("target", [MNIST, PrivacyParams("0.4", "0.0001")])  # the best orders are of both halves
+def test_renyi_sigma_minimizes_over_the_grid_of_the_paper(target: PrivacyParams) -> None:
+    calibration, log_inverse_delta = renyi_sigma(target), math.log(1 / target.delta)
+    orders = np.arange(log_inverse_delta / target.epsilon + 1.5, 500.1, 0.5)
+    variances = orders / (target.epsilon - log_inverse_delta / (orders - 1))
     assert calibration.value**2 == pytest.approx(variances.min())
     assert calibration.settings["order"] == pytest.approx(orders[variances.argmin()])
     curve = GNMax(calibration.value).guarantee
-    assert curve.convert(0.0003, conversion="classic").epsilon <= 0.2676 * 1.001
+    assert curve.convert(target.delta, conversion="classic").epsilon <= target.epsilon * 1.001
 
 
 @pytest.mark.parametrize(
