@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from darrm.loss.profile import PrivacyProfile
+from darrm.privacy import PrivacyParams
+from tests.noisy_max.oracles import hockey_stick
 
 
 @pytest.fixture
@@ -20,6 +22,15 @@ def test_epsilon_at_is_the_smallest(profile: PrivacyProfile, delta: float) -> No
     epsilon = profile.epsilon_at(delta)
     assert profile.delta_at(epsilon) <= delta * (1.0 + 1e-12)
     assert profile.delta_at(epsilon - 1e-6) > delta
+
+
+@pytest.mark.parametrize("pair", [PrivacyParams(1, "0.1"), PrivacyParams(0, "0.1"), PrivacyParams("0.3")])
+def test_the_profile_of_a_pair_is_that_of_its_worst_mechanism(pair: PrivacyParams) -> None:
+    high = 1.0 / (1.0 + math.exp(-pair.epsilon))
+    law = np.array([pair.delta, (1.0 - pair.delta) * high, (1.0 - pair.delta) * (1.0 - high), 0.0])
+    for epsilon in (0.0, 0.2, 0.7, 1.0, 3.0):
+        exact = hockey_stick(law, law[::-1], epsilon)
+        assert PrivacyProfile.from_pair(pair).delta_at(epsilon) == pytest.approx(exact, rel=1e-12, abs=1e-15)
 
 
 def test_epsilon_at_the_ends(profile: PrivacyProfile) -> None:

@@ -150,7 +150,7 @@ def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, measure: Renyi |
                 assert bounds[likely] == pytest.approx(largest[likely], rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("noise", NOISES[:5])
+@pytest.mark.parametrize("noise", [*NOISES[:5], *SKEWED])
 @pytest.mark.parametrize("measure", [Renyi(ORDERS, 1.0), HockeyStick(np.array([0.0, 0.05, 0.3]))])
 def test_a_block_of_the_line_bounds_all_places_without_others(
     noise: IntegerNoise, measure: Renyi | HockeyStick
