@@ -34,6 +34,7 @@ def test_the_profile_of_votes_is_exact_at_its_corners(K: int, overlap: int, rate
         exact = max(0.0, *(p - math.exp(epsilon) * q for p, q in pairs))  # 1 − p and 1 − q are such a pair, too
         assert exact - 1e-13 <= delta <= exact + 3e-12
     assert profile.deltas[-1] == 0.0
+    assert profile.epsilons[-1] == pytest.approx(max(math.log(p / q) for p, q in pairs), rel=1e-11, abs=1e-11)
 
 
 def test_a_loss_beyond_every_profile_has_none() -> None:

@@ -10,6 +10,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max.label_cost import label_profile
+from darrm.noisy_max.noisy_law import answering_probabilities
 from darrm.noisy_max.noisy_maximum import bound_vanishing, find_threshold
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.privacy import PrivacyParams
@@ -33,6 +34,15 @@ def open_law(counts: Counts, noise: IntegerNoise, threshold: int, reach: int) ->
         law[strings] = [np.sum(weights * wins / np.maximum(is_winner.sum(axis=0), 1)) for wins in is_winner]
         law[-1] = np.sum(weights * (top < threshold))
     return law
+
+
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize("threshold", [1, 3])
+@pytest.mark.parametrize("noise", [noise for noise, _ in NOISES], ids=str)
+def test_answers_have_the_law_of_all_noises(noise: IntegerNoise, threshold: int) -> None:
+    votes = [(0, 0, 1), (1, 0, 2), (1, 1, 1), (4, 0, 0), (2, 3, 3), (4, 1, 2)]
+    exact = np.array([open_law(counts, noise, threshold, reach=22)[:-1] for counts in votes])
+    assert answering_probabilities(noise, np.array(votes), threshold) == pytest.approx(exact, abs=1e-9)
 
 
 def list_neighbors(counts: Counts) -> set[Counts]:
