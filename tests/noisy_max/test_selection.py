@@ -36,7 +36,7 @@ def test_the_law_is_exact(mechanism: Mechanism, counts: list[int], monkeypatch: 
         assert law[c] == pytest.approx(probability, abs=error + 1e-12)
 
 
-@pytest.mark.parametrize("epsilon", ["0.5", "0.123456789012345", "0.00012345678901234567"])
+@pytest.mark.parametrize("epsilon", ["0.5", "0.123456789012345", "1e-25"])
 def test_coins_are_exact_beyond_64_bits(epsilon: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exponents: set[Fraction] = set()
 
