@@ -14,6 +14,7 @@ from darrm.noisy_max.label_supremum import (
     TwoClasses,
     _Blocks,
     _bound_loss_excess,
+    _compute_terms,
     _sum_terms,
     _tabulate_outcomes,
 )
@@ -148,6 +149,15 @@ def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, measure: Renyi |
             if side == 1:  # a single place of each z: exact but for the margin
                 likely = largest > 1e-6 * largest.max()
                 assert bounds[likely] == pytest.approx(largest[likely], rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize(("log_after", "loss"), [(-100.0, 5.0), (-680.0, 150.0), (-3.0, -4.0), (-700.0, 150.0)])
+def test_terms_are_exact_where_a_penalty_is_no_float(log_after: float, loss: float) -> None:
+    order, logs = 5.25, (np.array([log_after]), np.array([loss]))
+    with np.errstate(over="ignore"):
+        term = _compute_terms(Renyi(np.array([order]), 1.0), 0, *logs)[0]
+    exact = mp.exp(log_after) * (mp.expm1(order * loss) - order * mp.expm1(loss))
+    assert term == pytest.approx(float(exact), rel=1e-9) or (np.isnan(term) and log_after < -690.0)
 
 
 @pytest.mark.parametrize("noise", [*NOISES[:5], *SKEWED])
