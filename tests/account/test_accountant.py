@@ -18,7 +18,7 @@ from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.noisy_max.selection import ExponentialMechanism
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
-from darrm.privacy import PrivacyParams
+from darrm.privacy import PrivacyParams, at_most
 from darrm.problem import Problem, Voters
 from darrm.subsampling import Subsampling
 from darrm.table.release import describe_cost
@@ -40,7 +40,7 @@ COSTS = {
 @pytest.mark.parametrize("name", COSTS)
 def test_costs_added_one_by_one_equal_one_repeated_cost(name: str) -> None:
     cost = COSTS[name]
-    one_by_one = PrivacyAccountant(costs=[replace(cost, what=f"query {number}") for number in range(12)])
+    one_by_one = PrivacyAccountant(costs=[replace(cost.repeat(count), what=f"{count} queries") for count in (5, 1, 6)])
     at_once = PrivacyAccountant(costs=[cost.repeat(12)])
     spent, once = at_once.spent(0.01), PrivacyAccountant(costs=[cost]).spent(0.01)
     assert one_by_one.spent(0.01) == spent
@@ -49,6 +49,7 @@ def test_costs_added_one_by_one_equal_one_repeated_cost(name: str) -> None:
     assert spent.epsilon > 1.5 * once.epsilon
     epsilons, epsilons_of_one = list_epsilons(spent), list_epsilons(once)
     assert all(epsilons[bound] > epsilons_of_one[bound] for bound in epsilons.keys() & epsilons_of_one)
+    assert f"12 queries: ({at_most(spent.epsilon, 5)}, 0.01) by {spent.bound}: {spent.explanation}" in str(spent)
 
 
 @pytest.mark.parametrize("name", COSTS)

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 from darrm.account import __main__ as account
 from darrm.account.__main__ import main
 from darrm.account.accountant import PrivacyAccountant
+from darrm.account.bounds import MODELS_BOUNDS, models_bound
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.report import ledger_text
 from darrm.loss.privacy_cost import PrivacyCost
@@ -58,9 +60,10 @@ def test_the_report_of_a_ledger_shows_budget_cost_and_rest(capsys: pytest.Captur
     for part in (
         "l.sqlite, population ward 7 ",
         "Budget (2, 0.001), which all labels together keep to",
-        f"4 queries: ({at_most(spent.epsilon)}, 0.001), {at_most(50 * spent.epsilon, 3)} % of epsilon",
+        f"4 queries: ({at_most(spent.epsilon)}, 0.001), {at_most(50 * spent.epsilon, 3)} % of epsilon, if the number",
         f"Bound {spent.bound}: {spent.explanation}",
         f"Remaining {ledger.queries_that_fit(cost)} more queries of DaRRM over 3 voters",
+        "darrm account {} --digest".format(Path("l.sqlite").absolute()),
     ):
         assert part in " ".join(text.split())
     assert "first" not in text
@@ -120,6 +123,18 @@ def test_the_rows_of_a_table_are_the_bounds_of_the_accountant(capsys: pytest.Cap
     assert "post-processing of models that are already private" in text
 
 
+@pytest.mark.parametrize(("words", "overlap"), [("", 2), ("--models", 2), ("--overlap 1", 1)])
+def test_a_table_for_models_is_bounded_for_its_models(
+    words: str, overlap: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = read_json(f"--table models.json --delta 1e-3 --queries 1,9 {words}", capsys)["queries"]
+    models = models_bound(replace(MODELS, overlap=overlap), 1e-3)
+    assert models is not None
+    assert rows["9"]["bounds"]["private models"] == models.epsilon
+    assert set(rows["9"]["bounds"]) == set(MODELS_BOUNDS) - {"subsampling"}
+    assert {"simple", "profile", "private models"} <= set(rows["1"]["bounds"])
+
+
 def test_a_table_that_nothing_bounds_has_an_explanation_and_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
     # the models' own δ exceed the total, and the release is the majority without noise
     make_table(Voters(3, PrivacyParams("0.1", "1e-2"), models=True), [1.0, 1.0]).save("certain.json")
@@ -159,6 +174,7 @@ def test_the_bounds_name_the_neighbors_of_sampled_voters(
     ("words", "message"),
     [
         ("--table table.json --queries 0 --delta 0.1", "at least 1"),
+        ("--table table.json --queries 5 --delta 1", "--delta must be in"),
         ("--ledger none.sqlite --delta 0.1", "--delta is about a table"),
         ("--table table.json --queries 5 --delta 0.1 --digest", "--log and --digest are about a ledger"),
         ("--table table.json --queries 5 --delta 0.1 --overlap 1", "--overlap is about models"),

@@ -145,12 +145,13 @@ def test_a_pure_budget_adds_epsilons_also_for_adaptive_kinds() -> None:
 def test_a_delta_beyond_the_share_set_aside_needs_a_curve() -> None:
     account = PrivacyAccountant(costs=[PrivacyCost("a", guarantee=PrivacyParams(0.1, 1e-5), count=100)])
     spent = account.spent(0.01, adaptive=True)
-    assert account.spent(0.01).epsilon < spent.epsilon < 2.98
+    assert account.spent(0.01).epsilon < 2.97 < spent.epsilon < 2.98
+    assert [account.admits(PrivacyParams(epsilon, 0.01), adaptive=True) for epsilon in (2.97, 2.98)] == [False, True]
     assert account.spent(0.0019, adaptive=True).bound == "none"
     profile_only = PrivacyCost("x", profile=PrivacyProfile((0.0, 0.1), (0.1, 0.0)))
     assert PrivacyAccountant(costs=[profile_only]).spent(0.01, adaptive=True).bound == "none"
     ledger = PrivacyLedger.create(":memory:", PrivacyParams(8, "0.01"), composition="renyi")
-    with pytest.raises(BudgetExceededError, match="needs a Rényi curve, or delta 0"):
+    with pytest.raises(BudgetExceededError, match="a Rényi curve, or delta 0, on a ledger of composition 'renyi'"):
         ledger.debit(PrivacyCost("a free γ", PrivacyParams("0.5", "1e-9")))
     ledger.debit(PrivacyCost("pure", PrivacyParams("0.5")))
     ledger.debit(PrivacyCost("known", PrivacyParams("0.5", "1e-3"), RenyiCurve.from_pure(0.6)).repeat(3))

@@ -183,6 +183,7 @@ def test_one_query_of_private_models_keeps_all_bounds() -> None:
     assert set(PrivacyAccountant(costs=[fresh]).spent(1e-3).bounds) < set(spent.bounds)
     assert PrivacyAccountant(models, [fresh]).spent(1e-3).epsilon == pytest.approx(spent.epsilon)
     assert PrivacyAccountant(costs=[cost]).spent(0.0, adaptive=True).epsilon == pytest.approx(0.1)
+    assert PrivacyAccountant(costs=[cost]).admits(PrivacyParams("0.1"))
 
 
 # labels of few models
@@ -283,6 +284,7 @@ def test_the_profile_for_non_private_voters_is_exact() -> None:
     "use",
     [
         lambda account, _: account.spent(1e-3),
+        lambda account, _: account.spent(1e-3, adaptive=True),
         lambda account, _: account.smallest_epsilon(1e-3),
         lambda account, _: account.admits(PrivacyParams("0.1", "1e-3")),
         lambda account, cost: account.queries_that_fit(cost, PrivacyParams("0.1", "1e-3"), most=9),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.account.accountant import PrivacyAccountant
+from darrm.account.accountant import COMPOSITIONS, PrivacyAccountant
 from darrm.account.admission import MOST_QUERIES, Admission
 from darrm.errors import BudgetExceededError, DeliveryError, LedgerError
 from darrm.ledger import ledger as ledger_module
@@ -19,7 +19,10 @@ from darrm.loss.composition import compose_optimal
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams, at_least
+from darrm.problem import Voters
+from darrm.table.release import describe_cost
 from darrm.votes.labels_file import labels_digest
+from tests.account.support import make_table
 from tests.ledger.support import BUDGET, FREE, OTHER, PARAMS, QUERY, edit, run_python, start_python
 
 
@@ -44,7 +47,7 @@ def test_budget_admits_what_the_composition_admits(any_place: str) -> None:
 def test_refusal_says_whether_delta_or_epsilon_is_used_up() -> None:
     ledger = PrivacyLedger.create(":memory:", PrivacyParams(10, "2.5e-6"))
     ledger.debit(QUERY.repeat(2))
-    with pytest.raises(BudgetExceededError, match="one more would fail with more than that delta"):
+    with pytest.raises(BudgetExceededError, match="one more would fail with more than that delta, whatever epsilon"):
         ledger.debit(QUERY)
     with pytest.raises(BudgetExceededError) as error:
         PrivacyLedger.create(":memory:", PrivacyParams("0.1", "1e-3")).debit(QUERY.repeat(50))
@@ -61,6 +64,22 @@ def test_adaptive_composition_uses_the_filter() -> None:
     assert adaptive.spent.bound == "filter"
     with pytest.raises(BudgetExceededError):
         adaptive.debit(QUERY.repeat(planned.queries_that_fit(QUERY) - 12))
+
+
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+def test_second_query_of_private_models_is_refused(composition: str, path: Path) -> None:
+    table = make_table(Voters(3, PrivacyParams("0.1"), models=True), [1.0, 1 / 3], 1)
+    cost = describe_cost(table)
+    ledger = PrivacyLedger.create(path, PrivacyParams("0.2", "1e-3"), composition=composition)
+    for refused, fit in ((cost.repeat(2), 1), (cost, 0)):
+        with pytest.raises(BudgetExceededError, match="share the randomness of their training") as error:
+            PrivacyLedger(path).debit(refused)  # the file records that these costs do not add up
+        assert error.value.queries_that_fit == fit
+        if fit:
+            ledger.debit(cost)
+    assert ledger.spent.queries == 1
+    assert ledger.spent.epsilon == pytest.approx(0.1, rel=0.02)
+    assert ledger.queries_that_fit(cost) == 0
 
 
 def test_number_of_queries_is_bounded(path: Path) -> None:
@@ -126,7 +145,7 @@ def test_stream_keeps_its_last_labels_and_the_ids_of_its_questions(place: str) -
     ledger.debit(QUERY, labels=labels[:1], cursor=StreamCursor.of("wards", 2))
     assert [entry.questions for entry in PrivacyLedger(place).entries()] == [(), ("a", "b"), ()]
     assert [entry.number for entry in ledger.undelivered()] == [3]
-    with pytest.raises(ValueError, match="another process answers this stream"):
+    with pytest.raises(ValueError, match=r"another process answers this stream \(entry 3 of the ledger\)"):
         PrivacyLedger(place).debit(QUERY, labels=labels[:1], cursor=StreamCursor.of("wards", 2))
 
 
@@ -156,7 +175,11 @@ REFUSED_DEBITS: list[tuple[PrivacyCost, dict[str, Any], str]] = [
     (PrivacyCost("a\nb", guarantee=PARAMS), {}, "the cost's words must be printable"),
     (OTHER, {}, "queries of one kind, 'majority of 11', and 'majority of 5'"),
     (QUERY.repeat(3), TWO, r"labels must be \(3,\), one for each query"),
-    (QUERY.repeat(2), {**TWO, "cursor": StreamCursor("-", 0, ("a",))}, "the ids of questions must be 2"),
+    (
+        QUERY.repeat(2),
+        {**TWO, "cursor": StreamCursor("-", 0, ("a",))},
+        "the ids of questions must be 2, one for each query",
+    ),
 ]
 
 

@@ -15,7 +15,7 @@ from darrm.errors import DeliveryError, LedgerError
 from darrm.ledger import __main__ as command
 from darrm.ledger.__main__ import move
 from darrm.ledger.ledger import PrivacyLedger, StreamCursor
-from darrm.ledger.postgres import PostgresStore, open_store
+from darrm.ledger.postgres import PostgresStore, _translate_errors, open_store
 from darrm.ledger.sqlite import SQLiteStore, is_url
 from darrm.ledger.transaction import Transaction
 from darrm.majority.noise_function import NoiseFunction
@@ -59,7 +59,7 @@ def test_name_is_a_file_or_a_url() -> None:
         "postgresql://me:hunter2%zz@db/ward",
     ],
 )
-def test_url_with_a_password_is_refused_and_never_shown(url: str) -> None:
+def test_url_with_a_password_is_refused_and_never_shown(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("psycopg")
     for make in (PrivacyLedger, lambda name: PrivacyLedger.create(name, BUDGET)):
         with pytest.raises(ValueError, match=r"the URL of (a|the) ledger") as error:
@@ -67,6 +67,7 @@ def test_url_with_a_password_is_refused_and_never_shown(url: str) -> None:
         assert "hunter2" not in str(error.value)
         assert error.value.__cause__ is None
         assert error.value.__suppress_context__ is ("%zz" in url)
+    assert "hunter2" not in refused(account.main, ["--ledger", url], "the URL of", capsys)
 
 
 @pytest.mark.parametrize(
@@ -145,30 +146,45 @@ def test_user_without_rights_and_a_read_only_server_debit_nothing(
     assert frozen.entries() == other.entries() == ledger.entries()
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("DiskFull", "the disk of the server is full: nothing was debited; free some space"),
-        ("TooManyConnections", "the server lacks memory or connections: nothing was debited"),
-        ("NotSupportedError", "the database refused: nothing was released"),
-    ],
-)
-def test_error_of_the_server_debits_nothing(
-    name: str, message: str, ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+ERRORS = {
+    "DiskFull": "the disk of the server is full: nothing was debited; free some space",
+    "TooManyConnections": "the server lacks memory or connections: nothing was debited",
+    "AdminShutdown": "the server stops or restarts: nothing was released",
+    "IoError": "the server's file system refused to read or write: nothing was released",
+    "DataCorrupted": "it is corrupted: restore a copy",
+    "UndefinedTable": "there is no ledger in it",
+    "UndefinedColumn": "it is corrupted, a table or a column of it is missing",
+    "DuplicateTable": "it exists already",
+    "InsufficientPrivilege": "this user may not do that",
+    "ReadOnlySqlTransaction": "it cannot be written, so nothing was debited",
+    "SerializationFailure": "another program wrote to its tables at the same moment: nothing was debited",
+    "LockNotAvailable": "another process kept it locked for too long: nothing was debited",
+    "CheckViolation": "it is corrupted, the server refuses a row",
+    "ConnectionFailure": "the server cannot be reached",
+    "NotSupportedError": "the database refused: nothing was released",
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_error_of_the_server_is_one_line_with_its_consequence(name: str) -> None:
+    errors = pytest.importorskip("psycopg.errors")
+    with pytest.raises(LedgerError, match=rf"{ERRORS[name]}.*\(PostgreSQL: no more\)"), _translate_errors("ledger"):
+        raise getattr(errors, name)("no\nmore")
+
+
+def test_error_of_the_server_debits_nothing(ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     import psycopg
 
     execute = psycopg.Connection.execute
 
     def fail(connection: Any, statement: str, *values: Any) -> Any:
         if "INSERT INTO entries" in statement:
-            raise getattr(psycopg.errors, name)("no\nmore")
+            raise psycopg.errors.DiskFull("no\nmore")
         return execute(connection, statement, *values)
 
     with monkeypatch.context() as patch:
         patch.setattr(psycopg.Connection, "execute", fail)
-        with pytest.raises(LedgerError, match=rf"{message}.*\(PostgreSQL: no more\)"):
+        with pytest.raises(LedgerError, match=rf"{ERRORS['DiskFull']}.*\(PostgreSQL: no more\)"):
             ledger.debit(QUERY)
     assert ledger.debit(QUERY) == 1
 

@@ -80,6 +80,7 @@ def write_other_database(path: Path) -> None:
     [
         (lambda path: path.write_bytes(b""), r"it is empty: restore a copy .* count its whole budget as spent\. If"),
         (lambda path: path.write_bytes(b"\x00" * 8192), "no ledger"),
+        (lambda path: path.write_bytes(b"SQLite"), "corrupted"),
         (lambda path: path.write_bytes(b"once upon a time " * 999), "corrupted"),
         (lambda path: path.write_bytes(path.read_bytes()[:9000]), "corrupted"),
         (write_other_database, "it is no ledger"),
@@ -139,6 +140,21 @@ def test_full_disk_loses_nothing(ledger: PrivacyLedger, path: Path) -> None:
     assert (len(errors), queries) == (3, "3")
     assert all("the file system refused to read or write: nothing was released" in error for error in errors)
     assert [entry.count for entry in PrivacyLedger(path).entries()] == [3, 1]
+
+
+def test_full_database_debits_nothing(ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+
+    def connect_full(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the present size instead
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", connect_full)
+        with pytest.raises(LedgerError, match="the disk is full: nothing was debited"):
+            ledger.debit(QUERY, note="x" * 100_000)
+    assert ledger.entries() == ()
 
 
 def test_read_only_file_is_refused(ledger: PrivacyLedger, path: Path) -> None:

@@ -70,6 +70,7 @@ FORGERIES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no state": (run_sql("DELETE FROM state"), "its state is gone"),
     "a last entry that is no number": (run_sql("UPDATE state SET last_entry = 'x'"), "the number of its last entry"),
     "no table of budgets": (run_sql("DROP TABLE budget"), TABLE_DAMAGED),
+    "no table of costs": (run_sql("DROP TABLE costs"), TABLE_DAMAGED),
     "no table of entries": (run_sql("DROP TABLE entries"), TABLE_DAMAGED),
     "a lost column": (run_sql("ALTER TABLE entries RENAME COLUMN count TO n"), TABLE_DAMAGED),
     "another program's file": (run_sql("PRAGMA application_id = 1"), "it is no ledger"),
