@@ -1,7 +1,6 @@
 """The accountant: how costs add up, what a budget admits, and which costs are refused."""
 
 import math
-import re
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
@@ -80,10 +79,10 @@ def test_a_delta_that_is_too_small_names_the_needed_one(count: int) -> None:
     spent = account.spent(1e-6)
     assert (spent.epsilon, spent.bounds) == (math.inf, ())
     assert not account.admits(PrivacyParams(10, 1e-6))
-    message = re.fullmatch(r"a delta of at least (\S+) is needed", spent.explanation)
-    assert message is not None
-    needed_delta = float(message[1])
-    assert account.spent(0.66 * needed_delta).epsilon == math.inf
+    failure = 1 - (1 - QUERY.exact_delta) ** count
+    needed_delta = float(at_most(failure, 2))
+    assert spent.explanation == f"a delta of at least {needed_delta:g} is needed"
+    assert account.spent(float(failure) * (1.0 - 1e-9)).epsilon == math.inf
     assert account.spent(needed_delta).epsilon < math.inf
 
 

@@ -2,9 +2,11 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import discretized_bound, dominating_atoms, get_profile, on_grid
@@ -13,6 +15,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
+from darrm.subsampling import Subsampling
 from tests.account.support import QUERY, bernoulli_profile, list_epsilons
 
 
@@ -66,13 +69,45 @@ def test_bounds_by_the_profile_cover_every_adversary(delta: float) -> None:
         assert worst <= delta * (1.0 + 1e-9), bound
 
 
-def test_dominating_atoms_have_the_profile() -> None:
-    profile = bernoulli_profile(points=9)
-    losses, masses, infinite = dominating_atoms(profile)
+def two_sided_profile(p: float, q: float) -> PrivacyProfile:
+    """Compute the exact profiles, in both directions, of a mechanism that answers 1 with probability p or q."""
+    epsilons = (0.0, math.log((1.0 - q) / (1.0 - p)), math.log(p / q))
+    return PrivacyProfile(epsilons, (p - q, p - q * (1.0 - q) / (1.0 - p), 0.0), (p - q, 0.0, 0.0))
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize(
+    "profile",
+    [bernoulli_profile(points=9), two_sided_profile(0.3, 0.2), two_sided_profile(0.5, 1e-250)],
+    ids=["even", "two-sided", "wide"],
+)
+def test_dominating_atoms_have_the_profile(profile: PrivacyProfile, side: int) -> None:
+    losses, masses, infinite = dominating_atoms(profile, side)
+    atoms = list(zip(map(Fraction, np.exp(losses).tolist()), map(Fraction, masses.tolist()), strict=True))
+    forward, reverse = profile.sides[side % len(profile.sides)]
+    for epsilon, delta, reverse_delta in zip(profile.epsilons, forward, reverse, strict=True):
+        x = math.exp(-epsilon)
+        for factor, expected in ((math.exp(epsilon), delta), (x, 1.0 - x + x * reverse_delta)):
+            divergence = Fraction(infinite) + sum(
+                mass * max(Fraction(0), 1 - Fraction(factor) / ratio) for ratio, mass in atoms
+            )
+            assert expected <= divergence <= expected + 1e-12
     assert masses.sum() + infinite == pytest.approx(1.0, abs=1e-12)
-    for epsilon in np.linspace(0.0, 2.0, 41):
-        divergence = infinite + float(np.sum(masses * np.maximum(0.0, 1.0 - np.exp(epsilon - losses))))
-        assert divergence == pytest.approx(profile.delta_at(float(epsilon)), abs=1e-12)
+
+
+@pytest.mark.parametrize(("count", "delta", "tolerance"), [(2, 1e-6, 0.06), (10, 1e-2, 1e-3), (50, 1e-6, 2e-3)])
+def test_the_pld_of_sampled_queries_is_that_of_their_answers(count: int, delta: float, tolerance: float) -> None:
+    p, q, ones = 0.3, 0.2, np.arange(count + 1)
+    first, second = (binom.pmf(ones, count, chance) for chance in (p, q))
+    cost = PrivacyCost("a", profile=two_sided_profile(p, q), sampling=Subsampling.of("0.004"), count=count)
+    bound = discretized_bound((cost,), delta)
+    assert bound is not None
+
+    def compute_delta(epsilon: float) -> float:
+        pairs = ((first, second), (second, first))
+        return max(float(np.maximum(0.0, one - math.exp(epsilon) * other).sum()) for one, other in pairs)
+
+    assert compute_delta(bound.epsilon) <= delta < compute_delta(bound.epsilon / (1.0 + tolerance))
 
 
 def test_a_pair_counts_as_randomized_response_that_fails_with_delta() -> None:
@@ -92,6 +127,8 @@ def test_a_profile_on_a_grid_is_never_below_the_profile(step: float) -> None:
     assert coarse.epsilons[-1] >= profile.epsilons[-1] * (1.0 - 1e-9)
     points = np.linspace(0.0, 1.6, 200)
     assert np.all(coarse.deltas_at(points) >= profile.deltas_at(points) - 1e-13)
+    if step == 0.046875:  # that of the profile
+        assert coarse.deltas == profile.deltas
     if step <= 0.1:
         assert coarse.deltas[0] == profile.deltas[0]
         assert coarse.delta_at(0.1) == pytest.approx(profile.delta_at(0.1), abs=3e-4)

@@ -17,7 +17,6 @@ from darrm.account.__main__ import main
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import MODELS_BOUNDS, models_bound
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.report import ledger_text
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.noisy_max.mechanisms import LNMax
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
@@ -83,17 +82,6 @@ def test_the_json_of_a_ledger_has_its_entries_and_digest(capsys: pytest.CaptureF
     assert document["ledger_digest"]["text"] == str(ledger.digest())
     assert read_json("--ledger l.sqlite --digest", capsys) == document["ledger_digest"]
     assert read_text("--ledger l.sqlite --digest", capsys) == f"{ledger.digest()}\n"
-
-
-def test_labels_that_wait_are_listed_with_the_command_that_writes_them(tmp_path: Path) -> None:
-    ledger = PrivacyLedger.create("l.sqlite", PrivacyParams(2, "1e-3"))
-    for number in (1, 2, 3):
-        ledger.debit(Release(TABLE).privacy_cost(), labels=np.array([1]), output=tmp_path / f"{number}.csv")
-    first, second = (ledger.recovery(number, str(tmp_path / f"{number}.csv")) for number in (1, 2))
-    text, everything = ledger_text(ledger), ledger_text(ledger, everything=True)
-    assert "1 labels of entry 1, and those of 2 more entries (--all)" in text
-    assert (text.count(first), text.count(second)) == (1, 0)
-    assert (everything.count(first), everything.count(second)) == (1, 1)
 
 
 @pytest.mark.slow

@@ -66,23 +66,18 @@ def list_label_laws(one: Array, epsilons: Sequence[float], fixed: int, questions
         yield second, first
 
 
-CASES = [  # ε of each model, overlap, questions
-    ("1", 1, 2),
-    ("0.5 0.5", 2, 2),
-    ("0.2 1", 1, 3),
-    ("0.2 1", 2, 2),
-    ("0.5 0.5", 2, 3),
-    ("1 1 1", 1, 3),
-    ("0.5 0.5 0.5", 2, 2),
-    ("0.1 0.3 1.5", 1, 2),
-    ("0.1 0.3 1.5", 3, 2),
-    ("0.2 0.2 0.2 2", 2, 2),
-    ("0.2 0.2 0.2 2", 3, 2),
-    ("0.3 0.3 0.3 0.3", 4, 2),
-]
+MODELS_BY_CASE = {  # ε of each model, by overlap and questions
+    (2, 2): ["0.2 1", "0.5 0.5", "0.5 0.5 0.5", "0.2 0.2 0.2 2"],
+    (1, 2): ["1", "0.1 0.3 1.5"],
+    (1, 3): ["0.2 1", "1 1 1"],
+    (2, 3): ["0.5 0.5"],
+    (3, 2): ["0.1 0.3 1.5", "0.2 0.2 0.2 2"],
+    (4, 2): ["0.3 0.3 0.3 0.3"],
+}
+CASES = [(epsilons, *case) for case, rows in MODELS_BY_CASE.items() for epsilons in rows]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shape", ["rising", "constant", "random"])
 @pytest.mark.parametrize(("epsilons", "overlap", "questions"), CASES)
 def test_no_strategy_of_models_costs_more_than_a_bound(epsilons: str, overlap: int, questions: int, shape: str) -> None:
@@ -127,7 +122,7 @@ def check_bounds(voters: Voters, half: list[float], questions: int) -> None:
     exact = max(float(np.log(P / Q).max()) for P, Q in laws if np.all(P > 0.0))
     reported = account.spent(0.0).epsilon
     assert reported >= exact * (1.0 - 1e-9)
-    assert voters.reached > 1 or reported <= exact * (1.0 + 1e-5)
+    assert reported <= exact * (1.0 + 1e-5, 1.7, 1.7, 2.8)[voters.reached - 1]
 
 
 def test_the_joint_bound_multiplies_hyperbolic_tangents() -> None:

@@ -121,7 +121,7 @@ def test_miscopied_digest_is_refused(path: Path) -> None:
 
 
 def test_digest_quotes_the_population(tmp_path: Path) -> None:
-    name = "Österreich: 1/2 %"
+    name = "Österreich: 1/2 %".ljust(100, "x")
     ledger = PrivacyLedger.create(tmp_path / "l.sqlite", BUDGET, population=name)
     assert LedgerDigest.from_text(str(ledger.digest())).population == ledger.population == name
 
@@ -258,6 +258,7 @@ def test_wrong_key_is_refused_before_a_ledger_is_made(name: str, key: Path, tmp_
 
 def test_new_key_is_readable_by_its_owner_only_and_replaces_none(key: Path) -> None:
     assert key.stat().st_mode & 0o777 == 0o600
+    assert Path(f"{key}.pub").stat().st_mode & 0o777 & ~0o644 == 0
     SigningKey(key)
     before = key.read_bytes()
     Path(f"{key}.pub").unlink()

@@ -10,6 +10,7 @@ import stat
 import threading
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
@@ -157,12 +158,7 @@ def test_full_database_debits_nothing(ledger: PrivacyLedger, monkeypatch: pytest
     assert ledger.entries() == ()
 
 
-def test_read_only_file_is_refused(ledger: PrivacyLedger, path: Path) -> None:
-    ledger.debit(QUERY)
-    for parent in path.parents:  # the test's own folders must be open to the user below
-        if parent.stat().st_uid == os.getuid() and "pytest-of-" in str(parent):
-            parent.chmod(0o755)
-    path.chmod(0o444)
+def test_read_only_file_is_refused() -> None:
     script = """
         if os.getuid() == 0:
             os.setuid(65534)  # root may write anything
@@ -172,7 +168,12 @@ def test_read_only_file_is_refused(ledger: PrivacyLedger, path: Path) -> None:
             print(error)
         print(ledger.accountant().queries)
     """
-    error, queries = run_python(script, path).splitlines()
+    with TemporaryDirectory() as folder:  # pytest closes its own folders to the user above
+        Path(folder).chmod(0o755)
+        path = Path(folder, "ledger.sqlite")
+        PrivacyLedger.create(path, BUDGET).debit(QUERY)
+        path.chmod(0o444)
+        error, queries = run_python(script, path).splitlines()
     assert "cannot be written, so nothing was debited" in error
     assert queries == "1"
 
