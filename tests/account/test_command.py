@@ -111,7 +111,8 @@ def test_the_rows_of_a_table_are_the_bounds_of_the_accountant(capsys: pytest.Cap
     assert "post-processing of models that are already private" in text
 
 
-@pytest.mark.parametrize(("words", "overlap"), [("", 2), ("--models", 2), ("--overlap 1", 1)])
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("words", "overlap"), [("--overlap 1", 1), ("--models", 2), ("", 2)])
 def test_a_table_for_models_is_bounded_for_its_models(
     words: str, overlap: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,9 +20,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams, at_least
 from darrm.problem import Voters
-from darrm.table.release import describe_cost
 from darrm.votes.labels_file import labels_digest
-from tests.account.support import make_table
 from tests.ledger.support import BUDGET, FREE, OTHER, PARAMS, QUERY, edit, run_python, start_python
 
 
@@ -66,11 +64,10 @@ def test_adaptive_composition_uses_the_filter() -> None:
         adaptive.debit(QUERY.repeat(planned.queries_that_fit(QUERY) - 12))
 
 
-@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_second_query_of_private_models_is_refused(composition: str, path: Path) -> None:
-    table = make_table(Voters(3, PrivacyParams("0.1"), models=True), [1.0, 1 / 3], 1)
-    cost = describe_cost(table)
+    each = PrivacyParams("0.1")
+    cost = PrivacyCost("models", guarantee=each, voters=Voters(3, each, models=True))
     ledger = PrivacyLedger.create(path, PrivacyParams("0.2", "1e-3"), composition=composition)
     for refused, fit in ((cost.repeat(2), 1), (cost, 0)):
         with pytest.raises(BudgetExceededError, match="share the randomness of their training") as error:

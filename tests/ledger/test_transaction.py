@@ -58,6 +58,8 @@ FORGERIES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no budget": (run_sql("DELETE FROM budget"), "the budget was changed"),
     "an emptied log": (run_sql("DELETE FROM entries"), MISSING),
+    "a note of bytes": (run_sql("UPDATE entries SET note = x'78' WHERE id = 2"), "entry 2 of the log was changed"),
+    "a changed first entry": (run_sql("UPDATE entries SET note = 'x' WHERE id = 1"), "entry 1 of the log was changed"),
     "no first entry": (run_sql("DELETE FROM entries WHERE id = 1", "UPDATE costs SET total = 2"), MISSING),
     "no last entry": (run_sql("DELETE FROM entries WHERE id = 2", "UPDATE costs SET total = 2"), MISSING),
     "no last entry and number": (
@@ -82,7 +84,7 @@ FORGERIES: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_open_ledger_refuses_a_forged_file(name: str, path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
     ledger.debit(QUERY.repeat(2))
-    ledger.debit(QUERY.repeat(2))
+    ledger.debit(QUERY.repeat(2), note="b'x'")  # the text of these bytes
     forge, message = FORGERIES[name]
     forge(path)
     before = path.read_bytes() if path.exists() else None
