@@ -6,7 +6,7 @@ from math import exp
 import numpy as np
 import pytest
 
-from darrm.account.meaning import belief_after, power_of_test
+from darrm.account.meaning import belief_after, explain_guarantee, power_of_test
 
 
 def test_no_event_exceeds_the_power_and_the_belief() -> None:
@@ -36,3 +36,14 @@ def test_the_worst_pair_of_laws_attains_power_and_belief() -> None:
 def test_an_event_of_probability_zero_reveals_all_only_with_a_delta() -> None:
     assert belief_after(1.0, 0.0, [0.0, 0.5, 1.0], 0.0) == pytest.approx([0.0, exp(1) / (1 + exp(1)), 1.0])
     assert belief_after(1.0, 0.1, [0.0, 0.5, 1.0], 0.0).tolist() == [0.0, 1.0, 1.0]
+
+
+def test_a_sentence_explains_the_guarantee() -> None:
+    first, second, third = (
+        explain_guarantee("all labels", epsilon, delta, present=present)
+        for epsilon, delta, present in ((2.0, 1e-5, False), (0.1, 0.0, True), (800.0, 0.5, True))
+    )
+    assert first.startswith("Any event of all labels is at most e^2 = 7.39 times as likely, plus 1e-05, as with other")
+    assert first.endswith("; a test with 5 % false alarms has power 36.95 % at most")
+    assert second.startswith("The odds of any belief about a person change by at most e^0.1 = 1.106 after all labels;")
+    assert "more than 1e300 times as likely, plus 0.5, as without the data of this person; a test" in third
