@@ -66,7 +66,7 @@ def list_label_laws(one: Array, epsilons: Sequence[float], fixed: int, questions
         yield second, first
 
 
-MODELS_BY_CASE = {  # ε of each model, by overlap and questions
+ROWS = {  # ε of each model, by overlap and questions
     (2, 2): ["0.2 1", "0.5 0.5", "0.5 0.5 0.5", "0.2 0.2 0.2 2"],
     (1, 2): ["1", "0.1 0.3 1.5"],
     (1, 3): ["0.2 1", "1 1 1"],
@@ -74,39 +74,29 @@ MODELS_BY_CASE = {  # ε of each model, by overlap and questions
     (3, 2): ["0.1 0.3 1.5", "0.2 0.2 0.2 2"],
     (4, 2): ["0.3 0.3 0.3 0.3"],
 }
-CASES = [(epsilons, *case) for case, rows in MODELS_BY_CASE.items() for epsilons in rows]
+SHAPES: dict[str, Callable[[int], Array]] = {
+    "rising": lambda length: np.linspace(0.2, 0.8, length),
+    "constant": lambda length: np.full(length, 0.5),
+    "random": lambda length: np.random.default_rng(32).uniform(0.1, 0.9, length),
+    "falling": lambda _: np.array([1.0, 1 / 3]),
+    "one model": lambda _: np.array([1 / 3, 1.0]),
+}
+CASES = [
+    *((row, *case, shape) for case, rows in ROWS.items() for row in rows for shape in ("rising", "constant", "random")),
+    ("0.1 0.1 0.1", 3, 2, "falling"),  # the sum over two questions would be 0.2, and 0.2394 is attained
+    ("1 1 1", 3, 2, "one model"),  # the vote of one random model
+]
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("shape", ["rising", "constant", "random"])
-@pytest.mark.parametrize(("epsilons", "overlap", "questions"), CASES)
+@pytest.mark.parametrize(("epsilons", "overlap", "questions", "shape"), CASES)
 def test_no_strategy_of_models_costs_more_than_a_bound(epsilons: str, overlap: int, questions: int, shape: str) -> None:
-    guarantees = [PrivacyParams(epsilon) for epsilon in epsilons.split()]
-    K = len(guarantees)
-    length = K - K // 2
-    random = np.random.default_rng(32).uniform(0.1, 0.9, length)
-    half = {"rising": np.linspace(0.2, 0.8, length), "constant": np.full(length, 0.5), "random": random}[shape]
-    check_bounds(Voters.of(guarantees, overlap=overlap, models=True), half.tolist(), questions)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("each", "half"),
-    [
-        ("0.1", [1.0, 1 / 3]),  # the sum over two questions would be 0.2, and 0.2394 is attained
-        ("1", [1 / 3, 1.0]),  # the vote of one random model; the same, and every other label is random
-    ],
-)
-def test_no_strategy_of_three_shared_models_costs_more_than_a_bound(each: str, half: list[float]) -> None:
-    check_bounds(Voters(3, PrivacyParams(each), models=True), half, 2)
-
-
-def check_bounds(voters: Voters, half: list[float], questions: int) -> None:
     """Compare every bound with all strategies; with an overlap of 1 the bound is attained."""
-    table = make_table(voters, half)
+    voters = Voters.of([PrivacyParams(epsilon) for epsilon in epsilons.split()], overlap=overlap, models=True)
+    table = make_table(voters, SHAPES[shape](voters.K - voters.K // 2).tolist())
     one = 0.5 * (1.0 + table.gamma.signed)
-    epsilons = [each.epsilon for each in voters.per_voter or [voters.each] * voters.K]
-    persons = set(itertools.combinations(epsilons, voters.reached))
+    each_epsilon = [each.epsilon for each in voters.per_voter or [voters.each] * voters.K]
+    persons = set(itertools.combinations(each_epsilon, voters.reached))
     laws = [law for person in persons for law in list_label_laws(one, person, voters.K - voters.reached, questions)]
     account = PrivacyAccountant(costs=[describe_cost(table, questions)])
     for delta in (0.0, 1e-3, 0.03):

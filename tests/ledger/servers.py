@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -22,8 +22,7 @@ class Server:
 
     folder: Path
     as_user: tuple[str, ...]
-    options: str = ""
-    started: bool = field(default=False)
+    started: bool = False
 
     @classmethod
     def make(cls, parent: Path | None = None) -> "Server":

@@ -4,8 +4,12 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
@@ -33,6 +37,18 @@ def edit(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
+
+
+def change_connections(patch: pytest.MonkeyPatch, change: Callable[[sqlite3.Connection], object]) -> None:
+    """Change every new connection to SQLite."""
+    connect = sqlite3.connect
+
+    def connect_changed(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
+        change(connection)
+        return connection
+
+    patch.setattr(sqlite3, "connect", connect_changed)
 
 
 def start_python(script: str, *words: object, timeout: float = 60.0) -> "subprocess.Popen[str]":

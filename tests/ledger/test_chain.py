@@ -89,27 +89,18 @@ def test_digest_hashes_all_fields_of_all_entries(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_changed_field_changes_the_hash_of_its_entry_and_of_all_later_ones(name: str, path: Path) -> None:
-    before = [PrivacyLedger(path).digest(number).entry_hash for number in range(4)]
-    relink(path, CHANGES[name])
-    after = [PrivacyLedger(path).digest(number).entry_hash for number in range(4)]
-    are_equal = [one == other for one, other in zip(before, after, strict=True)]
-    assert are_equal == [number < FIRST_CHANGED[name] for number in range(4)]
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_field_that_was_changed_without_its_hashes_is_damage(name: str, path: Path) -> None:
+def test_changed_field_is_damage_or_changes_all_later_hashes(name: str, path: Path) -> None:
     ledger = PrivacyLedger(path)
+    before = [ledger.digest(number).entry_hash for number in range(4)]
     edit(path, CHANGES[name])
     for use in (lambda: PrivacyLedger(path), ledger.entries, lambda: ledger.debit(QUERY)):
         with pytest.raises(LedgerError, match="it is corrupted"):
             use()
-
-
-def test_open_ledger_refuses_a_relinked_past(path: Path) -> None:
-    ledger = PrivacyLedger(path)
-    relink(path, CHANGES["note"])
-    with pytest.raises(LedgerError, match="entry 3, which it had, is gone or was changed"):
+    relink(path)
+    after = [PrivacyLedger(path).digest(number).entry_hash for number in range(4)]
+    are_equal = [one == other for one, other in zip(before, after, strict=True)]
+    assert are_equal == [number < FIRST_CHANGED[name] for number in range(4)]
+    with pytest.raises(LedgerError, match=r"entry 3, which it had, is gone or was changed|or its identity changed"):
         ledger.debit(QUERY)
 
 

@@ -23,7 +23,7 @@ from darrm.util import files
 from darrm.util.files import check_parent
 from darrm.verify.audit import audit
 from darrm.verify.files import ledger_files
-from tests.ledger.support import BUDGET, QUERY, edit, run_python, start_python
+from tests.ledger.support import BUDGET, QUERY, change_connections, edit, run_python, start_python
 
 
 @pytest.fixture
@@ -145,15 +145,9 @@ def test_full_disk_loses_nothing(ledger: PrivacyLedger, path: Path) -> None:
 
 
 def test_full_database_debits_nothing(ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch) -> None:
-    connect = sqlite3.connect
-
-    def connect_full(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*arguments, **options)
-        connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the present size instead
-        return connection
-
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite3, "connect", connect_full)
+        # SQLite takes the present size instead
+        change_connections(patch, lambda connection: connection.execute("PRAGMA max_page_count = 1"))
         with pytest.raises(LedgerError, match="the disk is full: nothing was debited"):
             ledger.debit(QUERY, note="x" * 100_000)
     assert ledger.entries() == ()

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from darrm.ledger import transaction
 from darrm.ledger.chain import EntryRow
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.privacy import PrivacyParams
-from tests.ledger.support import BUDGET, QUERY, SMALL, edit
+from tests.ledger.support import BUDGET, QUERY, SMALL, change_connections, edit
 from tests.relinked import relink, reseal
 
 
@@ -143,15 +142,8 @@ def make_long_ledger(path: Path, entries: int) -> PrivacyLedger:
 def count_steps(work: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
     """Count the instructions of SQLite's virtual machine."""
     steps: list[None] = []
-    connect = sqlite3.connect
-
-    def connect_counted(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*arguments, **options)
-        connection.set_progress_handler(lambda: steps.append(None), 1)
-        return connection
-
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite3, "connect", connect_counted)
+        change_connections(patch, lambda connection: connection.set_progress_handler(lambda: steps.append(None), 1))
         work()
     return len(steps)
 
