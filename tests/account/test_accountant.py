@@ -45,6 +45,7 @@ def test_costs_added_one_by_one_equal_one_repeated_cost(name: str) -> None:
     assert one_by_one.spent(0.01) == spent
     assert [kind.count for kind in one_by_one.costs] == [12]
     assert one_by_one.queries == at_once.queries == 12
+    assert at_once.smallest_epsilon(0.01) == pytest.approx(spent.epsilon, rel=1e-9)
     assert spent.epsilon > 1.5 * once.epsilon
     epsilons, epsilons_of_one = list_epsilons(spent), list_epsilons(once)
     assert all(epsilons[bound] > epsilons_of_one[bound] for bound in epsilons.keys() & epsilons_of_one)
@@ -54,8 +55,11 @@ def test_costs_added_one_by_one_equal_one_repeated_cost(name: str) -> None:
 @pytest.mark.parametrize("name", COSTS)
 def test_queries_that_fit_is_the_largest_admitted_number(name: str) -> None:
     cost, budget = COSTS[name], PrivacyParams(2.0, 0.01)
-    count = PrivacyAccountant(costs=[cost]).queries_that_fit(cost, budget, most=5000)
+    account = PrivacyAccountant(costs=[cost])
+    count = account.queries_that_fit(cost, budget, most=5000)
     assert 1 <= count < 5000
+    limits = [0, 1, count - 1, count]
+    assert [account.queries_that_fit(cost, budget, most=most) for most in limits] == limits
     largest = PrivacyAccountant(costs=[cost.repeat(1 + count)])
     assert largest.admits(budget)
     assert largest.spent(0.01).epsilon <= 2.0

@@ -126,6 +126,9 @@ def test_database_without_a_ledger_is_refused(server: Server) -> None:
     assert "\n" not in str(error.value)
     with pytest.raises(LedgerError, match="the server cannot be reached"):
         PrivacyLedger("postgresql:///x?host=/nowhere/at/all")
+    server.run("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(LedgerError, match="it is LATIN1: a ledger needs fsync = on and a database in UTF8"):
+        PrivacyLedger(server.url.replace("/postgres?", "/latin?"))
 
 
 def test_user_without_rights_and_a_read_only_server_debit_nothing(

@@ -66,3 +66,6 @@ def test_picture_draws_power_and_belief_of_budget_and_total(monkeypatch: pytest.
             odds = prior * compute_power(level, epsilon, delta)
             assert belief == pytest.approx(odds / (odds + (1.0 - prior) * level))
     assert (len(guesses), len(beliefs)) == (3, 5)  # each with the diagonal
+    figure.clear()
+    plot_ledger(Path("none.png"), PrivacyLedger.create(":memory:", PrivacyParams(800, 0)))
+    assert np.all(np.array(figure.axes[0].lines[1].get_data())[1, 1:] == 1.0)
