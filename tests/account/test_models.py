@@ -193,7 +193,7 @@ def test_the_subsampling_bound_composes_the_models_behind_the_labels(m: int, sam
         exact = optimal_epsilon([(MANY_MODELS.each, sample_size * count)], 1e-4)
         assert bound is not None
         assert exact <= bound.epsilon <= exact * (1.0 + 1e-6) < cap
-    # floats are not exactly the law of a sample, so a part of δ is needed
+    # floats only approximate the law of a sample, so a part of δ is needed
     assert subsampling_bound(MANY_MODELS, (describe_cost(table, 1),), 0.0) is None
 
 

@@ -157,13 +157,10 @@ def test_each_entry_has_the_signature_of_its_digest(
     assert "signature" not in PrivacyLedger(path).receipt(1)
 
 
-def test_unsigned_entry_never_follows_a_signed_one(signed_path: Path) -> None:
+def test_signatures_begin_with_the_first_entry_and_never_end(signed_path: Path, path: Path, tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match=r"its entries are signed.*nothing was debited"):
         PrivacyLedger(signed_path).debit(QUERY)
     assert len(PrivacyLedger(signed_path).entries()) == 2
-
-
-def test_key_never_follows_unsigned_entries_or_another_key(signed_path: Path, path: Path, tmp_path: Path) -> None:
     new_signing_key(tmp_path / "other.key")
     with pytest.raises(LedgerError, match="entry 2 is not signed with this key"):
         PrivacyLedger(signed_path, signing_key=tmp_path / "other.key")
