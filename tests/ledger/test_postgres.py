@@ -221,6 +221,23 @@ def test_another_program_that_locks_or_writes_the_tables_debits_nothing(ledger: 
     assert ledger.debit(QUERY) == 2
 
 
+def test_one_process_keeps_its_connection_and_another_opens_its_own(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Any = ledger._store
+    ledger.debit(QUERY)
+    connection = store._connection
+    ledger.debit(QUERY)
+    assert store._connection is connection
+    with monkeypatch.context() as patch:
+        patch.setattr("os.getpid", lambda: -1)  # as in a forked child
+        assert ledger.debit(QUERY) == 3
+    assert store._connection is not connection
+    assert not connection.closed
+    for open_connection in (connection, store._connection):
+        open_connection.close()
+
+
 def test_lost_idle_connection_is_made_again(ledger: PrivacyLedger, server: Server) -> None:
     server.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'darrm'")
     assert ledger.debit(QUERY) == 1
