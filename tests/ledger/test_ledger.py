@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,15 @@ def test_labels_stay_in_the_ledger_until_they_are_delivered(place: str, tmp_path
     assert ledger.digest() == digest  # a delivery is no entry
     with pytest.raises(ValueError, match="the entry must be undelivered, and none is, got 1"):
         ledger.kept_labels(1)
+
+
+def test_run_keeps_at_most_its_labels() -> None:
+    ledger, cost = PrivacyLedger.create(":memory:", BUDGET), replace(QUERY, labels=2, count=2)
+    ledger.debit(cost, labels=np.array([1, 0, 1]))
+    assert ledger.kept_labels(1).tolist() == [1, 0, 1]
+    for shape in ((5,), (2, 2)):
+        with pytest.raises(ValueError, match=r"labels must be \(4,\)"):
+            ledger.debit(cost, labels=np.zeros(shape, dtype=np.int64))
 
 
 def test_stream_keeps_its_last_labels_and_the_ids_of_its_questions(place: str) -> None:
