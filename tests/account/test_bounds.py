@@ -103,6 +103,26 @@ def test_dominating_atoms_have_the_profile(profile: PrivacyProfile, side: int) -
     assert masses.sum() + infinite == pytest.approx(1.0, abs=1e-12)
 
 
+def test_the_pld_of_sampled_queries_covers_the_more_expensive_direction() -> None:
+    """Forward, one query costs more at every ε; three queries cost more in reverse."""
+    first, second = np.array([0.27, 0.30, 0.43]), np.array([0.38, 0.46, 0.16])
+    epsilons = (0.0, *np.sort(np.abs(np.log(first / second))).tolist())
+    forward, reverse = (
+        tuple(round(float(np.maximum(0.0, one - math.exp(epsilon) * other).sum()), 15) for epsilon in epsilons)
+        for one, other in ((first, second), (second, first))
+    )
+    cost = PrivacyCost(
+        "a", profile=PrivacyProfile(epsilons, forward, reverse), sampling=Subsampling.of("0.004"), count=3
+    )
+    bound = discretized_bound((cost,), 0.3)
+    assert bound is not None
+    laws = [np.multiply.outer(np.multiply.outer(law, law), law) for law in (first, second)]
+    forward_delta, delta = (
+        float(np.maximum(0.0, one - math.exp(bound.epsilon) * other).sum()) for one, other in (laws, laws[::-1])
+    )
+    assert forward_delta < 0.295 < delta <= 0.3
+
+
 @pytest.mark.parametrize(("count", "delta", "tolerance"), [(2, 1e-6, 0.06), (10, 1e-2, 1e-3), (50, 1e-6, 2e-3)])
 def test_the_pld_of_sampled_queries_is_that_of_their_answers(count: int, delta: float, tolerance: float) -> None:
     p, q, ones = 0.3, 0.2, np.arange(count + 1)
