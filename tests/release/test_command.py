@@ -195,7 +195,10 @@ REFUSED: list[tuple[str, str, str, str]] = [  # votes, options, output, message
     ("votes.npy", "--ledger :memory:", "x.npy", "--ledger must be a file, got ':memory:'"),
     ("votes.npy", "--ledger ./:memory:", "x.npy", "--ledger must be a file, got ':memory:'"),
     ("votes.npy", "--ledger x.npy", "./x.npy", "it would overwrite ledger"),
+    ("votes.npy", "--ledger x.npy", "link.npy", "it would overwrite ledger"),
     ("votes.npy", "", "no/x.npy", "does not exist"),
+    ("votes.npy", "", "x.txt", "a file that ends in .npy, .csv or .parquet"),
+    ("votes.npy", "", "votes.csv", "exists already: labels are paid for"),
     ("ids.csv", "--id Query", "x.csv", "names 0 columns 'Query': line 1 names the columns that --id,"),
     ("votes.csv", "--id query", "x.csv", "names 0 columns 'query'"),
     ("votes.npy", "--id query", "x.csv", "an array has no names of columns"),
@@ -219,14 +222,18 @@ def test_command_refuses_votes_and_options_before_anything_is_paid(
         content(folder / votes)
     elif content is not None:
         np.save(folder / votes, content)
-    before = set(folder.iterdir())
-    assert releasing(folder, votes, *CREATE, *options.split(), "--quiet", output=output) == 2
+    (folder / "link.npy").symlink_to("x.npy")
+    before = {path: path.is_file() and path.read_bytes() for path in folder.iterdir()}
+    words = [*CREATE, *options.split(), "--quiet"]
+    assert releasing(folder, votes, *words, output=output) == 2
     one_error(message, capsys)
-    if (votes, options, output, message) in REFUSED_BY_FILE:
-        assert PrivacyLedger(folder / "l.sqlite").entries() == ()
-        assert not (folder / output).exists()
-    else:
-        assert set(folder.iterdir()) == before
+    if (votes, options, output, message) not in REFUSED_BY_FILE:
+        assert {path: path.is_file() and path.read_bytes() for path in folder.iterdir()} == before
+        PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3"))
+    if "--ledger" not in words and words.count("--create-budget") == 1:
+        assert releasing(folder, votes, *words[2:], output=output) == 2
+    assert PrivacyLedger(folder / "l.sqlite").entries() == ()
+    assert (folder / output).exists() == (output == "votes.csv")
 
 
 @pytest.mark.parametrize(

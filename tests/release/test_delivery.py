@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from darrm.account import __main__ as account
 from darrm.commands.command_line import run
 from darrm.errors import DeliveryError, LedgerError
 from darrm.ledger.ledger import PrivacyLedger
@@ -22,9 +24,10 @@ from darrm.release import __main__ as release
 from darrm.release import delivery, open_release, release_debited
 from darrm.release.delivery import recover, remove_leftovers
 from darrm.table.release import Release
-from darrm.votes import Votes
+from darrm.util import progress
+from darrm.votes import Votes, labels_file
 from darrm.votes.labels_file import labels_digest, save_labels
-from tests.doors import one_error, releasing
+from tests.doors import one_error, releasing, validated
 from tests.release.support import MAJORITIES, VOTES, raise_error
 
 BATCH = Votes.from_labels(VOTES)
@@ -56,6 +59,8 @@ def test_labels_of_a_failed_delivery_are_recovered_once(
     assert releasing(folder, "votes.npy") == 2  # the name is taken until they are delivered
     one_error(f"not delivered yet (entry 1 of the ledger): wait for the other release, or run `{command}`", capsys)
     (entry,) = ledger.undelivered()
+    assert run(lambda: account.main(["--ledger", "l.sqlite", "--format", "json"])) == 0
+    assert validated(capsys.readouterr().out, "account_report")["entries"][0]["delivered"] is False
     assert recover_labels(1, "rescued.csv") == 0
     assert labels_digest(np.array(Path("rescued.csv").read_text().split())) == entry.labels
     assert ledger.accountant().queries == 4
@@ -102,7 +107,16 @@ def test_labels_in_memory_are_kept_if_the_call_does_not_return(
     monkeypatch.setattr(PrivacyLedger, "forget_labels", raise_error(KeyboardInterrupt()))
     with pytest.raises(DeliveryError, match="interrupted; the budget is spent and the labels are kept"):
         release_debited(aggregator, BATCH, ledger=ledger)
-    assert ledger.kept_labels(1).tolist() == MAJORITIES
+    debit = PrivacyLedger.debit
+
+    def debit_and_interrupt(*arguments: Any, **options: Any) -> None:
+        debit(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivacyLedger, "debit", debit_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        release_debited(aggregator, BATCH, ledger=ledger)
+    assert [ledger.kept_labels(number).tolist() for number in (1, 2)] == [MAJORITIES] * 2
 
 
 def test_output_is_one_file_under_all_its_names(
@@ -194,6 +208,18 @@ def test_ledger_must_be_opened_by_the_caller(ledger: Any, aggregator: Release) -
 
 
 # the report of the command
+
+
+def test_steps_of_a_long_release_are_shown(
+    folder: Path, ledger: PrivacyLedger, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOGGED_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(labels_file, "_LABELS_AT_ONCE", 3)
+    assert releasing(folder, "votes.npy", output="labels.csv") == 0
+    lines = [re.sub(r" \[.*\]", "", line).partition(", ")[0] for line in capsys.readouterr().err.splitlines()]
+    steps = ["checking votes 4/4", "drawing 4 labels", "debiting 4 queries", "writing labels 3/4", "writing labels 4/4"]
+    assert [line for line in lines if line in steps] == steps
+    assert ledger.undelivered() == ()
 
 
 @pytest.mark.slow
@@ -289,7 +315,8 @@ def test_file_has_the_receipt_of_its_debit(name: str, ledger: PrivacyLedger, agg
                 "cost": ledger.costs()[entry.kind].to_text(),
             },
         }
-        assert receipt["ledger_digest"]["text"] == str(ledger.digest(entry.number))
+        digest = receipt["ledger_digest"]
+        assert (digest["text"], digest["population"]) == (str(ledger.digest(entry.number)), "ward 7")
     assert len(list(Path().glob("*.receipt.json"))) == 2
 
 

@@ -103,6 +103,7 @@ def test_strings_are_recovered(ledger: PrivacyLedger, monkeypatch: pytest.Monkey
     assert recover(ledger, entry.number, "l.csv").tolist() == [label or "" for label in LABELS]
     assert read(Path("l.csv")) == LABELS
     assert ledger.undelivered() == ()
+    assert release_debited(MajorityAnswer(), Votes.from_answers(ROWS), ledger=ledger).tolist() == LABELS
 
 
 @pytest.mark.usefixtures("answers_folder", "ledger")
@@ -116,6 +117,7 @@ def test_stream_answers_with_strings(monkeypatch: pytest.MonkeyPatch, capfd: pyt
     assert ask("".join(lines), monkeypatch, "--stream", "b") == 0
     Path("answers.csv").write_text(capfd.readouterr().out, encoding="utf-8", newline="")
     assert read(Path("answers.csv")) == [label for label in LABELS if label != "two\nlines"]
+    assert Path("answers.csv").read_text(encoding="utf-8").endswith(f"\n{len(rows)},\n")
 
 
 def test_unacknowledged_strings_are_handed_out_again(ledger: PrivacyLedger) -> None:
@@ -231,10 +233,17 @@ def test_queries_without_a_vote_are_refused_in_parquet_files(folder: Path, ledge
 
 
 @pytest.mark.usefixtures("answers_folder")
+@pytest.mark.parametrize(
+    ("questions", "options"), [("1,,1\n,,\n", ()), ('["1",null,"1"]\n[null,null,null]\n', ("--format", "json"))]
+)
 def test_question_without_a_vote_ends_a_stream(
-    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    questions: str,
+    options: tuple[str, ...],
+    ledger: PrivacyLedger,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    assert ask('["1",null,"1"]\n[null,null,null]\n', monkeypatch, "--missing", "blank", "--format", "json") == 2
+    assert ask(questions, monkeypatch, "--missing", "blank", *options) == 2
     assert "line 2 has no vote at all: leave the question out" in capfd.readouterr().err
     assert [entry.count for entry in ledger.entries()] == [1]
 

@@ -126,6 +126,9 @@ BAD_LINES: list[tuple[bytes, tuple[str, ...], str]] = [
     (b"1,2,0", (), "line 2, field 2: '2' is none of the classes '0', '1'"),
     (b"1,1,0,1", (), "line 2 has 4 fields, where a question has 3 votes, one of each voter or 2"),
     (b"1,2", ("--layout", "labels"), "line 2 has 2 fields"),
+    (b"1,1,0", ("--layout", "counts"), "line 2 has 3 fields, where a question has 2 counts, one of each class ("),
+    (b"NA, NA ,NA", COIN, "line 2 has no vote at all"),
+    (b"[null,null,null]", (*JSON, *COIN), "line 2 has no vote at all"),
     (b"", (), "line 2 is blank"),
     (b"   ", (), "line 2 has 1 fields"),
     (b'1,"1,0', (), "line 2: unexpected end of data"),
@@ -155,11 +158,13 @@ BAD_LINES: list[tuple[bytes, tuple[str, ...], str]] = [
 @pytest.mark.parametrize(("line", "options", "message"), BAD_LINES)
 def test_bad_line_is_named_and_costs_nothing(line: bytes, options: tuple[str, ...], message: str, ask: Asker) -> None:
     good = b"[0,1,1]\n" if "json" in options else b"id,0,1,1\n" if "--ids" in options else b"0,1,1\n"
+    good = b"1,2\n" if "counts" in options else good
     status, output, error = ask(good + line + b"\n" + good, *options)
     assert (status, output) == (2, '{"query": 1, "label": 1}\n' if "json" in options else "1,1\n")
     assert error.startswith(f"error: {message}")
     assert error.count("\n") == 1
     assert NOTHING_PAID in error
+    assert "--missing coin" in error or "the vote is missing" not in message
     assert ask.count_paid() == 1
     assert ask.ledger.undelivered() == ()
 
@@ -168,6 +173,7 @@ def test_bad_line_is_named_and_costs_nothing(line: bytes, options: tuple[str, ..
     ("question", "options", "message"),
     [
         (b"1,1,", COIN, "line 1 has no end and may have been cut off: end it with a line break"),
+        (b"1,1,NA", COIN, "line 1 has no end"),
         (b"1,1,0", COIN, "line 1 has no end"),  # the last number may have had more digits
         (b"2,1", COIN, "line 1 has no end"),  # labels may be the rest of counts
         (b"[1,1,0", JSON, "is no JSON"),
@@ -419,6 +425,25 @@ def test_reader_that_has_gone_loses_no_answer(ask: Asker) -> None:
     assert b"Broken pipe; answer 2 is paid for and kept in the ledger: start again" in error
     assert ask(b"", "--quiet") == (0, "2,0\n", "")
     assert ask.count_paid() == 2
+
+
+@pytest.mark.slow
+def test_processes_share_a_budget_and_the_last_one_keeps_a_stream(ledger: PrivacyLedger) -> None:
+    with start("--quiet") as first, start("--quiet", "--stream", "other") as other:
+        assert ask_one(first, b"1,1,0\n") == b"1,1\n"
+        assert ask_one(other, b"0,0,1\n") == b"1,0\n"
+        with start("--quiet") as last:  # it takes the stream over, and prints the unacknowledged answer again
+            assert ask_one(last, b"0,0,0\n") == b"1,1\n"
+            assert last.stdout is not None
+            assert last.stdout.readline() == b"2,0\n"
+            assert ask_one(first, b"0,0,0\n") == b""
+            error = first.communicate()[1]
+            assert ask_one(last, b"1,1,1\n") == b"3,1\n"
+        assert ask_one(other, b"1,1,1\n") == b"2,1\n"
+    assert (first.returncode, last.returncode, other.returncode, error.count(b"\n")) == (2, 0, 0, 1)
+    assert b"another process answers this stream (entry 3 of the ledger)" in error
+    assert [entry.output for entry in ledger.entries()] == ["-", "-other", "-", "-", "-other"]
+    assert ledger.accountant().queries == 5
 
 
 @pytest.mark.slow
