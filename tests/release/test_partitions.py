@@ -1,6 +1,7 @@
 """Labels of Parquet files: a debit for each file, one label for each row, also if a release stops on the way."""
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from darrm.release.delivery import release_debited
 from darrm.release.partitions import ReleasedPartitions, release_partitions
 from darrm.table.release import Release
 from darrm.table.table import certify
+from darrm.util.progress import StatusLine
 from darrm.votes import Votes, labels_file, parquet_file, vote_batches
 from darrm.votes.labels_file import labels_digest, read_label_column
 from darrm.votes.parquet_file import infer_schema
@@ -145,6 +148,20 @@ def test_command_releases_a_folder(folder: Path, capsys: pytest.CaptureFixture[s
     check_whole(folder)
     assert run(lambda: command.main(WORDS)) == 2
     assert "exists already: labels are paid for" in capsys.readouterr().err
+
+
+def test_progress_of_each_file_is_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, clock = list[str](), itertools.cycle([0.0, 2.0, 2.0, 4.0])  # of the start, and of three files
+    monkeypatch.setattr(partitions, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(StatusLine, "show", lambda _, text: texts.append(text))
+    release(line=StatusLine(enabled=True))
+    steps = [
+        f"{activity}: {rows}"
+        for activity in ("checking votes", "drawing 120 labels")
+        for rows in ("40 rows, 20 a second", "80 rows, 40 a second", "120 rows, 30 a second")
+    ]
+    assert [text for text in texts if " a second" in text] == steps
+    check_whole(folder)
 
 
 # what is read

@@ -232,6 +232,8 @@ def test_budget_ends_a_stream_after_all_questions_that_fit(ask: Asker) -> None:
     assert ledger.undelivered() == ()
     assert ledger.queries_that_fit(ledger.accountant().costs[0].kind) == 0
     assert "it exists already and paid for" in ask(b"1,1,0\n", "--create-budget", "0.5,1e-3")[2]
+    Path("l.sqlite").unlink()
+    assert ask(b"1,1,0\n", "--quiet", "--create-budget", "0.06,3e-8") == (0, "1,1\n", "")  # one question fits
 
 
 def test_first_names_the_number_of_the_first_line(ask: Asker) -> None:
@@ -376,31 +378,35 @@ def test_signal_ends_the_command_and_the_last_answer_comes_again(number: signal.
     assert ask.count_paid() == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("end", ["pipe", "socket"])
-def test_reader_that_may_have_died_gets_the_last_answers_until_it_acknowledges_them(end: str, ask: Asker) -> None:
-    """The end of the questions is no receipt: the death of the reader ends them, too."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        for first, answers in ((1, b"1,1\n2,0\n"), (1, b"1,1\n2,0\n"), (3, b"")):
-            words = [*COMMAND, "--quiet", "--first", str(first)]
-            stdout = theirs.fileno() if end == "socket" else subprocess.PIPE
-            process = subprocess.run(words, input=b"1,1,0\n0,0,1\n" * (first == 1), stdout=stdout, check=True)
-            if end == "pipe":
-                assert process.stdout == answers
-            elif answers:
-                assert ours.recv(100) == answers
-    assert ask(b"", "--quiet") == (0, "", "")
-    assert ask.count_paid() == 2
+@pytest.mark.parametrize("end", ["pipe", "socket", "device"])
+def test_reader_that_may_have_died_gets_the_last_answers_until_it_acknowledges_them(
+    end: str, ledger: PrivacyLedger
+) -> None:
+    """The end of the questions is no receipt: the death of the reader ends them, too. A device has no reader."""
 
+    def answer(questions: bytes, first: int | None) -> bytes:
+        Path("questions").write_bytes(questions)
+        if end == "socket":
+            reading, writing = (link.detach() for link in socket.socketpair())
+        else:
+            reading, writing = os.pipe() if end == "pipe" else (os.open(os.devnull, flag) for flag in (0, os.O_WRONLY))
+        with Path("questions").open("rb") as source, os.fdopen(reading, "rb") as answers:
+            with os.fdopen(writing, "wb"):
+                answer_lines(open_stream(), LineWriter(writing), Questions(source.fileno(), VoteFormat(3)), first=first)
+            return answers.read()
 
-@pytest.mark.slow
-def test_device_acknowledges_answers(ask: Asker) -> None:
-    """A device has no reader that could die: the end of the questions is enough."""
-    with Path(os.devnull).open("wb") as device:
-        subprocess.run(COMMAND, input=b"1,1,0\n", stdout=device, stderr=subprocess.PIPE, check=True)
-    assert ask(b"")[:2] == (0, "")
-    assert ask.count_paid() == 1
+    lines = b"1,1\n2,0\n" * (end != "device")
+    for questions, first, expected in (
+        (b"1,1,0\n0,0,1\n", 1, lines),
+        (b"1,1,0\n0,0,1\n", 1, lines),
+        (b"", None, lines),
+        (b"0,0,1\n", 2, lines),
+        (b"", 3, b""),
+        (b"", None, b""),
+    ):
+        assert answer(questions, first) == expected
+    assert ledger.accountant().queries == 2
+    assert ledger.undelivered() == ()
 
 
 @pytest.mark.slow

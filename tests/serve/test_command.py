@@ -31,7 +31,7 @@ from darrm.table.release import Release
 from tests.doors import one_error, refused, typed
 from tests.exhaustive import EXHAUSTIVE
 from tests.load.serve import kills_on
-from tests.serve.deployments import ROOT, certificate_of, free_port, table, tokens_of, wait_for_server
+from tests.serve.deployments import ROOT, certificate_of, free_port, paid, table, tokens_of, wait_for_server
 from tests.serve.endpoints import Endpoint
 
 FILES = "--table table.json --ledger ledger.sqlite --clients clients.json --missing coin --port"
@@ -79,14 +79,19 @@ def test_every_kind_of_deployment_answers(
     deployed = make_deployment(**{name: options[name] for name in fields})
     assert deployed.ballot == VoteSchema(3, classes, options["missing"])
     number = 0 if classes == OPEN else classes if isinstance(classes, int) else len(classes)
-    questions = [{"id": "votes", "votes": votes}, {"id": "counts", "counts": [3, *[0] * (number - 1)]}]
+    takes_gaps = "--missing" in flags
+    questions = {"votes": votes, "counts": [3, *[0] * (number - 1)], "gap": [votes[0], None, None], "none": [None] * 3}
+    labels = [*votes, None] if not number else range(classes) if isinstance(classes, int) else classes
+    ends = ["answered", "answered" if number else "", *(["answered", "expired"] if takes_gaps else ["", ""])]
     with closing(Endpoint(tmp_path, deployed=deployed)) as server:
-        answers = [server.call("study", "POST", "/ask", [question]) for question in questions]
-        assert [answer.status_code for answer in answers] == [200, 200 if number else 400]
-        for answer in answers[: 1 + bool(number)]:
-            (row,) = answer.json()
-            assert row["state"] == "answered"
-            assert row["label"] in ([*votes, None] if not number else range(3) if isinstance(classes, int) else classes)
+        for (name, entries), end in zip(questions.items(), ends, strict=True):
+            field = "counts" if name == "counts" else "votes"
+            answer = server.call("study", "POST", "/ask", [{"id": name, field: entries}])
+            assert answer.status_code == (200 if end else 400)
+            if end:
+                assert answer.json()[0]["state"] == end
+                assert end == "expired" or answer.json()[0]["label"] in labels
+    assert paid(deployed) == [name for name, end in zip(questions, ends, strict=True) if end == "answered"]
 
 
 # refusals before anything is read

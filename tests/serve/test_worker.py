@@ -294,20 +294,28 @@ def test_a_fault_ends_one_question_and_its_report_shows_no_vote(
         assert answer(worker, "next")["state"] == "answered"
 
 
+@pytest.mark.parametrize("is_moved", [False, True])
 def test_a_ledger_that_is_away_is_retried_though_the_terminal_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_moved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("darrm.serve.worker._RETRY", 0.05)
     monkeypatch.setattr("darrm.serve.worker.LONGEST_PAUSE", 0.05)
     deployed = deployment(tmp_path)
     with running(deployed, raiser(BrokenPipeError())) as worker:
+        first = answer(worker, "first")
         with monkeypatch.context() as patch:
-            patch.setattr(PrivacyLedger, "debit", raiser(OSError("the disk is away")))
+            if is_moved:
+                Path(deployed.ledger).rename(tmp_path / "away")
+            else:
+                patch.setattr(PrivacyLedger, "debit", raiser(OSError("the disk is away")))
             ask(worker, "q")
-            assert worker.wait_for_trouble() == "the disk is away"
+            assert ("no such file" if is_moved else "the disk is away") in worker.wait_for_trouble()
+        if is_moved:
+            (tmp_path / "away").rename(deployed.ledger)
         assert read(worker, "q")["state"] == "answered"
         assert not worker.trouble
-    assert paid(deployed) == ["q"]
+        assert read(worker, "first") == first
+    assert paid(deployed) == ["first", "q"]
 
 
 def test_a_full_disk_fails_all_requests_of_its_commit(tmp_path: Path) -> None:
