@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ledger(folder: Path) -> PrivacyLedger:
-    return PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(1000, "0.1"), population="ward 7")
+    return PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(1000, "0.1"), population="Wörth 7")
 
 
 @pytest.fixture(scope="session")

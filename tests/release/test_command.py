@@ -202,6 +202,9 @@ REFUSED: list[tuple[str, str, str, str]] = [  # votes, options, output, message
     ("ids.csv", "--id Query", "x.csv", "names 0 columns 'Query': line 1 names the columns that --id,"),
     ("votes.csv", "--id query", "x.csv", "names 0 columns 'query'"),
     ("votes.npy", "--id query", "x.csv", "an array has no names of columns"),
+    ("votes.npy", "--keep query", "x.csv", "--keep and --jobs are for votes and labels in .parquet files"),
+    ("votes.npy", "--jobs 2", "x.csv", "--keep and --jobs are for votes and labels in .parquet files"),
+    ("votes.csv", "--rows voters", "x.csv", "queries where classes are listed, got 'voters': transpose the votes"),
     ("folder", "--force", "labels", "--force is for"),
     ("folder", "--rows voters", "labels", "--rows voters is"),
 ]
@@ -243,6 +246,8 @@ def test_command_refuses_votes_and_options_before_anything_is_paid(
         (["recover", "x"], "must be an integer of at least 1, got 'x'"),
         ([], "VOTES is required: .csv, .tsv (also .gz), .npy, .npz, .parquet or a folder of these"),
         (["votes.npy", "--first", "1"], "There is no option --first"),
+        (["votes.npy"], "--table T.json is required"),
+        (["file", "votes.npy", "--table", "table.json"], "--output FILE is required"),
         (["votes.npy", "--table", "table.json"], "no such file"),
         (["votes.npy", "--table", "table.json", "--composition", "one"], "--composition needs --create-budget"),
         (["votes.npy", "--table", "table.json", "--population", "a"], "--population needs --create-budget"),
@@ -251,7 +256,7 @@ def test_command_refuses_votes_and_options_before_anything_is_paid(
 def test_command_refuses_words_without_a_ledger(
     words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output = [] if "streem" in words else ["--output", "x.csv"]
+    output = [] if words[:1] in (["streem"], ["file"]) else ["--output", "x.csv"]
     refused(command.main, [*words, "--ledger", "l.sqlite", *output], message, capsys)
     assert not (folder / "x.csv").exists()
     assert not (folder / "l.sqlite").exists()

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from darrm.account import __main__ as account
-from darrm.commands.command_line import run
+from darrm.commands.command_line import complain, run
 from darrm.errors import DeliveryError, LedgerError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.release import __main__ as release
@@ -293,6 +294,25 @@ def test_interrupt_after_the_delivery_says_that_labels_are_paid(
     assert [entry.delivered for entry in ledger.entries()] == [True]
 
 
+@pytest.mark.usefixtures("ledger")
+def test_second_ctrl_c_does_not_interrupt_the_line_about_the_payment(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def complain_and_interrupt(*arguments: Any) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return complain(*arguments)
+
+    monkeypatch.setattr(release, "complain", complain_and_interrupt)
+    monkeypatch.setattr(release, "_report", lambda *_: signal.raise_signal(signal.SIGINT))
+    handler = signal.getsignal(signal.SIGINT)
+    assert releasing(folder, "votes.npy") == 3
+    one_error("interrupted; the labels are paid for and written to", capsys)
+    assert signal.getsignal(signal.SIGINT) is handler
+    monkeypatch.undo()
+    with ThreadPoolExecutor(1) as pool:  # signals belong to the main thread
+        assert pool.submit(releasing, folder, "votes.npy", output=str(folder / "other.npy")).result() == 0
+
+
 # receipts
 
 
@@ -302,8 +322,8 @@ def test_file_has_the_receipt_of_its_debit(name: str, ledger: PrivacyLedger, agg
     release_debited(aggregator, BATCH, ledger=ledger, output=name)
     release_debited(aggregator, BATCH, ledger=ledger, output=f"later-{name}")
     for entry, output in zip(ledger.entries()[1:], (name, f"later-{name}"), strict=True):
-        receipt = json.loads(Path(f"{output}.receipt.json").read_text(encoding="utf-8"))
-        assert receipt == {
+        text = Path(f"{output}.receipt.json").read_text(encoding="utf-8")
+        receipt = {
             "format": "darrm-receipt 1",
             "ledger_digest": json.loads(json.dumps(ledger.digest(entry.number).to_json())),
             "entry": {
@@ -315,8 +335,9 @@ def test_file_has_the_receipt_of_its_debit(name: str, ledger: PrivacyLedger, agg
                 "cost": ledger.costs()[entry.kind].to_text(),
             },
         }
-        digest = receipt["ledger_digest"]
-        assert (digest["text"], digest["population"]) == (str(ledger.digest(entry.number)), "ward 7")
+        assert text == json.dumps(receipt, indent=1, ensure_ascii=False)
+        digest = json.loads(text)["ledger_digest"]
+        assert (digest["text"], digest["population"]) == (str(ledger.digest(entry.number)), "Wörth 7")
     assert len(list(Path().glob("*.receipt.json"))) == 2
 
 

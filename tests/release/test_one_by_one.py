@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,8 @@ def test_questions_that_the_budget_admits_are_answered(table: Table, ledger: Pri
     fit = release.left()
     assert 5 <= fit < 99
     assert release.left(most=2) == 2
+    rich_ledger = PrivacyLedger.create(":memory:", PrivacyParams("1e9", "0.5"))
+    assert open_release(table, rich_ledger).left() == 10**6
     assert release.answer_together(Votes.from_labels([[1, 1, 0]] * 99)) == [1] * fit
     assert (release.left(), release.answered) == (0, fit)
     with pytest.raises(BudgetExceededError, match="does not admit 1 query of DaRRM over 3 voters: 0 still fit"):
@@ -154,6 +157,8 @@ def test_bad_votes_cost_nothing_and_the_stream_goes_on(votes: Any, table: Table,
     [
         ({"table": "table.json"}, "aggregator must be an aggregator"),
         ({"table": Release}, "aggregator must be an aggregator"),
+        ({"table": SimpleNamespace(release=None)}, "aggregator must be an aggregator"),
+        ({"table": SimpleNamespace(privacy_cost=None)}, "aggregator must be an aggregator"),
         ({"stream": "a\nb"}, "the name of a stream must be printable"),
         ({"composition": "planned"}, "the ledger's composition must be one, renyi or adaptive, got 'planned'"),
     ],

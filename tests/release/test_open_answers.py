@@ -202,6 +202,7 @@ def test_missing_answers_count_for_no_string(
     [
         ([[None] * 3], "query 0: leave it out"),
         ([[1, None, None], [None] * 3, [0, 0, 0]], "query 1: leave it out"),
+        ([[None] * 3] * 5, "queries 0, 1, 2, 3, 4: leave them out"),
         ([[None] * 3] * 7, "queries 0, 1, 2, 3, 4 and 2 more: leave them out"),
     ],
 )

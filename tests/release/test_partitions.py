@@ -28,7 +28,7 @@ from darrm.problem import Problem, Voters
 from darrm.release import __main__ as command
 from darrm.release import delivery, partitions
 from darrm.release.delivery import release_debited
-from darrm.release.partitions import ReleasedPartitions, release_partitions
+from darrm.release.partitions import ReleasedPartitions, VotesFile, release_partitions
 from darrm.table.release import Release
 from darrm.table.table import certify
 from darrm.util.progress import StatusLine
@@ -151,7 +151,7 @@ def test_command_releases_a_folder(folder: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_progress_of_each_file_is_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts, clock = list[str](), itertools.cycle([0.0, 2.0, 2.0, 4.0])  # of the start, and of three files
+    texts, clock = list[str](), itertools.cycle([1.0, 3.0, 3.0, 5.0])  # of the start, and of three files
     monkeypatch.setattr(partitions, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(StatusLine, "show", lambda _, text: texts.append(text))
     release(line=StatusLine(enabled=True))
@@ -298,6 +298,14 @@ REFUSED: list[tuple[Callable[[Path], Any], dict[str, Any], str]] = [
     (replace_ledger, {}, "does not admit 120 queries"),
     (do_nothing, {"output": os.fsdecode(b"s\xe9")}, NOT_UTF8),
     (do_nothing, {"output": "votes/labels"}, "the output must be outside the folder of the votes"),
+    (do_nothing, {"output": "votes"}, "the output must be outside the folder of the votes"),
+    (do_nothing, {"output": "labels.csv"}, "the output must be a folder, got '.*labels.csv'"),
+    (do_nothing, {"source": f"votes/{NAMES[0]}"}, "the output must be a file that ends in .parquet, got '.*labels'"),
+    (
+        lambda votes: (votes / "more.csv").write_text("0,1,1\n"),
+        {"source": "votes/more.csv", "output": "labels.parquet"},
+        "the output must be a file that ends in .parquet",
+    ),
     (do_nothing, {"keep": ()}, "3 columns, one a voter, got 4 columns in .*name those that hold votes"),
     (
         do_nothing,
@@ -322,7 +330,7 @@ def test_release_refuses_votes_and_options_before_anything_is_paid(
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(partitions, "label_file"), (partitions, "check_space"), (delivery, "check_ids"), (partitions, "sync")],
+    [(partitions, name) for name in ("label_file", "check_space", "write_text", "sync")] + [(delivery, "check_ids")],
 )
 def test_step_that_fails_before_the_first_debit_leaves_nothing(
     owner: Any, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -340,8 +348,8 @@ def test_full_disk_is_refused_before_anything_is_paid(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**16))
     with pytest.raises(ValueError, match=r"65,656 bytes are needed in .*, and 65,536 are free: free some space"):
         release()
-    with pytest.raises(ValueError, match="bytes are needed in"):
-        release_debited(Release(table_of()), draw_votes(0), ledger=ledger, output="labels.csv")
+    with pytest.raises(ValueError, match="65,576 bytes are needed in"):
+        release_debited(Release(table_of()), Votes.from_labels(draw_votes(0)), ledger=ledger, output="labels.csv")
     assert is_untouched(folder)
 
 
@@ -350,6 +358,14 @@ def test_file_with_too_many_rows_for_one_debit_is_refused(folder: Path, monkeypa
     with pytest.raises(ValueError, match=r"a.parquet' has 40 rows, too many for one debit: split it into files of at"):
         release()
     assert is_untouched(folder)
+
+
+@pytest.mark.parametrize(("names", "size"), [((0, 1, -1), 1), ((0, 300, -1), 2), (("no", "yes", "-1"), 12), ((), 800)])
+def test_labels_of_one_debit_fit_into_half_a_gigabyte(names: tuple[object, ...], size: int) -> None:
+    rows = 2**29 // size
+    partitions._check_files((VotesFile("a", rows, "", (), ""),), names)
+    with pytest.raises(ValueError, match=f"split it into files of at most {rows:,} rows"):
+        partitions._check_files((VotesFile("a", rows + 1, "", (), ""),), names)
 
 
 class Failing(Release):
@@ -526,7 +542,7 @@ def test_release_whose_receipt_failed_goes_on_and_pays_for_nothing(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(PrivacyLedger, "receipt", raise_error(ZeroDivisionError()))
-        with pytest.raises(DeliveryError, match="3 of 3 files are delivered"):
+        with pytest.raises(DeliveryError, match=r"ZeroDivisionError; .* 3 of 3 files are delivered"):
             release()
     assert not Path("labels.receipt.json").exists()
     release()

@@ -1,6 +1,7 @@
 """The endpoints over HTTP, with a server in this process."""
 
 import json
+import math
 import os
 import resource
 import socket
@@ -14,10 +15,13 @@ from typing import Any
 import pytest
 
 from darrm.serve import app
+from darrm.serve.client import ServeClient, ServerRefusedError
 from darrm.serve.clients import Client, add_client, hash_token
 from darrm.serve.questions import Questions
 from tests.serve.deployments import paid
 from tests.serve.endpoints import Endpoint
+
+httpx = pytest.importorskip("httpx", reason="needs the extra serve")
 
 SECRET = "vote-nobody-shall-see"  # noqa: S105 (a vote)
 VOTES = [1, 1, 1]
@@ -38,6 +42,7 @@ def common_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint
     yield endpoint
     assert endpoint.call("study", "GET", "/questions/q").json()["voted"] == []
     assert [row["id"] for row in endpoint.call("reader", "GET", "/questions").json()] == ["q"]
+    assert endpoint.service._busy == 0
     endpoint.close()
     assert paid(endpoint.deployed) == []
 
@@ -77,6 +82,56 @@ def test_many_questions_are_answered_at_once_and_repeated_for_nothing(server: En
     assert server.call("study", "GET", "/questions/new").status_code == 404  # all or none
 
 
+def test_a_client_in_python_asks_votes_and_reads(server: Endpoint) -> None:
+    url = f"http://127.0.0.1:{server.port}"
+    with ServeClient(url, server.tokens["study"]) as study, ServeClient(url, server.tokens["voter1"]) as voter:
+        assert study.create("2026/q", "more?", seconds=60)["text"] == "more?"
+        assert [row["id"] for row in voter.open_questions()] == ["2026/q"]
+        assert (voter.vote("2026/q", 1), voter.vote("2026/q", 1)) == (True, False)
+        assert study.read("2026/q", wait=0.01)["voted"] == ["voter1"]
+        (row,) = study.ask([{"id": "a", "votes": VOTES}])
+        assert study.read("a", wait=20) == row
+        assert study.budget() == {"left": 99, "answered": 1, "client": {"used": 2, "limit": 1000}}
+        with pytest.raises(ServerRefusedError, match="may not ask") as caught:
+            voter.create("x", votes=VOTES)
+        assert (caught.value.status, caught.value.more) == (403, {})
+
+
+@pytest.mark.parametrize(
+    ("answers", "attempts", "outcome", "pauses"),
+    [
+        ([500, 429, 503, 200], 5, {"left": 1}, [0.2, 0.4, 0.8]),
+        ([503, 503, 503], 3, "busy", [0.2, 0.4]),
+        ([402], 3, "busy", []),
+        ([httpx.ConnectError("gone"), 200], 2, {"left": 1}, [0.2]),
+        ([httpx.ConnectError("gone")] * 2, 2, "gone", [0.2]),
+        ([httpx.Response(404, text="no JSON")], 2, "status 404", []),
+    ],
+)
+def test_a_client_repeats_failed_calls(
+    answers: list[Any], attempts: int, outcome: Any, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remaining, slept = [*answers], list[float]()
+
+    def respond(_: object) -> Any:
+        answer = remaining.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        fields = {"left": 1} if answer == 200 else {"error": "busy", "left": 1}
+        return answer if isinstance(answer, httpx.Response) else httpx.Response(answer, json=fields)
+
+    monkeypatch.setattr("darrm.serve.client.time.sleep", slept.append)
+    transport = httpx.MockTransport(respond)
+    with ServeClient("http://127.0.0.1:1", "0" * 64, attempts=attempts, transport=transport) as client:
+        if isinstance(outcome, dict):
+            assert client.budget() == outcome
+        else:
+            with pytest.raises((ServerRefusedError, httpx.ConnectError), match=outcome):
+                client.budget()
+    assert remaining == []
+    assert slept == pytest.approx(pauses)
+
+
 def test_the_budgets_of_clients_and_projects_are_kept(server: Endpoint) -> None:
     assert [server.ask("small1", id).status_code for id in "ab"] == [200, 200]  # noqa: A001 (its name in the body)
     refusal = server.ask("small1", "c")
@@ -88,7 +143,8 @@ def test_the_budgets_of_clients_and_projects_are_kept(server: Endpoint) -> None:
     assert server.call("small2", "GET", "/budget").json()["client"] == {"used": 1, "limit": 2}  # not the refused one
     assert server.ask("small1", "a").status_code == 200  # paid for before
     assert server.ask("small2", "a").status_code == 409
-    # a client without a number for its project sets none
+    # a client without a number for its project sets none, and the smallest number counts
+    add_client(server.clients, Client("large", "0" * 64, questions=5, project="p", project_questions=9))
     server.tokens["late"] = add_client(server.clients, Client("late", "0" * 64, questions=5, project="p"))
     budget = server.call("late", "GET", "/budget").json()
     assert (budget["left"], budget["answered"]) == (97, 3)
@@ -260,6 +316,20 @@ def test_no_vote_label_or_id_is_measured_or_logged(
     assert failure.status_code == 500
     assert SECRET not in metrics + failure.text + "".join(capfd.readouterr())
     assert fail(sqlite3.OperationalError("database or disk is full")).status_code == 503
+
+
+def test_a_server_that_answers_nothing_tells_so(server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.service._worker._retry_at = math.inf
+    for trouble, status in (("", 200), ("away", 503)):
+        server.service._worker.trouble = trouble
+        health = server.http.get("/health")
+        assert (health.status_code, health.json()) == (status, {"ok": not trouble})
+        metrics = server.call("reader", "GET", "/metrics").text
+        assert f"\ndarrm_up {int(not trouble)}\n" in metrics
+        assert "\ndarrm_budget_questions_left 100\n" in metrics
+        assert ("Nothing is answered" in server.call("study", "GET", "/").text) == bool(trouble)
+    monkeypatch.setattr(app, "_MAX_REQUESTS", 0)
+    assert "too many requests at once" in server.call("study", "GET", "/budget").json()["error"]
 
 
 def test_the_page_shows_who_voted_and_loads_nothing(server: Endpoint) -> None:

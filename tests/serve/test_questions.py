@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from darrm.serve.questions import End, Questions, VoteSchema
+from darrm.serve.clients import Client
+from darrm.serve.questions import End, Questions, RefusedError, VoteSchema
 from darrm.serve.requests import Question
 from tests.serve.deployments import ASKER
 
@@ -70,6 +71,18 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     path.chmod(0o644)
     with pytest.raises(ValueError, match="chmod 600"):
         Questions(path, NUMBERS)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_a_client_asks_as_many_questions_as_its_limit(limit: int, tmp_path: Path) -> None:
+    questions, client = Questions(tmp_path / "state", NUMBERS), Client("c", "0" * 64, questions=limit)
+    for n in range(limit):
+        assert questions.ask(Question(id=f"q{n}", votes=[1, 0, 1]), client, 0)
+    with pytest.raises(RefusedError, match=f"may ask {limit} questions"), questions.transaction():
+        questions.ask(Question(id="more", votes=[1, 0, 1]), client, 0)
+    assert [row["id"] for row in questions.list_rows()] == [f"q{n}" for n in reversed(range(limit))]
+    assert all(row["deadline"] <= questions.now() for row in questions.list_rows())
+    questions.close()
 
 
 def test_a_question_that_expired_and_was_paid_for_counts_once(tmp_path: Path) -> None:

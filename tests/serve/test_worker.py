@@ -353,10 +353,11 @@ def test_unpaid_questions_of_a_client_do_not_fill_the_disk(tmp_path: Path) -> No
         ask(worker, "q21")
 
 
-def test_the_log_is_emptied_of_votes_when_no_question_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_emptied_of_votes_when_no_question_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("darrm.serve.worker.LONGEST_PAUSE", 0.05)
     deployed = deployment(tmp_path)
     with running(deployed) as worker:
+        ask(worker, "open", seconds=3600)
         answer(worker, "q", votes=[1, 1, 0])
         wait_until(lambda: Path(f"{deployed.state}-wal").stat().st_size == 0)
         assert b'"votes"' not in deployed.state.read_bytes()
