@@ -1,5 +1,6 @@
 """The endpoints over HTTP, with a server in this process."""
 
+import html
 import json
 import math
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from darrm.serve import app
+from darrm.serve import app, requests
 from darrm.serve.client import ServeClient, ServerRefusedError
 from darrm.serve.clients import Client, add_client, hash_token
 from darrm.serve.questions import Questions
@@ -62,6 +63,10 @@ def test_a_question_is_voted_on_and_read_by_those_who_may(server: Endpoint) -> N
     assert row["label"] in {0, 1}
     assert server.call("reader", "GET", path).json()["label"] == row["label"]
     assert "label" not in server.call("voter1", "GET", path).json()
+    counts = {
+        name: len(server.call(name, "GET", "/questions").json()) for name in ("study", "small1", "voter1", "reader")
+    }
+    assert counts == {"study": 1, "small1": 0, "voter1": 1, "reader": 1}
     for name, method, suffix, body, status in (
         ("small1", "GET", "", None, 404),
         ("voter1", "PUT", "/vote", {"vote": 1}, 200),
@@ -149,6 +154,8 @@ def test_the_budgets_of_clients_and_projects_are_kept(server: Endpoint) -> None:
     budget = server.call("late", "GET", "/budget").json()
     assert (budget["left"], budget["answered"]) == (97, 3)
     assert budget["project"] == {"name": "p", "used": 3, "limit": 3}
+    server.tokens["alone"] = add_client(server.clients, Client("alone", "0" * 64, questions=5, project="none"))
+    assert "project none may ask 0 questions" in server.ask("alone", "f").json()["error"]
     assert len(paid(server.deployed)) == 3
 
 
@@ -156,7 +163,9 @@ def test_the_budgets_of_clients_and_projects_are_kept(server: Endpoint) -> None:
 def test_a_forged_token_is_refused(header: str, common_server: Endpoint) -> None:
     headers = {"Authorization": header} if header else {}
     for method, path in (("GET", "/"), ("GET", "/metrics"), ("POST", "/ask"), ("PUT", "/questions/q/vote")):
-        assert common_server.http.request(method, path, headers=headers, content=b"[" * 10).status_code == 401
+        answer = common_server.http.request(method, path, headers=headers, content=b"[" * 10)
+        assert (answer.status_code, answer.headers["WWW-Authenticate"][:5]) == (401, "Basic")
+        assert "server" not in answer.headers
 
 
 def test_the_password_of_a_browser_only_reads(common_server: Endpoint) -> None:
@@ -245,7 +254,8 @@ EMPTY_BODIES: tuple[object, ...] = ({}, [], [1], "x", None, 7)
         *((b'[{"id": "x", "%s": [1%s, 1, 1]}]' % (field, b"0" * 400), 400, "") for field in (b"votes", b"counts")),
         (b'[{"id": "a", "id": "b", "votes": [1, 1, 1]}]', 400, ONCE),
         (b'[{"id": "a", "votes": [0, 0, 0], "votes": [1, 1, 1]}]', 400, ONCE),
-        ([{"id": "x" * 2**17, "votes": VOTES}], 413, ""),
+        (b" " * 2**17, 400, "JSON"),
+        (b" " * (2**17 + 1), 413, "longer than 131,072 bytes"),
     ],
 )
 def test_a_wrong_body_is_refused(body: Any, status: int, message: str, common_server: Endpoint) -> None:
@@ -275,12 +285,14 @@ def test_a_wrong_request_is_refused(
 ) -> None:
     answer = common_server.call(name, method, path, body)
     assert (answer.status_code, answer.headers.get("location")) == (status, None)
+    assert "WWW-Authenticate" not in answer.headers
     assert message in answer.json()["error"]
 
 
 def test_a_long_body_is_refused_though_no_length_is_announced(common_server: Endpoint) -> None:
-    pieces = (b" " * 2**10 for _ in range(2**10))
-    assert common_server.call("study", "POST", "/ask", content=pieces).status_code == 413
+    for count, status in ((2**7, 400), (2**7 + 1, 413)):
+        pieces = (b" " * 2**10 for _ in range(count))
+        assert common_server.call("study", "POST", "/ask", content=pieces).status_code == status
 
 
 @pytest.mark.parametrize("vote", [SECRET, [SECRET], {SECRET: SECRET}, 123456789, -12345678.5, f"{SECRET}\0"])
@@ -312,6 +324,7 @@ def test_no_vote_label_or_id_is_measured_or_logged(
     metrics = server.call("reader", "GET", "/metrics").text
     assert 'darrm_questions{state="answered"} 1' in metrics
     assert "darrm_answered_total 1" in metrics
+    assert 'darrm_requests_total{status="200"} 1\n' in metrics
     failure = fail(RuntimeError(SECRET))
     assert failure.status_code == 500
     assert SECRET not in metrics + failure.text + "".join(capfd.readouterr())
@@ -320,6 +333,10 @@ def test_no_vote_label_or_id_is_measured_or_logged(
 
 def test_a_server_that_answers_nothing_tells_so(server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     server.service._worker._retry_at = math.inf
+    monkeypatch.setattr(requests, "LONGEST_POLL", 0.05)
+    assert server.call("study", "GET", "/budget").json()["answered"] == 0
+    assert server.ask("study", "q").json()[0]["state"] == "ready"
+    assert server.call("study", "GET", "/questions/q?wait=0.05").json()["state"] == "ready"
     for trouble, status in (("", 200), ("away", 503)):
         server.service._worker.trouble = trouble
         health = server.http.get("/health")
@@ -345,6 +362,30 @@ def test_the_page_shows_who_voted_and_loads_nothing(server: Endpoint) -> None:
         assert "<script" not in text
 
 
+def test_the_page_tells_the_state_of_questions_and_budgets() -> None:
+    question = {"id": "q", "text": "", "asker": "a", "deadline": 0.0, "voted": [], "state": "open"}
+    states: list[tuple[dict[str, Any], str]] = [
+        ({"text": "why?"}, "<p>why?</p><p>waits for votes until 1970-01-01 00:00:00 UTC</p><p>Voted: nobody</p>"),
+        ({"voted": ["v1", "v2"]}, "UTC</p><p>Voted: v1, v2</p>"),
+        (
+            {"state": "answered"},
+            "answered; the label is its asker&#x27;s</span></p><p>Voted: all, with the question</p>",
+        ),
+        ({"state": "answered", "label": 0}, '<span class="label">answer: 0</span></p>'),
+        *(({"state": state}, f"<p>{app._STATES[state]}</p><p>Voted: ") for state in app._STATES if state != "open"),
+    ]
+    budget = {"left": 3, "answered": 2, "client": {"used": 1, "limit": 2}, "project": {"used": 3, "limit": 2}}
+    page = app.home_page([question | fields for fields, _ in states], budget, "study", "", "/r")
+    assert [text for _, text in states if text not in page] == []
+    assert f"You are study. {len(states)} shown, 2 answered." in page
+    for name, left, limit in (("Common budget", 3, 5), ("Your own", 1, 2), ("Your project", 0, 2)):
+        text = f"{left} of {limit} questions left"
+        assert f'{name}: {text}<br><meter min="0" max="{limit}" value="{left}" aria-label="{name}">{text}<' in page
+    assert "Nothing is answered" not in page
+    page = app.home_page([], {"left": 0, "answered": 0, "client": {"used": 0, "limit": 0}}, "reader", "", "")
+    assert page.count("<meter") == page.count('max="1"') == 1
+
+
 def test_the_page_does_not_show_where_the_ledger_is() -> None:
     budget = {"left": 1, "answered": 0, "client": {"used": 0, "limit": 0}}
     page = app.home_page([], budget, "study", "ledger '/var/lib/darrm/ledger.sqlite': away", "")
@@ -360,6 +401,8 @@ def test_every_endpoint_is_described(common_server: Endpoint) -> None:
     }
     routes = {route.path.replace(":path", "") for route in common_server.service.routes.routes}  # type: ignore[attr-defined]
     assert routes - {"/", "/docs", "/openapi.json"} == set(paths)
+    page = html.unescape(common_server.http.get("/docs").text)
+    assert [path for path, methods in paths.items() for each in methods.values() if each["summary"] not in page] == []
     assert all(operation["summary"].endswith(".") for methods in paths.values() for operation in methods.values())
 
 
@@ -434,7 +477,22 @@ def test_idle_connections_of_strangers_stop_nobody(common_server: Endpoint) -> N
 def test_the_limit_of_open_files_is_raised_if_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: calls.append(limits))
-    for soft, hard in ((1024, 524288), (1024, 2048), (1024, resource.RLIM_INFINITY), (65536, 65536)):
+    infinity = resource.RLIM_INFINITY
+    for soft, hard in ((1024, 524288), (1024, 2048), (1024, infinity), (65536, 65536), (infinity, infinity)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, limits=(soft, hard): limits)
         app.allow_connections()
     assert calls == [(8192, 524288), (2048, 2048), (8192, resource.RLIM_INFINITY)]
+
+
+def test_an_address_that_cannot_be_listened_on_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    families: list[int] = []
+
+    def fail(_: object, *, family: int, **__: object) -> None:
+        families.append(family)
+        raise OSError(98, "Address already in use") if family == socket.AF_INET6 else OSError("no name")
+
+    monkeypatch.setattr(socket, "create_server", fail)
+    for host, reason in (("::1", "Address already in use"), ("127.0.0.1", "no name")):
+        with pytest.raises(OSError, match=rf"{host}:5 cannot be listened on \({reason}\): is another server there"):
+            app.listen(host, 5)
+    assert families == [socket.AF_INET6, socket.AF_INET]

@@ -5,12 +5,13 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from darrm.serve.clients import Client, add_client, authenticate, hash_token, read_clients
+from darrm.serve.clients import Client, add_client, authenticate, hash_token, read_clients, read_version
 from tests.serve.deployments import tokens_of
 
 DIGEST = "0" * 64
@@ -54,6 +55,43 @@ def test_a_wrong_digest_is_refused(tmp_path: Path, digest: object) -> None:
     path.write_text(json.dumps([{"name": "a", "digest": digest}]))
     with pytest.raises(ValueError, match="digest of 64 hexadecimal digits"):
         read_clients(path)
+
+
+def test_a_client_has_no_rights_by_default(tmp_path: Path) -> None:
+    client = Client("a", DIGEST, voter=0, questions=0, project="", project_questions=0, reads=False)
+    assert Client("a", DIGEST) == client
+    token = add_client(tmp_path / "c.json", client)
+    assert read_clients(tmp_path / "c.json") == (replace(client, digest=hash_token(token)),)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"name": "a", "digest": DIGEST}, "as `python -m darrm.serve client` writes it"),
+        (["a"], "as `python -m darrm.serve client` writes it"),
+        ([{"name": "a"}], "as `python -m darrm.serve client` writes it"),
+        ([{"name": "a", "digest": DIGEST, "admin": True}], "as `python -m darrm.serve client` writes it"),
+        ([{"name": "a", "digest": DIGEST}] * 2, "one client for each name"),
+        ([{"name": name, "digest": DIGEST, "voter": 1} for name in "ab"], "one for each voter"),
+        ([{"name": "a", "digest": DIGEST, "reads": 1}], "reads true or false"),
+        ([{"name": "a", "digest": DIGEST, "voter": -1}], "voter must be an integer of at least 0"),
+        ([{"name": "a", "digest": DIGEST, "project": "\n"}], "the name of a project must be printable"),
+    ],
+)
+def test_a_wrong_file_of_clients_is_refused(rows: object, message: str, tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(json.dumps(rows))
+    with pytest.raises(ValueError, match=message):
+        read_clients(tmp_path / "c.json")
+
+
+@pytest.mark.parametrize(("age", "has_version"), [(0, False), (10**9 - 1, False), (10**9, True)])
+def test_a_file_that_changed_a_second_ago_has_no_version(
+    age: int, has_version: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "c.json").touch()
+    changed = (tmp_path / "c.json").stat().st_ctime_ns
+    monkeypatch.setattr("darrm.serve.clients.time.time_ns", lambda: changed + age)
+    assert (read_version(tmp_path / "c.json") is not None) == has_version
 
 
 @pytest.mark.slow

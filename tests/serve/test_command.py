@@ -26,6 +26,7 @@ from darrm.optimize import optimize_table
 from darrm.problem import OPEN
 from darrm.serve.__main__ import ListenOptions, main, make_deployment, start
 from darrm.serve.client import ServeClient
+from darrm.serve.clients import Client, add_client, authenticate, read_clients
 from darrm.serve.questions import VoteSchema
 from darrm.table.release import Release
 from tests.doors import one_error, refused, typed
@@ -78,6 +79,7 @@ def test_every_kind_of_deployment_answers(
     fields = ("table", "ledger", "state", "stream", "classes", "missing")
     deployed = make_deployment(**{name: options[name] for name in fields})
     assert deployed.ballot == VoteSchema(3, classes, options["missing"])
+    assert deployed.state == tmp_path / "l.sqlite.questions"
     number = 0 if classes == OPEN else classes if isinstance(classes, int) else len(classes)
     takes_gaps = "--missing" in flags
     questions = {"votes": votes, "counts": [3, *[0] * (number - 1)], "gap": [votes[0], None, None], "none": [None] * 3}
@@ -97,6 +99,48 @@ def test_every_kind_of_deployment_answers(
 # refusals before anything is read
 
 
+@pytest.mark.parametrize(
+    ("kind", "classes", "missing", "message"),
+    [
+        ("two", ("a", "b", "c"), "refuse", "--classes must be for 2, as the table is"),
+        ("two", 3, "refuse", "--classes must be for 2, as the table is"),
+        ("two", OPEN, "refuse", "--classes must be for 2, as the table is"),
+        ("table open", ("a", "b"), "refuse", "--classes must be for open"),
+        ("two", None, "blank", "--missing must be refuse; coin for listed classes"),
+        ("table open", None, "coin", "--missing must be refuse; coin for listed classes"),
+    ],
+)
+def test_a_deployment_that_the_table_does_not_fit_is_refused(
+    kind: str, classes: Any, missing: str, message: str, tmp_path: Path
+) -> None:
+    save_release(tmp_path / "t.json", make_release(kind))
+    options: Any = {"table": tmp_path / "t.json", "ledger": "postgresql:///w", "stream": "s", "missing": missing}
+    with pytest.raises(ValueError, match=message):
+        make_deployment(state=tmp_path / "state", classes=classes, **options)
+    deployed = make_deployment(state=tmp_path / "state", classes=None, **{**options, "missing": "refuse"})
+    assert (deployed.state, deployed.stream) == (tmp_path / "state", "s")
+
+
+def test_a_voter_that_the_table_does_not_have_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table().save(tmp_path / "t.json")
+    tokens_of(tmp_path / "c.json")
+    words = f"start --table {tmp_path}/t.json --clients {tmp_path}/c.json --ledger {tmp_path}/l.sqlite"
+    refused(main, words, "no such file", capsys)  # of the ledger
+    add_client(tmp_path / "c.json", Client("voter4", "0" * 64, voter=4))
+    refused(main, words, "--clients must be", capsys)
+
+
+def test_a_new_client_gets_a_token_and_asks_with_it_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.json"
+    assert main(["client", "new", "--clients", str(path), "--questions", "1", "--reads"]) == 0
+    client = authenticate(read_clients(path), capsys.readouterr().out.strip())
+    assert client == Client("new", client.digest if client else "", questions=1, reads=True)
+    monkeypatch.delenv("DARRM_TOKEN", raising=False)
+    refused(main, "ask http://127.0.0.1:1", "put the token into the environment, DARRM_TOKEN=", capsys)
+
+
 def test_votes_on_a_command_line_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,10 +150,15 @@ def test_votes_on_a_command_line_are_refused(
     refused(main, words, "Unexpected argument", capsys)
 
 
-@pytest.mark.parametrize("port", ["70000", "65536", "0", "-1", "http"])
-def test_a_wrong_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = f"start --table t.json --clients c.json --ledger l.sqlite --port={port}"
-    refused(main, words, "--port must be an integer", capsys)
+@pytest.mark.parametrize(
+    ("port", "message"),
+    [
+        *((port, "--port must be an integer") for port in ("70000", "65536", "0", "-1", "http")),
+        *((port, "t.json") for port in ("1", "65535")),  # the port is right, and the table is missing
+    ],
+)
+def test_a_wrong_port_is_refused(port: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(main, f"start --table t.json --clients c.json --ledger l.sqlite --port={port}", message, capsys)
 
 
 def test_a_ledger_in_a_database_needs_a_file_for_the_questions(

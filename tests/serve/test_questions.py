@@ -85,6 +85,39 @@ def test_a_client_asks_as_many_questions_as_its_limit(limit: int, tmp_path: Path
     questions.close()
 
 
+def test_a_question_that_is_asked_again_is_the_same_until_it_is_lost(tmp_path: Path) -> None:
+    questions, first = Questions(tmp_path / "state", NUMBERS), Question(id="q", votes=[1, 0, 1])
+    others = [
+        Question(id="q", votes=[1, 1, 1]),
+        Question(id="q", text="?", votes=[1, 0, 1]),
+        Question(id="q", seconds=1),
+    ]
+    assert questions.ask(first, ASKER, 0)
+    assert not questions.ask(first, ASKER, 0)
+    for other, client in (*((other, ASKER) for other in others), (first, Client("other", "0" * 64, questions=9))):
+        with pytest.raises(RefusedError, match="it was another question") as caught:
+            questions.ask(other, client, 0)
+        assert caught.value.status == 409
+    questions.settle(End("q", "answered", 1))
+    assert not questions.ask(others[0], ASKER, 0)  # its votes are deleted
+    assert questions.settle(End("q", "lost")) is None  # a label never changes
+    assert not questions.ask(first, ASKER, 0)
+    questions.settle(End("gone", "lost"))
+    with pytest.raises(RefusedError, match="the id 'gone' is taken: it was paid for, and its label is lost"):
+        questions.ask(Question(id="gone", votes=[1, 0, 1]), ASKER, 0)
+    questions.close()
+
+
+def test_a_file_of_questions_belongs_to_a_ledger_and_a_stream(tmp_path: Path) -> None:
+    questions = Questions(tmp_path / "state", NUMBERS)
+    for _ in range(2):
+        questions.belongs_to("ledger", "serve")
+    for ledger, stream in (("other", "serve"), ("ledger", "other")):
+        with pytest.raises(ValueError, match="that of this ledger and stream"):
+            questions.belongs_to(ledger, stream)
+    questions.close()
+
+
 def test_a_question_that_expired_and_was_paid_for_counts_once(tmp_path: Path) -> None:
     questions = Questions(tmp_path / "state", NUMBERS)
     questions.ask(Question(id="q", votes=[1, 0, 1]), ASKER, 0)

@@ -16,6 +16,7 @@ import pytest
 from darrm import PrivacyLedger, PrivacyParams, Problem, Voters, certify
 from darrm.errors import LedgerError
 from darrm.majority import baselines
+from darrm.release import open_release
 from darrm.serve.clients import Client
 from darrm.serve.questions import Questions, RefusedError, VoteSchema
 from darrm.serve.requests import Question
@@ -31,6 +32,7 @@ from tests.serve.deployments import (
     paid,
     read,
     running,
+    table,
     vote,
     vote_all,
     wait_until,
@@ -262,6 +264,13 @@ def test_all_who_wait_for_a_question_get_its_end_and_those_who_left_are_forgotte
         assert len(worker.worker._futures) == 0
 
 
+def test_a_stream_that_another_program_answered_is_refused(tmp_path: Path) -> None:
+    deployed = deployment(tmp_path)
+    open_release(table(), PrivacyLedger(deployed.ledger), stream="serve").answer([1, 1, 0])
+    with pytest.raises(ValueError, match="another program answered this stream"):
+        AnswerWorker(deployed)
+
+
 def test_another_table_or_schema_is_refused_at_the_start(tmp_path: Path) -> None:
     deployed = deployment(tmp_path)
     with running(deployed) as worker:
@@ -284,7 +293,9 @@ def test_a_fault_ends_one_question_and_its_report_shows_no_vote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
-    with running(deployment(tmp_path), lines.append) as worker:
+    with running(deployed := deployment(tmp_path), lines.append) as worker:
+        answer(worker, "first")
+        open_release(table(), PrivacyLedger(deployed.ledger), stream="other").answer([1, 1, 0])  # it takes no turn
         with monkeypatch.context() as patch:
             patch.setattr(PrivacyLedger, "debit", lambda *_, **__: checks.fail("votes", [1, 1, 0], "others"))
             assert answer(worker, "q")["state"] == "failed"
