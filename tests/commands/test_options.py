@@ -50,7 +50,9 @@ def test_voters_are_read(words: str, voters: Voters) -> None:
     assert read(words)["voters"] == voters
 
 
-@pytest.mark.parametrize("words", ["--total 2,1e-5", "--total 2 1e-5", "--total 2, 1e-5", "--budget 2 1e-5"])
+@pytest.mark.parametrize(
+    "words", ["--total 2,1e-5", "--total 2 1e-5", "--total 2, 1e-5", "--budget 2 1e-5", "--total=2,1e-5"]
+)
 def test_a_pair_is_one_word_or_two_and_exact(words: str) -> None:
     values = read(f"--K 3 {words} --non-private")
     assert (values["voters"].K, values["total"]) == (3, PrivacyParams("2", "1e-5"))
@@ -73,6 +75,7 @@ def test_a_pair_is_one_word_or_two_and_exact(words: str) -> None:
         ("--K 3 --epsilon 0.1,0.5 --each-delta 0", "K = 3 where voters differ"),
         ("--K 3 --non-private --total 2 x", "--total must be EPS,DELTA"),
         ("--K 3 --non-private --total 2 1e-5 1e-5", "Unexpected argument '1e-5'"),
+        ("--K 3 --non-private --total 2,1e-5 1e-5", "Unexpected argument '1e-5'"),
     ],
 )
 def test_shared_options_refuse(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,15 +17,18 @@ from darrm.account import __main__ as account
 from darrm.commands.command_line import run
 from darrm.ledger.ledger import PrivacyLedger, printable
 from darrm.majority import baselines
+from darrm.noisy_max.mechanisms import GNMax
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters
+from darrm.problem import OPEN, Problem, Voters
 from darrm.release import __main__ as command
+from darrm.table.release import Release
 from darrm.table.table import certify
 from darrm.verify.__main__ import main as verify
-from darrm.votes import ROWS_AT_ONCE, Votes
+from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes
 from darrm.votes.labels_file import load_labels
 from tests.doors import one_error, refused, releasing
-from tests.release.support import MAJORITIES, VOTES, MajorityAnswer, name_columns, raise_error, write_parquet
+from tests.release.support import MAJORITIES, VOTES, MajorityAnswer, name_columns, raise_error, table_of, write_parquet
 
 CREATE = ("--create-budget", "2,1e-3")
 IDS = ["first, of all", "2", 'the "third"', "é"]
@@ -138,16 +141,52 @@ def test_report_names_labels_budget_and_receipt(folder: Path, capsys: pytest.Cap
     assert entries == [(4, "votes.csv to labels.csv"), (1, "one.npy to one.csv"), (4, "again")]
 
 
-@pytest.mark.parametrize(("rows", "is_noted"), [("a,b,c\nd,e,f\n", True), ("a,b,c\nd,d,f\n", False)])
+NON_PRIVATE = Voters(3, PrivacyParams("inf"), overlap=1)
+
+
+class NoLabel(MajorityAnswer):
+    """Gives no query a label."""
+
+    classes = 3  # type: ignore[assignment]
+
+    def release(self, votes: Votes, *, rng: Any = None) -> Any:  # noqa: ARG002
+        return np.full(votes.queries, ABSTAIN)
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "rows", "notes"),
+    [
+        (MajorityAnswer(), "a,b,c\nd,e,f\n", ["(an empty field): no string had enough votes; the budget is spent"]),
+        (MajorityAnswer(), "a,b,c\nd,d,f\n", []),
+        (
+            NoLabel(),
+            "0,1,2\n1,1,1\n",
+            ["no query has a label (-1 is no label): the test did not pass; the budget is sp"],
+        ),
+        (
+            NoisyMaximum(GNMax(2.0), NON_PRIVATE, 3),
+            "0,,2\n1,NA,1\n",
+            ["2 of 6 votes are missing, and a fair die stands for each"],
+        ),
+        (Release(table_of()), "0,,1\n1,0,1\n", ["1 of 6 votes are missing, and a fair coin stands for each"]),
+    ],
+)
 @pytest.mark.usefixtures("ledger")
-def test_release_without_any_label_is_noted(
-    rows: str, is_noted: bool, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_missing_votes_and_labels_are_noted(
+    aggregator: Any,
+    rows: str,
+    notes: list[str],
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(command, "load_release", lambda _: MajorityAnswer())
+    monkeypatch.setattr(command, "load_release", lambda _: aggregator)
     (folder / "answers.csv").write_text(rows)
-    assert releasing(folder, "answers.csv", output="labels.csv") == 0
-    note = "no query has a label (an empty field): no string had enough votes; the budget is spent"
-    assert (note in capsys.readouterr().err) is is_noted
+    missing = "blank" if aggregator.classes == OPEN else "coin"
+    assert releasing(folder, "answers.csv", "--missing", missing, "--layout", "labels", output="labels.csv") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(notes)
+    assert all(note in line for note, line in zip(notes, lines, strict=True))
 
 
 def test_note_escapes_names_that_are_no_text() -> None:
@@ -362,7 +401,7 @@ BOMBS: list[tuple[str, Callable[[Path], Any], list[str], str, str]] = [  # name,
 ]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("name", "write", "options", "output", "message"), BOMBS)
 def test_file_that_unfolds_to_gigabytes_is_refused(
     name: str, write: Any, options: list[str], output: str, message: str, folder: Path, ledger: PrivacyLedger

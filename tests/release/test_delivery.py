@@ -12,6 +12,7 @@ import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from darrm.account import __main__ as account
 from darrm.commands.command_line import complain, run
 from darrm.errors import DeliveryError, LedgerError
 from darrm.ledger.ledger import PrivacyLedger
+from darrm.problem import OPEN
 from darrm.release import __main__ as release
 from darrm.release import delivery, open_release, release_debited
 from darrm.release.delivery import recover, remove_leftovers
@@ -206,6 +208,40 @@ def test_ledger_must_be_opened_by_the_caller(ledger: Any, aggregator: Release) -
     ):
         with pytest.raises(ValueError, match=r"ledger must be a PrivacyLedger, got .* open a file with PrivacyLedger"):
             use()
+
+
+@pytest.mark.parametrize(
+    ("own", "classes", "expected"),
+    [
+        (2, None, 2),
+        (OPEN, None, OPEN),
+        (OPEN, "open", OPEN),
+        (2, 2, 2),
+        (2, ("a", "b"), ("a", "b")),
+        (3, ("a", "b", "c"), ("a", "b", "c")),
+        (None, ("a", "b"), ("a", "b")),
+        (2, 3, "two different labels, like no,yes, got '3'"),
+        (2, "open", "two different labels, like no,yes, got 'open'"),
+        (3, ("a", "b"), "3 different labels, or their number, got 'a,b'"),
+        (OPEN, ("a", "b"), "open, or left out, got 'a,b'"),
+    ],
+)
+def test_classes_of_votes_are_as_many_as_those_of_the_aggregator(own: Any, classes: Any, expected: Any) -> None:
+    aggregator: Any = SimpleNamespace() if own is None else SimpleNamespace(classes=own)
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=f"classes must be {expected}"):
+            delivery.classes_for(aggregator, classes)
+    else:
+        assert delivery.classes_for(aggregator, classes) == expected
+
+
+def test_run_that_is_charged_as_a_whole_is_not_charged_by_query() -> None:
+    def make_run(labels: int) -> Any:
+        return SimpleNamespace(privacy_cost=lambda queries: SimpleNamespace(labels=labels * queries))
+
+    delivery.check_by_query(make_run(1))
+    with pytest.raises(ValueError, match="a run that is charged as a whole"):
+        delivery.check_by_query(make_run(2))
 
 
 # the report of the command

@@ -23,6 +23,7 @@ from darrm.serve.requests import Question
 from darrm.serve.worker import AnswerWorker
 from darrm.table.release import Release
 from darrm.util import checks
+from tests.release.support import raise_error
 from tests.serve.deployments import (
     ASKER,
     Running,
@@ -41,13 +42,6 @@ from tests.serve.deployments import (
 
 def make_question(name: str) -> Question:
     return Question(id=name, votes=[1, 0, 1])
-
-
-def raiser(error: BaseException) -> Callable[..., Any]:
-    def fail(*_: object, **__: object) -> None:
-        raise error
-
-    return fail
 
 
 def shift_clock(monkeypatch: pytest.MonkeyPatch, seconds: float, clock: Callable[[], float] = time.time) -> None:
@@ -171,7 +165,7 @@ def test_a_label_that_was_paid_for_and_not_kept_is_found_in_the_ledger(
         for n in range(3):
             stopped._questions.ask(make_question(f"q{n}"), ASKER, 0)
     with monkeypatch.context() as patch:
-        patch.setattr(owner, method, raiser(PowerCutError()))
+        patch.setattr(owner, method, raise_error(PowerCutError()))
         with pytest.raises(BaseException):  # noqa: B017, PT011 (a DeliveryError after the debit)
             stopped._answer()
     stopped.close()
@@ -312,13 +306,13 @@ def test_a_ledger_that_is_away_is_retried_though_the_terminal_is_gone(
     monkeypatch.setattr("darrm.serve.worker._RETRY", 0.05)
     monkeypatch.setattr("darrm.serve.worker.LONGEST_PAUSE", 0.05)
     deployed = deployment(tmp_path)
-    with running(deployed, raiser(BrokenPipeError())) as worker:
+    with running(deployed, raise_error(BrokenPipeError())) as worker:
         first = answer(worker, "first")
         with monkeypatch.context() as patch:
             if is_moved:
                 Path(deployed.ledger).rename(tmp_path / "away")
             else:
-                patch.setattr(PrivacyLedger, "debit", raiser(OSError("the disk is away")))
+                patch.setattr(PrivacyLedger, "debit", raise_error(OSError("the disk is away")))
             ask(worker, "q")
             assert ("no such file" if is_moved else "the disk is away") in worker.wait_for_trouble()
         if is_moved:
