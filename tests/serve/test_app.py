@@ -233,7 +233,6 @@ EMPTY_BODIES: tuple[object, ...] = ({}, [], [1], "x", None, 7)
         *((body, 400, "") for body in (b"\xff", b"[" * 100_000, b"{", b"")),
         ([{"id": 1, "votes": VOTES}], 400, ""),
         ([{"id": ["x"], "votes": VOTES}], 400, ""),
-        ([{"id": "x" * 101, "votes": VOTES}], 400, ""),
         (rb'[{"id": "x\ud800", "votes": [1, 1, 1]}]', 400, ""),
         ([{"id": ".", "votes": VOTES}], 400, "neither"),
         ([{"id": "..", "votes": VOTES}], 400, "neither"),
@@ -244,7 +243,6 @@ EMPTY_BODIES: tuple[object, ...] = ({}, [], [1], "x", None, 7)
         ([{"id": "x", "votes": 7}], 400, " must be "),
         ([{"id": "x", "counts": 3}], 400, " must be "),
         ([{"id": "x", "counts": [1e99, 2]}], 400, " must be "),
-        ([{"id": "x", "seconds": -1}], 400, " must be "),
         ([{"id": "x", "seconds": 1e300}], 400, " must be "),
         ([{"id": "x", "asker": "reader"}], 400, "a field that the endpoint does not know"),
         (rb'[{"id": "x", "text": "\ud800", "votes": [1, 1, 1]}]', 400, " must be "),
@@ -496,3 +494,8 @@ def test_an_address_that_cannot_be_listened_on_is_named(monkeypatch: pytest.Monk
         with pytest.raises(OSError, match=rf"{host}:5 cannot be listened on \({reason}\): is another server there"):
             app.listen(host, 5)
     assert families == [socket.AF_INET6, socket.AF_INET]
+
+
+def test_a_server_logs_no_requests_and_trusts_no_headers_of_proxies(common_server: Endpoint) -> None:
+    config = common_server.server.config
+    assert (config.access_log, config.proxy_headers, config.log_level) == (False, False, "critical")
