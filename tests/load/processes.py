@@ -1,6 +1,6 @@
-"""Servers in processes, and clients that ask one question at a time, each over its own connection.
+"""Servers in processes, and clients. A client asks one question at a time, over its own connection.
 
-All clients share one thread and do little work, so the server is measured: an answer is only searched for ``answered``.
+All clients share one thread and do little work: they only search an answer for ``answered``.
 """
 
 import http.client
