@@ -141,6 +141,19 @@ def test_a_clock_that_jumps_closes_no_question(tmp_path: Path, monkeypatch: pyte
     assert paid(deployed) == ["q"]
 
 
+def test_a_turn_tells_when_the_next_one_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darrm.serve.worker.LONGEST_PAUSE", 1000.0)
+    worker = AnswerWorker(deployed := deployment(tmp_path))
+    assert worker._take_turn(False) == 1000.0
+    for name, seconds, due in (("late", 3600.0, 1000.0), ("soon", 600.0, 600.0)):
+        worker._questions.ask(Question(id=name, seconds=seconds), ASKER, 0)
+        assert due - 60.0 < worker._take_turn(False) <= due
+    worker._questions.ask(make_question("ready"), ASKER, 0)
+    assert worker._take_turn(False) < 1.0  # at once, for more questions may have arrived
+    worker.close()
+    assert paid(deployed) == ["ready"]
+
+
 def test_exactly_what_the_budget_admits_is_paid_for(tmp_path: Path) -> None:
     deployed = deployment(tmp_path, fit=5)
     with running(deployed) as worker, ThreadPoolExecutor(8) as pool:
