@@ -122,6 +122,25 @@ def test_labels_in_memory_are_kept_if_the_call_does_not_return(
     assert [ledger.kept_labels(number).tolist() for number in (1, 2)] == [MAJORITIES] * 2
 
 
+def test_labels_whose_ledger_goes_away_are_counted_as_paid_for_and_recovered(
+    folder: Path, ledger: PrivacyLedger, aggregator: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debit = PrivacyLedger.debit
+
+    def debit_and_move(*arguments: Any, **options: Any) -> int:
+        number = debit(*arguments, **options)
+        (folder / "l.sqlite").rename(folder / "away")
+        return number
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivacyLedger, "debit", debit_and_move)
+        with pytest.raises(DeliveryError, match="the ledger cannot be read now, so count the budget as spent"):
+            release_debited(aggregator, BATCH, ledger=ledger, output="labels.csv")
+    (folder / "away").rename(folder / "l.sqlite")
+    assert recover(ledger, 1, "labels.csv").tolist() == MAJORITIES
+    assert ledger.undelivered() == ()
+
+
 def test_output_is_one_file_under_all_its_names(
     folder: Path, ledger: PrivacyLedger, aggregator: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -537,6 +537,25 @@ def test_delivered_labels_that_are_gone_are_not_paid_for_again(
     check_whole(folder)
 
 
+def test_release_whose_ledger_goes_away_continues_when_it_is_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debit = PrivacyLedger.debit
+
+    def debit_and_move(self: PrivacyLedger, *arguments: Any, **options: Any) -> int:
+        number = debit(self, *arguments, **options)
+        (folder / "l.sqlite").rename(folder / "away")
+        return number
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivacyLedger, "debit", debit_and_move)
+        with pytest.raises(DeliveryError, match="files may be paid for: release again into the same output"):
+            release()
+    (folder / "away").rename(folder / "l.sqlite")
+    release()
+    check_whole(folder)
+
+
 def test_release_whose_receipt_failed_goes_on_and_pays_for_nothing(
     folder: Path, ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
