@@ -375,12 +375,14 @@ class Failing(Release):
         raise LedgerError(f"{type(votes)} {rng}", "it fails")
 
 
-def test_error_of_a_worker_is_one_line(folder: Path) -> None:
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
+def test_error_of_a_worker_is_one_line(backend: str, folder: Path) -> None:
     joblib = pytest.importorskip("joblib")
     votes = folder / "votes" / NAMES[1]
     content = votes.read_bytes()
     votes.write_bytes(content[:-100])
-    with pytest.raises(ValueError, match=r"b.parquet' is no Parquet file that can be read, or it is damaged") as error:
+    message = r"b.parquet' is no Parquet file that can be read, or it is damaged"
+    with joblib.parallel_config(backend), pytest.raises(ValueError, match=message) as error:
         release(jobs=2)
     assert "\n" not in str(error.value)
     votes.write_bytes(content)
