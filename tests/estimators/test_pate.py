@@ -120,6 +120,7 @@ def test_steps_of_a_student_learn_from_its_public_inputs() -> None:
     pipeline = make_private_pipeline(StandardScaler(), pate).fit(X, y, X[::2])
     assert np.allclose(pipeline.student_[0].mean_, X[::2][pipeline.answers_ >= 0].mean(axis=0))
     assert isinstance(pate.teacher, GaussianNB)  # the estimator of the caller is unchanged
+    assert make_private_pipeline(StandardScaler(), pate.set_params(student=None)).student is None
 
 
 @pytest.mark.quick_cases(1)

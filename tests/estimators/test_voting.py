@@ -2,6 +2,8 @@
 
 import copy
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +13,19 @@ import pytest
 pytest.importorskip("sklearn")
 from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from darrm import PrivacyLedger, PrivacyParams, Voters
-from darrm.errors import BudgetExceededError, LedgerError
+from darrm.errors import BudgetExceededError, DeliveryError, LedgerError
 from darrm.estimators import PrivateVotingClassifier, RefitWarning, SelectionWarning, load, save
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.pate import GNMax
 from darrm.pate.analysis import PrivateFigureWarning
+from darrm.release.delivery import StreamDestination
 from darrm.votes import Votes
 from tests.estimators.support import MAKERS, WORDS, X, make_models, make_vote, y
 
@@ -57,6 +61,7 @@ ENCODER = make_pipeline(OneHotEncoder(), DecisionTreeClassifier())
     [
         (None, [[np.nan] * 4], "NaN"),
         (None, X[:3, :2], "features"),
+        (None, X[0], "Reshape your data"),
         (Halves(), X[:5], "a teacher cannot answer"),
         (ENCODER, np.full((1, 4), 77.5), "a teacher cannot answer"),  # a category that no teacher knows
     ],
@@ -65,8 +70,42 @@ def test_predict_that_fails_before_the_votes_costs_nothing(teacher: Any, inputs:
     vote = make_vote(teacher).fit(X, y)
     with pytest.raises(ValueError, match=message) as refusal:
         vote.predict(inputs)
+    assert "\n" not in str(refusal.value)
     assert message != "a teacher cannot answer" or not re.search(r"\d", str(refusal.value))  # votes are private
     assert vote.queries_left_ == 50
+
+
+def test_labels_leave_only_after_their_debit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    vote = make_vote().fit(X, y)
+    monkeypatch.setattr(PrivacyLedger, "debit", refuse)
+    with pytest.raises(KeyboardInterrupt):
+        vote.predict(X[:7])
+    monkeypatch.undo()
+    monkeypatch.setattr(StreamDestination, "hand_over", refuse)
+    with pytest.raises((KeyboardInterrupt, DeliveryError)):
+        vote.predict(X[:5])
+    assert vote.queries_left_ == 45
+    assert set(vote.ledger_.kept_labels(1)) <= {0, 1, 2}
+
+
+@pytest.mark.slow
+def test_a_grid_search_and_cross_validation_warn_and_run() -> None:
+    vote = make_vote(n_teachers=3, epsilon=30)
+    search = GridSearchCV(vote, {"estimator__n_neighbors": [1, 2]}, cv=3)
+    with pytest.warns(SelectionWarning):
+        search.fit(X, y)
+    assert search.best_estimator_.queries_left_ == 50
+    assert cross_val_predict(vote, X, y, cv=3).shape == (150,)
+
+
+def test_estimators_without_scikit_learn_name_the_package() -> None:
+    code = "import sys; sys.modules['sklearn'] = None; import darrm.estimators"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    message = "ValueError: this needs the package sklearn, which is not installed: pip install 'darrm[sklearn]'"
+    assert process.stderr.splitlines()[-1] == message
 
 
 def test_a_fit_that_fails_leaves_the_old_fit_with_its_budget() -> None:
@@ -183,6 +222,7 @@ def test_expected_accuracy_is_planned_without_data_and_without_a_charge(tmp_path
     accuracy = vote.expected_accuracy()
     assert not (tmp_path / "ledger").exists()
     assert 1 / 3 < accuracy < 1
+    assert vote.set_params(classes=3).expected_accuracy() == accuracy
     vote.set_params(classes=None).fit(X, y)
     assert vote.expected_accuracy() == accuracy == vote.plan_.accuracy
     assert vote.privacy_spent_.epsilon == 0
