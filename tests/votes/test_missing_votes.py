@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from darrm import priors
 from darrm.commands.command_line import run
@@ -147,6 +149,28 @@ def test_a_text_may_lack_votes(
     check_refusal(lambda: read_csv(tmp_path, content, classes=classes, layout="labels"), message)
     votes = read_csv(tmp_path, content, classes=classes, missing="coin")
     assert (votes.counts.tolist(), list_missing(votes), votes.source_format) == (counts, missing, "labels")
+
+
+MATRICES = st.integers(1, 6).flatmap(
+    lambda K: st.lists(st.lists(st.sampled_from([0, 1, NAN]), min_size=K, max_size=K), min_size=1, max_size=8)
+)
+
+
+@given(matrix=MATRICES, classes=st.sampled_from([2, NO_YES]), suffix=st.sampled_from([".npy", ".csv"]))
+def test_a_file_has_the_votes_of_its_matrix(
+    matrix: list[list[float]], classes: Any, suffix: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    array, path = np.array(matrix), tmp_path_factory.mktemp("files") / f"votes{suffix}"
+    names = {0: "0", 1: "1"} if classes == 2 else dict(enumerate(NO_YES))
+    blank = "NA" if classes == NO_YES or array.shape[1] == 1 else ""  # a blank line is no query
+    words = np.array([[names.get(vote, blank) for vote in row] for row in matrix])
+    if suffix == ".npy":
+        np.save(path, array if classes == 2 else words)
+    else:
+        np.savetxt(path, words, fmt="%s", delimiter=",")
+    votes = Votes.read(path, classes=classes, voters=array.shape[1], missing="coin")
+    assert votes.counts.tolist() == [[int((row == vote).sum()) for vote in (0, 1)] for row in array]
+    assert list_missing(votes) == np.isnan(array).sum(axis=1).tolist()
 
 
 # coins and dice

@@ -59,6 +59,7 @@ def test_a_table_holds_labels_or_counts(
         ([[1, 1, 1]], {"voters": 5, "classes": 2}, "of K = 5 voters"),
         ([[3, 1]], {"voters": 5, "classes": 2}, "must be K = 5, got 4"),
         ([[0, 1]], {"layout": "labels", "classes": ("a", "b")}, "classes must be numbers"),
+        ([[0, 1]], {"layout": "xml"}, "layout must be one of"),
         ([[True, False, True]], {"voters": 3, "classes": NO_YES}, "classes must be numbers, got 'no,yes'"),
         ([0, 1], {}, r"a matrix with at least one entry, .*: one row is one query, .*; reshape a single row"),
         (np.zeros((0, 3)), {}, r"must hold a matrix with at least one entry, got shape \(0, 3\)"),
@@ -80,7 +81,12 @@ C_D = {"classes": ("C", "D")}
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
+        (b"0,1,1\n0,1\n", {}, "line 2 has 2 fields, the lines before it 3"),
+        ("0,1\n1,1\n".encode("utf-16"), {}, "line 1 holds zero bytes, as UTF-16 does: save it as UTF-8"),
+        (b"0,1\n0,\xff\n", {}, "line 2 is not in UTF-8"),
+        *((text, {}, "at least one line") for text in (b"", b"\n\n")),
         (b"0,1\n\n1,1\n", {}, "line 2 is blank: every line is a query"),
+        (b"0,\n\n1,1\n", {"missing": "coin"}, "line 2 is blank"),
         (b"\n0,1\n", {}, "line 1 is blank"),
         (b"a,b\n", {}, "at least one line"),
         (b"0,1,nan\n", {}, r"line 1, field 3: the vote is missing \('nan'\): every voter must answer every query"),
@@ -101,6 +107,8 @@ C_D = {"classes": ("C", "D")}
         (b"1,1,1\n2,0,1\n", {"layout": "auto", "voters": 3, "classes": ("0", "1", "2")}, "could be labels or counts"),
         (b"a, a\n", {"classes": ("a", " a")}, "without spaces around it in a .csv file"),
         (b"0,1\n", {"classes": 2_000_000_001}, "classes must be at most 1,000,000"),
+        (b"0,2000000000\n", {"classes": 3}, "line 1, field 2"),
+        (b"0,,1\n", {"missing": "coin", "voters": 5}, "of K = 5 voters, got 3 columns"),
         # a missing vote, if such votes are allowed
         (b"0,?\n1,1\n", {"missing": "coin"}, r"line 1, field 2: '\?' is no vote, and a missing one is '' or 'NA'"),
         (b"yes,null\n", {"missing": "coin", "classes": NO_YES}, "'null' is no vote, and a missing one is '' or 'NA'"),
@@ -183,7 +191,7 @@ FIELDS = st.sampled_from(
 SEPARATORS = st.sampled_from([",", ",", ",", ",", "\n", "\n", "\r\n", "\n\n", "\r", ";", " "])
 
 
-@settings(max_examples=100)
+@settings(max_examples=max(100, settings.default.max_examples))
 @given(
     st.lists(st.tuples(FIELDS, SEPARATORS), max_size=12), st.sampled_from([("0", "1"), ("C", "D"), ("1", "C#", "0")])
 )
@@ -315,7 +323,8 @@ def npy_header(dtype: str, shape: str) -> str:
         b"",
         b"\x93NUMPY\x01\x00",
         npy(npy_header("<i8", "(1, 3)"), version=b"\x09\x00"),
-        npy("{" * 60_000),
+        *(npy(header) for header in ("{" * 60_000, "(((((" * 1000)),
+        *(npy(npy_header("<i8", shape)) for shape in ("(3,)", "(1, 1, 3)")),
         npy(npy_header("<i8", "(1, -3)")),
         npy(npy_header("<i8", f"({10**23}, 3)")),
         npy(npy_header("<i8", "(" + "9" * 5000 + ", 3)")),
@@ -442,6 +451,7 @@ def test_archives_that_hold_no_single_array_are_refused(tmp_path: Path) -> None:
     check_refusal(lambda: Votes.read(path), "is no table of votes")
     (tmp_path / "votes.npy").write_bytes(content)
     check_refusal(lambda: Votes.read(tmp_path / "votes.npy"), "does not begin as an .npy file")
+    check_refusal(lambda: votes_file.npy_bytes(np.array([{}])), "Object arrays cannot be saved")
 
 
 def test_a_survey_has_a_line_for_each_voter(tmp_path: Path) -> None:
