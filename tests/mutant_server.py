@@ -1,8 +1,9 @@
 """Run chosen tests many times, each time in a fork of a process that has imported numpy, scipy and torch already.
 
 ``MutantServer(folder)`` starts ``python -m tests.mutant_server`` in a copy of the checkout. Each request is a line of
-JSON: the tests, a limit in seconds, and modules to import first. Each answer has the first test that failed. A request
-with a package is also answered which lines of it each test runs, and how long. Only the forks import darrm.
+JSON: the tests, a limit in seconds, and modules to import first. Each answer has the first test that failed. With a
+package in the request, the answer also says which lines of it each test runs, and for how long. Only the forks import
+darrm.
 """
 
 import contextlib

@@ -1,5 +1,6 @@
 """The main command as a user meets it: output, files, bad input, and what it imports."""
 
+import json
 import os
 import pty
 import signal
@@ -40,6 +41,29 @@ def test_quiet_prints_nothing_and_writes_table_and_picture(tmp_path: Path, capsy
 def test_a_long_report_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: main(["--K", "251", "--shape", "monotone", "--prior", "common", "--all"])) == 0
     assert "60 of 126 lines shown" in capsys.readouterr().out
+
+
+def test_the_reference_solver_proves_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: main(["--K", "5", "--m", "2", "--solver", "reference"])) == 0
+    assert "Proof     792 rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", ["--K 5 --target 0.5 1e-4", "--n-voters 5 --target 0.5,1e-4", "--teachers 5 --target 0.5, 1e-4"]
+)
+def test_other_spellings_mean_the_same(words: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    assert main([*words.split(), "-q", "-o", str(path)]) == 0
+    problem = Table.load(path).problem
+    assert (problem.voters.K, str(problem.target)) == (5, "(0.5, 0.0001)")
+
+
+def test_clear_majorities_are_released_more_accurately(capsys: pytest.CaptureFixture[str]) -> None:
+    accuracies = []
+    for prior in ("dirichlet:0.2", "dirichlet", "dirichlet:5"):
+        assert main([*OF_THREE, "--prior", prior, "--format", "json"]) == 0
+        accuracies.append(json.loads(capsys.readouterr().out)["accuracy"])
+    assert accuracies == sorted(accuracies, reverse=True)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,28 @@ def test_production_solver_with_an_overlap_agrees_with_every_row_written_down(
     check_against_reference(problem, priors.Dirichlet(), shape)
 
 
+@pytest.mark.parametrize("delta", ["0", "1e-5"])
+def test_the_optimum_of_eleven_voters_has_the_reference_errors(delta: str) -> None:
+    problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", delta)), 3)
+    for prior, error in ((None, 0.0413), (priors.Dirichlet(), 0.0256)):
+        assert optimality_of(optimize_table(problem, prior=prior)).value == pytest.approx(error, abs=5e-5)
+
+
+def test_the_error_rises_with_the_overlap() -> None:
+    errors = []
+    for overlap in range(1, 12):
+        problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5"), overlap), 3)
+        optimality = optimality_of(optimize_table(problem, prior=priors.Dirichlet(), shape="monotone"))
+        assert optimality.gap <= 1e-8
+        errors.append(round(optimality.value, 4))
+    assert errors == [0.0, 0.0, 0.0, 0.0062, 0.0090, 0.0155, 0.0222, 0.0256, 0.0256, 0.0256, 0.0256]
+
+
+def test_disjoint_private_voters_need_no_noise() -> None:
+    problem = Problem.from_allowance(Voters(41, PrivacyParams("0.1", "1e-5"), overlap=1), 1)
+    assert np.all(optimize_table(problem).gamma.half >= 1.0 - 2.0**-40)
+
+
 @given(data=st.data(), problem=problems(most_voters=12), K=st.integers(1, 50))
 def test_a_stretched_row_is_a_row_of_more_voters(data: st.DataObject, problem: Problem, K: int) -> None:
     """With the moved voters of a row and its frozen ones, for any other number of voters."""
@@ -188,6 +210,8 @@ def hard_problem(K: int, m: str, epsilon: str, each_delta: str, delta: str | Non
         (hard_problem(21, "3", "0.1", "0", "0.999"), "uniform:0.5,1"),
         (hard_problem(41, "1.0000001", "0.1", "1e-5"), "common"),
         (hard_problem(41, "20.9999", "0.1", "1e-5"), "common"),
+        *((hard_problem(K, "1.5", "0.1", "1e-5"), "common") for K in (2, 10)),
+        pytest.param(hard_problem(250, "1.5", "0.1", "1e-5"), "common", marks=pytest.mark.slow),
         (hard_problem(101, "7", "0.1", "1e-5"), "point:0.500001"),
         pytest.param(hard_problem(501, "10", "0.1", "0"), "uniform:0.5,1", marks=pytest.mark.slow),
         pytest.param(hard_problem(501, "10", "0.1", "1e-5"), "uniform:0.5,1", marks=pytest.mark.slow),

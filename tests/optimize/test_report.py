@@ -114,7 +114,16 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_short_report_has_accuracies_errors_values_and_the_proof(report: Report) -> None:
-    optimality = optimality_of(report.table)
+    problem, optimality, prior = report.table.problem, optimality_of(report.table), optimality_of(report.table).prior
+    for piece in (
+        f"Problem   {problem.voters.K} voters, ",
+        f"Release   one label is {problem.target}-DP",
+        f"(--prior {prior.text}); {optimality.shape} shape",
+        "Objective the expected error, linear under this prior",
+    ):
+        assert piece in report.short
+    means = re.findall(r"only the mean of the p_i counts here: (\S+)", report.short)
+    assert means == ([f"{(prior.low + prior.high) / 2:g}"] if isinstance(prior, priors.Independent) else [])
     rows = re.findall(r"^[* ] (\S.*?) {2,}([\d.]+) % +(\S+)(?: +\S+)?$", report.short, re.MULTILINE)
     expected = {NAMES[name]: 100.0 * a for name, a in zip(report.tables, report.accuracies, strict=True)}
     expected["a fair coin"] = 100.0 * report.guess
@@ -146,7 +155,11 @@ def test_full_report_has_every_gamma_error_scale_and_the_certificate(report: Rep
         scale = re.search(rf"{name}\*.*as certify scaled it, by ([0-9.e-]+)", report.full)
         assert (scale is not None) == (table.certificate.scale < 1.0 - 1e-9), name
         assert scale is None or float(scale.group(1)) == pytest.approx(table.certificate.scale, rel=1e-5)
-    certificate = report.table.certificate
+    certificate, problem = report.table.certificate, report.table.problem
+    if problem.voters.overlap is None:  # every multiset of corners
+        num_corners = 8 if problem.voters.each.delta else 4
+        assert certificate.rows == comb(problem.voters.K + num_corners - 1, num_corners - 1)
+    assert certificate.budget == pytest.approx(np.expm1(problem.target.epsilon) + 2.0 * problem.target.delta, rel=1e-12)
     assert f"{certificate.rows:,} (every multiset of corners)" in report.full
     assert report.read_numbers("worst cost #") == [certificate.worst_cost]
     assert report.read_numbers("budget #") == [certificate.budget]
@@ -204,14 +217,17 @@ def test_sampled_objective_is_reported_with_held_out_draws(tmp_path: Path) -> No
     mean, error, draws = report.read_numbers("held out expected error # ± # (# draws)")
     assert [mean, draws] == pytest.approx([held_out.mean, 300], rel=1e-5)
     assert error == pytest.approx(held_out.standard_error, rel=0.051)
-    assert report.read_numbers("below # on the fitted draws") == pytest.approx([optimality_of(report.table).bound])
+    assert report.read_numbers("below # on the fitted draws") == pytest.approx(
+        [optimality_of(report.table).bound], rel=1e-9
+    )
 
 
 def test_missing_votes_are_reported_in_text_and_json(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     plain = ["--K", "6", "--m", "2", "--prior", "point:0.7"]
     arguments = [*plain, "--missing", "5", "--output", str(path), "--force"]
-    text, rows = print_report(arguments), json.loads(print_report([*arguments, "--format", "json"]))["missing"]
+    text, data = print_report(arguments), print_report([*arguments, "--format", "json"])
+    rows = validated(data, "optimize_report")["missing"]
     gamma, prior = Table.load(path).gamma, priors.Point(0.7)
     lines = [line.split() for line in text[text.index(" missing accuracy") :].splitlines()]
     for missing, (row, line) in enumerate(zip(rows, lines[1:7], strict=True)):

@@ -228,6 +228,17 @@ def test_the_posterior_is_tempered_only_as_far_as_privacy_needs(
     assert "posterior sample" in Posterior(ONE, (0, 1)).describe_noise(0.0, None)
 
 
+@pytest.mark.parametrize("sensitivity", [0.01, 0.3, 0.5, 0.6, 2.0, 300.0])
+def test_the_posterior_is_private_for_any_prior(sensitivity: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, worst = np.random.default_rng(7), 0.0
+    for _ in range(40):
+        prior, scores = rng.integers(1, 30, 4).tolist(), rng.normal(0.0, 2.0 * sensitivity, 4)
+        moved = scores + sensitivity * (1 - 1e-12) * rng.choice([-1.0, 1.0], 4)
+        one, two = (compute_posterior(list(each), prior, sensitivity, monkeypatch) for each in (scores, moved))
+        worst = max(worst, float(np.max(np.abs(np.log(one) - np.log(two)))))
+    assert 0.5 * min(1.0, 2.0 * sensitivity) < worst <= 1.0
+
+
 def test_bernstein_releases_all_lattice_values_by_laplace_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     sensitivities = []
 

@@ -164,6 +164,15 @@ def test_a_teacher_depends_on_its_own_shard_only() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("settings", [{"stack_size": 1}, {"stack_size": 2, "jobs": 2}], ids=str)
+def test_stacks_and_processes_train_the_same_teachers_up_to_rounding(
+    trained: TeacherEnsemble, settings: dict[str, int]
+) -> None:
+    for name, value in train(**settings).parameters.items():
+        np.testing.assert_allclose(value, trained.parameters[name], atol=1e-4)
+
+
+@pytest.mark.slow
 def test_threads_of_one_process_train_the_same_teachers() -> None:
     expected = train(stack_size=1)
     with joblib.parallel_config(backend="threading", n_jobs=3):
@@ -189,6 +198,7 @@ ZEROS = np.zeros(6, dtype=int)
         (np.zeros((6, 1, 8, 16)), ZEROS, r"x must be inputs that the network takes, got .*1, 8, 16"),
         (np.zeros((6, 64)), ZEROS, "x must be inputs that the network takes"),
         (np.zeros((6, 1, 8, 8)), np.array([0, 1, 2, 0, 0, 0]), r"y must be a class of the network, 0 … 1, got 2"),
+        (np.zeros((6, 1, 8, 8)), ZEROS[1:], "one for each of 6 records"),
         (np.zeros((6, 1, 8, 8)), -ZEROS - 1, "y must be classes 0, 1"),
         (np.zeros((6, 1, 8, 8)), np.zeros(6), "y must be classes 0, 1"),
         (np.zeros(6), ZEROS, "x must be floats, one row a record"),
@@ -206,6 +216,7 @@ def test_a_killed_training_resumes_with_the_key_of_its_noise_and_destroys_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Any
 ) -> None:
     folder, key, save = tmp_path / "folder", tmp_path / "folder" / "noise.key", training._Run.save
+    keys = set[bytes]()
 
     def save_and_die(run: Any, path: Path) -> None:
         save(run, path)
@@ -219,6 +230,8 @@ def test_a_killed_training_resumes_with_the_key_of_its_noise_and_destroys_it(
             train(recipe, seed=None, checkpoints=folder)
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
         assert len(key.read_bytes()) == 32
+        keys.add(key.read_bytes())
+    assert len(keys) == 1  # of two keys the noise of one step would be drawn twice
     without_key = shutil.copytree(folder, tmp_path / "without_key")
     (without_key / "noise.key").unlink()
     with pytest.raises(CheckpointError, match="the key of its noise is gone"):
