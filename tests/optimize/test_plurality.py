@@ -83,6 +83,7 @@ def optimize_without_symmetry(K: int, classes: int, epsilon: float, delta: float
         (4, 3, "0.4", "1e-3", 1),
         (3, 3, "0.5", "0.05", 2),
         (2, 4, "1", "0.1", 2),
+        *((K, 2, "0.5", "1e-3", 1) for K in (7, 10)),
     ],
 )
 def test_optimum_is_that_of_all_mechanisms_on_histograms(

@@ -19,12 +19,13 @@ from safetensors.numpy import save_file
 
 from darrm.errors import CheckpointError
 from darrm.training import training
-from darrm.training.network import initial_parameters, limit_threads
+from darrm.training.network import initial_parameters, limit_threads, stack
 from darrm.training.recipes import INITIAL, NOISE, Augmentation, PlainSGD, PrivateSGD, RandomSource, Recipe, gaussians
 from darrm.training.teachers import Partition, TeacherEnsemble, train_teachers
 from darrm.training.training import (
     Group,
     load_tensors,
+    per_example_gradients,
     sum_clipped,
     train_group,
 )
@@ -135,6 +136,21 @@ def make_group(recipe: Recipe = PRIVATE, seed: int = 0, sizes: tuple[int, ...] =
         recipe=recipe,
         source=RandomSource(seed),
     )
+
+
+def test_the_gradients_of_a_stack_are_those_of_each_example_alone() -> None:
+    x, y = torch.rand(3, 5, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(15).view(3, 5) % 2
+    with limit_threads(torch.device("cpu")):
+        states = [initial_parameters(BUILD, seed) for seed in (1, 2, 3)]
+        gradients = per_example_gradients(BUILD())(stack(states), x, y)
+        for teacher, state in enumerate(states):
+            model = BUILD()
+            model.load_state_dict(state)
+            for example in range(5):
+                loss = nn.functional.cross_entropy(model(x[teacher, [example]]), y[teacher, [example]])
+                expected = torch.autograd.grad(loss, list(model.parameters()))
+                for (name, _), gradient in zip(model.named_parameters(), expected, strict=True):
+                    torch.testing.assert_close(gradients[name][teacher, example], gradient, rtol=0, atol=1e-6)
 
 
 def build_initial(group: Group, teacher: int) -> Any:
