@@ -161,7 +161,7 @@ def test_a_file_has_the_votes_of_its_matrix(
     matrix: list[list[float]], classes: Any, suffix: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     array, path = np.array(matrix), tmp_path_factory.mktemp("files") / f"votes{suffix}"
-    names = {0: "0", 1: "1"} if classes == 2 else dict(enumerate(NO_YES))
+    names: dict[float, str] = dict(enumerate("01" if classes == 2 else NO_YES))
     blank = "NA" if classes == NO_YES or array.shape[1] == 1 else ""  # a blank line is no query
     words = np.array([[names.get(vote, blank) for vote in row] for row in matrix])
     if suffix == ".npy":

@@ -88,3 +88,23 @@ def test_a_file_whose_pages_lack_rows_is_damaged(tmp_path: Path) -> None:
     assert parquet.read_table(path).num_rows == 0
     for read in (lambda: read_parquet_labels([path]), lambda: list(record_batches(path, ["label"]))):
         check_refusal(read, "lacks 30 of its rows: it is damaged")
+
+
+def test_the_compact_protocol_is_read_as_specified() -> None:
+    fields = [
+        (b"\x19\x22\x01\x02", [1, 2]),  # two booleans, one byte each
+        (b"\x18\x02ab", b"ab"),
+        (b"\x17" + bytes(range(8)), bytes(range(8))),  # a double
+        *((kind + b"\x05", -3) for kind in (b"\x14", b"\x15", b"\x16")),  # zigzag
+        (b"\x11", True),
+        (b"\x12", False),
+        (b"\x1c\x16\xac\x02\x00", {1: 150}),
+        (b"\x19\xf3\x0f" + bytes(range(15)), list(range(15))),
+    ]
+    content = b"".join(part for part, _ in fields) + b"\x05\x3c\x02\x00"  # field 30 by its full number
+    expected = dict(enumerate((value for _, value in fields), 1)) | {30: 1}
+    reader = parquet_file._ThriftReader(content + b"more")
+    assert (dict(reader.read_struct()), reader.offset) == (expected, len(content))
+    for length in range(len(content)):
+        with pytest.raises(IndexError):
+            parquet_file._ThriftReader(content[:length]).read_struct()

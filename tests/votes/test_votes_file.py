@@ -191,7 +191,7 @@ FIELDS = st.sampled_from(
 SEPARATORS = st.sampled_from([",", ",", ",", ",", "\n", "\n", "\r\n", "\n\n", "\r", ";", " "])
 
 
-@settings(max_examples=max(100, settings.default.max_examples))
+@settings(max_examples=max(100, settings().max_examples))
 @given(
     st.lists(st.tuples(FIELDS, SEPARATORS), max_size=12), st.sampled_from([("0", "1"), ("C", "D"), ("1", "C#", "0")])
 )
@@ -290,6 +290,24 @@ def test_the_quick_reader_agrees_with_the_reader_of_csv(
             assert measure_plain_bytes(path, names) in {len(content), len(content) + 1}
         patch.setattr(votes_file, "plain_blocks", lambda *_: iter(()))
         assert results == read_or_refuse(path, names)
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b"no,yes\nyes,a\nno,no\n", [[0, 1], [1, 2], [0, 0]]),
+        (b"eight888,a\r\na,yes", [[3, 2], [2, 1]]),
+        (b"a,a\n", [[2, 2]]),
+        (b"a,b\n", []),  # an unknown word, then no field, too many fields, a long word and a quoted one
+        *((text, []) for text in (b",a\n", b"a,a,a\n", b"eight8888,a\n", b'"a",a\n')),
+    ],
+)
+def test_the_quick_reader_reads_lines_of_short_words(content: bytes, rows: list[list[int]], tmp_path: Path) -> None:
+    path, values = tmp_path / "votes.csv", {"no": 0, "yes": 1, "a": 2, "eight888": 3}
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        blocks = list(votes_file.plain_blocks(file, values, 2, ",", 100))
+    assert [row for block, _ in blocks for row in block.tolist()] == rows
 
 
 @pytest.mark.parametrize("last", ["0", "0.00"])  # for the quick reader, and for the reader of .csv
