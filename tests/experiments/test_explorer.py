@@ -187,7 +187,7 @@ def compute_expected(source: str, setting: dict[str, str]) -> dict[str, tuple[np
         gaussian = 2.0 * ndtr(np.arange(2 * (K // 2 + 1) - K, K + 1, 2) / (sigma * math.sqrt(2.0))) - 1.0
     expected["gnmax"] = (gaussian, CERTIFIED)
     plain = replace(workload, voters=Voters(K, PrivacyParams("inf"), problem.voters.overlap))  # of the counts
-    # the page adds noise to both counts, (ε₀, 0)-private; the planner bounds the label alone and adds no more
+    # the page's noise makes both counts (ε₀, 0)-private; the planner's makes the label private and is no larger
     epsilon, delta = problem.target.epsilon, problem.target.delta
     rate = math.log((math.exp(epsilon) + delta) / (1.0 - delta)) / (2 * problem.voters.reached)
     laplace = 1.0 - 2.0 * np.exp(two_class_errors(DiscreteLaplace(rate), K))
