@@ -19,7 +19,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-NOT_COPIED = shutil.ignore_patterns(".*", "build", "dist", "results", "__pycache__", "*.egg-info", "gallery")
+NOT_COPIED = shutil.ignore_patterns(
+    ".git", ".venv", ".*cache", ".hypothesis", "build", "dist", "results", "__pycache__", "*.egg-info", "gallery"
+)
 QUICK = ("-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", "--tb=no", "-n", "auto", "--dist", "worksteal")
 
 

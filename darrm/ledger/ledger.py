@@ -47,7 +47,7 @@ from darrm.account.admission import Admission
 from darrm.errors import DeliveryError, LedgerError, PrivateFigureError
 from darrm.ledger.chain import FORMAT, STREAM, Budget, Entry, EntryRow, LedgerDigest, SigningKey, now
 from darrm.ledger.postgres import Store, open_store
-from darrm.ledger.sqlite import MEMORY, corrupted
+from darrm.ledger.sqlite import HOW_TO_CREATE, MEMORY, corrupted
 from darrm.ledger.transaction import Transaction
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyPair, PrivacyParams
@@ -406,12 +406,12 @@ the (epsilon, delta) of each query allow
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return the reason of an error after a debit; drop a `LedgerError`'s words that nothing was debited."""
+    """Return the reason of an error after a debit, without a `LedgerError`'s words on debits and new ledgers."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, LedgerError) and error.__cause__ is not None:
         return f"ledger {error.path!r}: {error.__cause__}"
-    return str(error) or type(error).__name__
+    return str(error).removesuffix(f": {HOW_TO_CREATE}") or type(error).__name__
 
 
 def _check_text(name: str, text: str) -> None:
