@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from darrm import PrivacyParams, Table, available_tables, load_table, optimize_table, priors
@@ -17,6 +18,7 @@ from darrm.table.library import PaperSetting, available_sizes
 from experiments import composition_tables, make_tables
 from experiments.simulations import curves
 from tests.optimality import optimality_of
+from tests.oracle import all_coefficients
 
 SETTINGS = available_tables()
 LARGEST_TOTAL = 3_000_000
@@ -60,6 +62,12 @@ def test_a_sample_of_tables_verifies(index: int) -> None:
 def test_every_stored_table_verifies(K: int) -> None:
     for setting in available_tables(K):
         check_setting(setting)
+
+
+@pytest.mark.parametrize("setting", [one for one in available_tables(7) if one.m == 2], ids=str)
+def test_a_stored_table_is_private_over_all_rows(setting: library.Setting) -> None:
+    table = load_table(setting.problem, shape=setting.shape)
+    assert np.max(all_coefficients(table.problem) @ table.gamma.half) <= table.problem.budget
 
 
 @pytest.mark.parametrize("index", range(5, len(SETTINGS), 811))
@@ -110,8 +118,16 @@ def test_a_setting_of_the_paper_has_its_optimum(setting: library.PaperSetting) -
     fresh = optimize_table(setting.problem, prior=setting.prior, shape=setting.shape)
     assert table.gamma.expected_error(setting.prior) == pytest.approx(optimality_of(fresh).value, rel=1e-9, abs=1e-15)
     assert optimality_of(fresh).bound <= optimality_of(table).value + 1e-15
-    models = replace(setting.problem, voters=replace(setting.problem.voters, models=True))
-    assert load_table(models, shape=setting.shape, prior=setting.prior).problem == models
+
+
+def test_a_table_of_models_has_the_numbers_of_the_stored_table() -> None:
+    for setting in (SETTINGS[60], library.paper_settings()[0]):
+        models = replace(setting.problem, voters=replace(setting.problem.voters, models=True))
+        table, stored = (load_table(problem, shape=setting.shape) for problem in (models, setting.problem))
+        assert table.problem == models
+        assert table.gamma.half.tolist() == stored.gamma.half.tolist()
+        assert optimality_of(table) == optimality_of(stored)
+        assert table.certificate.worst_cost == stored.certificate.worst_cost
 
 
 def test_paper_settings_are_those_of_the_experiments() -> None:
