@@ -200,7 +200,9 @@ def test_an_unexpected_error_is_one_line(
 
 
 def test_help_needs_no_docstrings() -> None:
-    assert "None" not in run_python("-OO", "-m", "darrm", "plan", "--help").stdout.splitlines()
+    process = run_python("-OO", "-m", "darrm", "plan", "--help")
+    assert process.returncode == 0
+    assert "None" not in process.stdout.splitlines()
 
 
 def test_importing_changes_no_hook(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from darrm.table.release import Release
 from lp_models.options import SolveOptions
 from tests.doors import validated
 from tests.noisy_max.oracles import Counts
-from tests.open_set.support import list_neighbors, open_problem
+from tests.open_set.support import compute_ewens, list_neighbors, open_problem
 from tests.verify.support import cost_of
 
 
@@ -103,14 +103,15 @@ def test_the_largest_total_is_that_of_all_histograms() -> None:
     assert largest_others(np.array([[2, 5, 5], [4, 1, 0]])).tolist() == [[5, 5, 5], [1, 4, 4]]
 
 
-@pytest.mark.parametrize("theta", [0.4, 1.0, 3.0])
-def test_ewens_strings_are_sums_over_partitions(theta: float) -> None:
-    partitions = list_partitions(7, OPEN)
-    expected = np.zeros((8, 8))
-    for part, probability in zip(partitions.parts, partitions.probabilities(Ewens(theta)), strict=True):
+@pytest.mark.parametrize("theta", [Fraction(2, 5), Fraction(1), Fraction(3)])
+def test_ewens_partitions_and_strings_are_those_of_a_restaurant(theta: Fraction) -> None:
+    partitions, prior, strings = list_partitions(7, OPEN), Ewens(float(theta)), np.zeros((8, 8))
+    expected = [float(compute_ewens(part[:-1], theta)) for part in partitions.parts]
+    assert partitions.probabilities(prior) == pytest.approx(expected)
+    for part, probability in zip(partitions.parts, expected, strict=True):
         for place, votes in enumerate(part[:-1]):
-            expected[votes, max(part[:place] + part[place + 1 :])] += probability
-    assert Ewens(theta).strings(7) == pytest.approx(expected)
+            strings[votes, max(part[:place] + part[place + 1 :])] += probability
+    assert prior.strings(7) == pytest.approx(strings)
 
 
 @pytest.mark.parametrize(("theta", "strings"), [(1e300, 30.0), (1e12, 30.0), (1e-300, 1.0)])

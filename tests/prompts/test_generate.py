@@ -1,6 +1,7 @@
 """Texts by private votes: the source of each word, its cost, resumed texts, and refusals."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 from darrm.account.accountant import DELTA_RESERVE, PrivacyAccountant
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import PrivacyCost
+from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, analyze
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.privacy import PrivacyParams
@@ -264,3 +267,20 @@ def test_noise_for_finds_the_least_noise_within_a_budget(share: float) -> None:
         noise_for(total, words=10, answers=11)
     with pytest.raises(ValueError, match="total must be a budget for"):
         noise_for(PrivacyParams("1e-9", 0), words=10, answers=1)
+
+
+def test_two_adaptive_steps_cost_no_more_than_their_charges() -> None:
+    """Enumerate three teachers, two words and two steps; the first outcome chooses the votes of the second step."""
+    mechanism, order, voters = ConfidentGNMax(2.0, 2.0, 2.0), 4.0, range(4)
+    counts = np.array([[3 - ones, ones] for ones in voters])
+    passes = np.exp(mechanism.check.log_probabilities(counts.max(axis=1))[0])
+    wins = winning_probabilities(DiscreteGaussian(2.0), counts)
+    step = np.column_stack([1.0 - passes, passes[:, None] * wins])  # (votes, outcome): public word, teachers' 0, 1
+    assert step.sum(axis=1) == pytest.approx(np.ones(4))
+    charge = 2.0 * (mechanism.check.guarantee.bound_at(order) + mechanism.answer.guarantee.bound_at(order))
+    neighbors, worst = [(n, m) for n, m in itertools.product(voters, voters) if abs(n - m) <= 1], 0.0
+    for (n, m), *later in itertools.product(neighbors, repeat=4):
+        law = np.concatenate([step[n, i] * step[a] for i, (a, _) in enumerate(later)])
+        other = np.concatenate([step[m, i] * step[b] for i, (_, b) in enumerate(later)])
+        worst = max(worst, math.log(float((law**order * other ** (1.0 - order)).sum())) / (order - 1.0))
+    assert 0.4 * charge < worst <= charge  # a failed check costs no answer

@@ -158,7 +158,7 @@ def test_draws_use_the_operating_system_or_a_given_generator() -> None:
         prompts.draw(rng=7)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("people", [[1, 1.0, np.int64(1), True], ["ann", np.str_("ann"), "ann", "ann"]])
+@pytest.mark.parametrize("people", [[1, 1.0, np.int64(1), True], ["ann", np.str_("ann")] * 2, np.array(["a"] * 4)])
 def test_equal_names_are_one_person_and_equal_examples_are_not(people: Any) -> None:
     prompts = ResampledPrompts(np.eye(4), rate=1, voters=500, people=people)
     assert sorted(map(len, prompts.draw()))[-2:] == [0, 4]
