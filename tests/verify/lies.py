@@ -333,7 +333,7 @@ def set_entry(number: int, **columns: object) -> str:
 
 LAST_ENTRY_GONE = ("DELETE FROM entries WHERE id = (SELECT max(id) FROM entries)", UPDATE_LAST_ENTRY)
 FIRST_ENTRY_GONE = ("DELETE FROM entries WHERE id = 1", "UPDATE entries SET id = id - 1", UPDATE_LAST_ENTRY)
-# without receipts other files refute these
+# other files refute these
 LEDGER_LIES: dict[str, tuple[tuple[str, ...], str]] = {
     "a smaller budget": (("UPDATE budget SET epsilon = '0.3'",), "keep to the budget"),
     "a cheap entry": ((INSERT_CHEAP_COST, set_entry(1, cost=9)), "all its queries are of one kind"),
@@ -347,7 +347,7 @@ LEDGER_LIES: dict[str, tuple[tuple[str, ...], str]] = {
     "two merged entries": ((set_entry(2, count=29), *FIRST_ENTRY_GONE), DEBIT),
     "no entries": (("DELETE FROM entries", UPDATE_LAST_ENTRY), DEBIT),
 }
-# no other file repeats these fields: only a receipt's digest refutes them
+# no other file repeats these fields: only a digest refutes them
 UNDETECTED_LIES: dict[str, tuple[str, ...]] = {
     "a budget twice as large": ("UPDATE budget SET epsilon = '41'",),
     "a larger δ": ("UPDATE budget SET delta = '0.02'",),
@@ -453,18 +453,14 @@ def store_waiting_label(count: int, folder: Path) -> None:
 
 
 def list_ledger_lies() -> Iterator[Lie]:
-    """Change ledgers, with and without receipts."""
-    for name, (statements, claim) in LEDGER_LIES.items():
-        receipt_claim = DEBIT if name == "no last entry" else UNCHANGED  # receipts are of the first two entries
-        yield Lie("majority", f"a ledger with {name}", forge(*statements), receipt_claim)
-        yield Lie("majority", f"without a receipt, a ledger with {name}", drop_receipts(forge(*statements)), claim)
+    """Change ledgers, mostly without receipts: `test_chain` compares the same ledgers with a digest."""
+    for name, (statements, claim) in (LEDGER_LIES | FORGERIES).items():
+        yield Lie("majority", f"a ledger with {name}", drop_receipts(forge(*statements)), claim)
     for name, statements in UNDETECTED_LIES.items():
-        claim = "the ledger that holds this entry is called" if name == "another identity" else UNCHANGED
-        yield Lie("majority", f"a ledger with {name}", forge(*statements), claim)
         change = drop_receipts(forge(*statements))
-        yield Lie("majority", f"without a receipt, {name}", change, NOT_TRUNCATED, is_refutable=False)
-    for name, (statements, claim) in FORGERIES.items():
-        yield Lie("majority", f"without a receipt, {name}", drop_receipts(forge(*statements)), claim)
+        yield Lie("majority", f"a ledger with {name}", change, NOT_TRUNCATED, is_refutable=False)
+    claim = "the ledger that holds this entry is called"
+    yield Lie("majority", "another identity than in its receipts", forge(*UNDETECTED_LIES["another identity"]), claim)
     for number, statements in enumerate(TAMPERED, 1):
         yield Lie("majority", f"tampering {number}", tamper(*statements), WHOLE_LEDGER)
     yield Lie("gnmax", "a budget twice as large", forge(*UNDETECTED_LIES["a budget twice as large"]), UNCHANGED)

@@ -20,7 +20,7 @@ from darrm.numerics import exact_sampling
 from darrm.numerics.binomial import binomial_pmf, poisson_binomial_pmf
 from darrm.numerics.exact_sampling import ExactCoins
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian
-from darrm.plurality.plurality_law import ONE, true_plurality
+from darrm.plurality.plurality_law import ONE, PluralityLaw, true_plurality
 from darrm.table import release as release_module
 from darrm.verify.attack import (
     ConfidenceIntervals,
@@ -264,6 +264,26 @@ def let_first_class_win_ties(patch: Patch) -> None:
     patch.setattr(mechanisms, "noisy_argmax", find_winners)
 
 
+def double_rate(patch: Patch) -> None:
+    draw = ExponentialMechanism.release
+
+    def release(self: ExponentialMechanism, votes: Any, **settings: Any) -> Any:
+        return draw(ExponentialMechanism(2 * self.epsilon, self.reached), votes, **settings)
+
+    patch.setattr(ExponentialMechanism, "release", release)
+
+
+def swap_weights(patch: Patch) -> None:
+    """Exchange the weights of the first two groups of a partition: the leaders and the runners-up."""
+    make_sampler: Any = release_module._make_sampler
+
+    def make_swapped(law: PluralityLaw) -> Any:
+        rows = [[*row[1::-1], *row[2:]] for row in law.to_json()]
+        return make_sampler(PluralityLaw.from_json(law.K, law.classes, rows))
+
+    patch.setattr(release_module, "_make_sampler", make_swapped)
+
+
 def draw_first_of_group(patch: Patch) -> None:
     below = exact_sampling.uniform_below
     patch.setattr(release_module, "uniform_below", lambda rng: lambda bounds: below(rng)(bounds) * (bounds == ONE))
@@ -277,7 +297,11 @@ BUGS: list[tuple[Callable[[Patch], None], str | Callable[[], Table], bool]] = [
     (let_minorities_win, partial(make_private, 11, "0.1", "1e-5", "3"), False),
     (halve_noise, "GNMax", True),
     (halve_noise, "two classes", True),
+    (double_rate, "exponential", True),
+    (swap_weights, "plurality", False),
+    (swap_weights, "private plurality", False),
     (let_first_class_win_ties, "GNMax", False),
+    (let_first_class_win_ties, "LNMax", False),
     (draw_first_of_group, "plurality", False),
 ]
 

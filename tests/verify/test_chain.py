@@ -21,7 +21,7 @@ from darrm.verify.audit import Audit, audit
 from darrm.verify.chain import judge_history, read_digest, read_public_key
 from darrm.verify.verdicts import ASSUMED, FALSE, PROVED, UNKNOWN, LedgerFaultError, Verdict
 from tests.relinked import relink
-from tests.verify.lies import LAST_ENTRY_GONE, forge, set_entry
+from tests.verify.lies import LAST_ENTRY_GONE, LEDGER_LIES, UNDETECTED_LIES, forge, set_entry
 from tests.verify.support import ledger_of
 
 QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"), table="ab" * 32)
@@ -35,8 +35,8 @@ def ledger(tmp_path: Path) -> PrivacyLedger:
     """Make a ledger of four entries."""
     budget = PrivacyParams(3, "1e-3")
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", budget, composition="planned", population="ward 7")
-    ledger.debit(QUERY, note="first")
     ledger.debit(QUERY.repeat(2), labels=np.array([1, 0]), cursor=StreamCursor("-day", 0, ("a", "b")))
+    ledger.debit(QUERY, note="second")
     ledger.debit(OTHER, note="Grüße")
     ledger.debit(QUERY, note="last")
     return ledger
@@ -58,6 +58,18 @@ def test_a_digest_proves_the_entries_up_to_its_own_and_no_later_ones(ledger: Pri
     relink(Path(ledger.path), "UPDATE entries SET note = 'x' WHERE id = 3")
     assert list_verdicts(judge(ledger, *digests[:2])) == [PROVED, PROVED, ASSUMED]
     assert list_verdicts(judge(ledger, *digests)) == [PROVED, PROVED, FALSE, ASSUMED]
+
+
+@pytest.mark.parametrize(
+    "statements", [statements for statements, _ in LEDGER_LIES.values()] + [*UNDETECTED_LIES.values()]
+)
+def test_a_change_is_false_with_a_digest_and_assumed_honest_without(
+    statements: tuple[str, ...], ledger: PrivacyLedger
+) -> None:
+    digest = str(ledger.digest())
+    relink(Path(ledger.path), *statements)
+    assert list_verdicts(judge(ledger, digest)) == [FALSE]
+    assert list_verdicts(judge(ledger)) == ([ASSUMED] if PrivacyLedger(ledger.path).entries() else [])
 
 
 def test_an_older_copy_that_was_debited_again_contradicts_a_later_digest(ledger: PrivacyLedger) -> None:

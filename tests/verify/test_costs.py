@@ -23,7 +23,7 @@ from darrm.plurality.proof import largest_excess, list_neighbor_pairs
 from darrm.priors import Dirichlet, Independent, Point
 from darrm.verify.attack import label_law
 from darrm.verify.audit import judge_file
-from darrm.verify.costs import enclose_differences, enclose_private_voters, judge_charge
+from darrm.verify.costs import enclose_differences, enclose_private_voters, judge_charge, list_partitions
 from darrm.verify.ledger import judge_ledger
 from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN
 from tests.plurality.support import any_law, worst_by_hand
@@ -102,6 +102,11 @@ def test_private_voters_cost_the_worst_of_all_multisets(voters: Voters, classes:
     assert enclosures[1].upper <= problem.target.exact_delta
 
 
+def test_partitions_of_few_votes_into_many_classes_are_few() -> None:
+    parts = [(3, 0, 0), (2, 1, 0), (1, 1, 1)]
+    assert list(list_partitions(3, 2000, 3)) == [part + (0,) * 1997 for part in parts]
+
+
 def test_too_many_private_voters_are_not_enclosed() -> None:
     problem = Problem(Voters(14, PrivacyParams("0.4")), PrivacyParams("0.9"), 3)
     assert enclose_private_voters(table_of(certify(problem, random_law(14, 3))), [Fraction(1)]) is None
@@ -140,7 +145,9 @@ SEVERAL_VOTES = [
 ]
 
 
-def check_enclosures(release: NoisyMaximum, p: np.ndarray, q: np.ndarray, share: float) -> None:
+def check_enclosures(
+    release: NoisyMaximum, p: np.ndarray, q: np.ndarray, share: float, largest: Fraction, rounding: float
+) -> None:
     """Check that no pair of laws costs more than the upper ends, and the worst pair ``share`` of them."""
     cost = cost_of(release)
     for order in (1.5, 2.0, 4.0):
@@ -148,12 +155,12 @@ def check_enclosures(release: NoisyMaximum, p: np.ndarray, q: np.ndarray, share:
         assert divergence is not None
         worst = np.log(np.sum(p**order * q ** (1.0 - order), axis=1)).max() / (order - 1.0)
         assert share * divergence.upper < worst <= divergence.upper
-    epsilons = [Fraction(0), Fraction(1, 5), Fraction(1, 3)]
+    epsilons = [Fraction(0), Fraction(1, 5), largest]
     deltas = cost.deltas(epsilons)
     assert deltas is not None
     for epsilon, delta in zip(epsilons, deltas, strict=True):
         worst = np.maximum(0.0, p - math.exp(epsilon) * q).sum(axis=1).max()
-        assert 0.0 < worst <= delta.upper + Fraction(1, 10**12)
+        assert 0.0 < worst <= delta.upper + Fraction(rounding)
 
 
 @pytest.mark.parametrize("name", ["ExponentialMechanism", "PermuteAndFlip"])
@@ -161,7 +168,7 @@ def test_no_pair_of_histograms_costs_more_than_a_selection(name: str) -> None:
     release = NoisyMaximum(MECHANISMS[name][0], NINE, 3)
     pairs = neighbors(9, 3)[::7]
     p, q = (label_law(release)(np.array([pair[side] for pair in pairs])) for side in (0, 1))
-    check_enclosures(release, p, q, 0.3)
+    check_enclosures(release, p, q, share=0.3, largest=Fraction(1, 3), rounding=1e-12)
 
 
 @pytest.mark.quick_cases(1)
@@ -171,7 +178,7 @@ def test_no_number_of_ones_costs_more_than_noise_against_several_votes(mechanism
     release = NoisyMaximum(mechanism, Voters(30, NON_PRIVATE, overlap=t), 2)
     ones = np.arange(31 - t)
     p, q = (label_law(release)(np.column_stack([30 - counts, counts])) for counts in (ones, ones + t))
-    check_enclosures(release, p, q, 0.5)
+    check_enclosures(release, p, q, share=0.5, largest=Fraction(1), rounding=0.0)
     # chains of Laplace noise are as close as each link: a thousandth
     verdicts = {one.verdict for one in judge_charge(cost_of(release), charge_of(release.privacy_cost()))}
     assert verdicts == ({PROVED, UNKNOWN} if isinstance(mechanism, LNMax) else {PROVED})

@@ -98,6 +98,17 @@ def test_tables_of_many_voters_are_decided(K: int, shape: str, delta: str, rows:
     assert worst_of(Gamma(K, larger, numbers.kinds, K), target.exact_epsilon).lower > allowed.upper
 
 
+def test_weights_of_many_voters_add_up_to_one() -> None:
+    voters = ((1001, (Fraction(1), Fraction(1, 10))),)
+    chains = gamma._Chains(Gamma(1001, (Fraction(1),) * 501, voters, 1001))
+    chance = Fraction(chains.delta, gamma._UNIT)
+    weights = [Fraction(weight, gamma._UNIT) for weight in chains._compute_binomial(1001)]
+    assert 0 <= 1 - sum(weights) < Fraction(1, 10**25)
+    for n in (0, 50, 100):
+        expected = math.comb(1001, n) * chance**n * (1 - chance) ** (1001 - n)
+        assert 0 <= expected - weights[n] < Fraction(1, 10**25)
+
+
 def test_too_many_voters_are_not_enclosed() -> None:
     dip = (Fraction(1), Fraction(1, 2)) + (Fraction(1),) * 1499
     voters = ((3001, (Fraction(1, 10), Fraction(1, 10**5))),)

@@ -34,6 +34,7 @@ from tests.verify.test_sums import delta_of_many
 NON_PRIVATE = PrivacyParams("inf")
 POISSON, FIXED = Subsampling(Fraction(1, 5)), Subsampling(Fraction(1, 5), "fixed")
 TWO_RECORDS = Subsampling(Fraction(1, 10), records=2)
+MECHANISMS = (GNMax(1.1), LNMax(0.9), ExponentialMechanism(2.0), PermuteAndFlip(2.0))
 
 
 def make_voters(K: int, sampling: Subsampling) -> Voters:
@@ -102,11 +103,7 @@ def compute_bits(release: NoisyMaximum) -> list[list[mpmath.mpf]]:
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    "mechanism",
-    [GNMax(1.1), LNMax(0.9), ExponentialMechanism(2.0), PermuteAndFlip(2.0), PermuteAndFlip(40.0)],
-    ids=repr,
-)
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, PermuteAndFlip(40.0)], ids=repr)
 @pytest.mark.parametrize("sampling", [POISSON, FIXED], ids=["poisson", "fixed"])
 def test_a_label_of_two_classes_costs_what_mpmath_computes(mechanism: Mechanism, sampling: Subsampling) -> None:
     release, order, rate = NoisyMaximum(mechanism, make_voters(4, sampling), 2), 3.0, mpmath.mpf(1) / 5
@@ -239,15 +236,10 @@ def test_an_account_without_a_goal_has_a_finite_total() -> None:
     assert math.isfinite(total.epsilon)
 
 
-MECHANISMS = (GNMax(1.1), LNMax(0.9), ExponentialMechanism(2.0), PermuteAndFlip(2.0))
-
-
 @pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("sampling", [POISSON, FIXED, TWO_RECORDS], ids=["poisson", "fixed", "two records"])
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize(
-    "kind", [None, GNMax(1.1), LNMax(0.9), ExponentialMechanism(2.0), PermuteAndFlip(2.0)], ids=str
-)
+@pytest.mark.parametrize("kind", [None, *MECHANISMS], ids=str)
 def test_an_honest_file_is_proved(kind: Mechanism | None, classes: int, sampling: Subsampling) -> None:
     if kind is not None:
         mechanism = NoisyMaximum(replace(kind, reached=sampling.records), make_voters(6, sampling), classes)

@@ -128,15 +128,17 @@ def test_delta_of_wide_gaussian_noise_is_that_of_a_normal_law() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log_weights", "order"),
+    ("log_weights", "order", "message"),
     [
-        (lambda points: -((points / 1e7) ** 2), 2.0),
-        (lambda points: -1e6 * np.abs(points), 2.0),
-        (lambda points: -(points**2) / 2.0, 1e4),
+        (lambda points: -((points / 1e7) ** 2), 2.0, "wide"),
+        (lambda points: -1e6 * np.abs(points), 2.0, "next to none"),
+        (lambda points: -(points**2) / 2.0, 1e4, "order"),
     ],
 )
-def test_noise_that_takes_too_long_is_refused(log_weights: Callable[[Array], Array], order: float) -> None:
-    with pytest.raises(TooWideError):
+def test_noise_that_takes_too_long_is_refused(
+    log_weights: Callable[[Array], Array], order: float, message: str
+) -> None:
+    with pytest.raises(TooWideError, match=message):
         renyi_of_label(log_weights, order)
 
 

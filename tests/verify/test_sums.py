@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import product
+from typing import Any
 
 import mpmath
 import pytest
@@ -264,6 +265,23 @@ def test_a_total_is_within_one_percent_of_the_accountants(name: str) -> None:
     assert epsilon is not None
     assert spent.epsilon * (1.0 - 1e-5) <= epsilon <= spent.epsilon * 1.01
     assert compose_delta(kinds, epsilon, least=Fraction(delta)) <= Fraction(delta) * 21 / 20
+
+
+def test_a_goal_that_is_reached_stops_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds, counts, compose = list_kinds(ACCOUNTS["no common step"][0]), [0], sums.compose
+
+    def compose_and_count(*arguments: Any) -> LossSum:
+        counts[-1] += 1
+        return compose(*arguments)
+
+    monkeypatch.setattr(sums, "compose", compose_and_count)
+    close = compose_epsilon(kinds, SMALL, goal=Fraction(14))
+    counts.append(0)
+    best = compose_epsilon(kinds, SMALL)
+    assert best is not None
+    assert close is not None
+    assert best < close <= 14
+    assert 1 <= counts[0] < counts[1]
 
 
 # ------------------------------------------------------------------------------------------------ choice of points

@@ -147,16 +147,27 @@ def test_a_filter_admits_no_query_without_a_bound() -> None:
     assert prove_filter([], *budget, Fraction(1))
 
 
+def test_a_curve_is_interpolated_between_its_orders() -> None:
+    ends = [GAUSSIAN[0], GAUSSIAN[-1]]
+    chord = (Fraction(1, 100) + (Fraction(18 * 19, 200) - Fraction(1, 100)) * Fraction(3, 17)) / 4
+    assert to_float(totals._interpolate_curve(ends, Fraction(5))) == pytest.approx(float(chord), rel=1e-15)
+    for order, value in ((7, 7 / 200), (Fraction(3, 2), 1 / 100)):
+        assert to_float(totals._interpolate_curve(GAUSSIAN, Fraction(order))) == value
+    assert totals._interpolate_curve(GAUSSIAN, Fraction(20)) is None
+    assert totals._interpolate_curve((), Fraction(2)) is None
+
+
 # ------------------------------------------------------------------------------------------------ planned queries
 
 
-def test_planned_curves_cost_what_the_accountant_computes() -> None:
+@pytest.mark.parametrize("delta", ["1e-3", "1e-5", "1e-12"])
+def test_planned_curves_cost_what_the_accountant_computes(delta: str) -> None:
     charges = [pay_labels(10.0, 50), pay_labels(25.0, 7)]
     account: list[Priced] = [(charge_of(charge), None) for charge in charges]
-    expected = PrivacyAccountant(costs=charges).smallest_epsilon(1e-5)
-    assert find_total(account, Fraction("1e-5")).epsilon == pytest.approx(expected, rel=1e-9)
+    expected = PrivacyAccountant(costs=charges).smallest_epsilon(float(delta))
+    assert find_total(account, Fraction(delta)).epsilon == pytest.approx(expected, rel=1e-9)
     other = Charge(guarantee=(Fraction(1), Fraction(0)))
-    assert smallest_total([*account, (other, None)], Fraction("1e-5"), goal=0.0) is None
+    assert smallest_total([*account, (other, None)], Fraction(delta), goal=0.0) is None
 
 
 def test_a_sum_with_a_larger_delta_is_no_total() -> None:
