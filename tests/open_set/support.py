@@ -1,9 +1,7 @@
 """Compute open-set answers from the definition: named strings and all votes, without symmetry."""
 
-import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from fractions import Fraction
 
 import highspy
@@ -11,7 +9,7 @@ import highspy
 from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Problem, Voters
-from tests.noisy_max.oracles import Counts, neighbors
+from tests.noisy_max.oracles import Counts, histograms, neighbors
 
 
 def open_problem(K: int, epsilon: str, delta: str, overlap: int = 1) -> Problem:
@@ -31,10 +29,6 @@ def compute_ewens(counts: Counts, theta: Fraction) -> Fraction:
                 next_law[shape] += probability * weight / (theta + num_seated)
         law = next_law
     return law[counts]
-
-
-def list_data_sets(K: int, strings: int) -> Iterator[Counts]:
-    yield from (counts for counts in itertools.product(range(K + 1), repeat=strings) if sum(counts) == K)
 
 
 def list_neighbors(counts: Counts, overlap: int) -> set[Counts]:
@@ -59,7 +53,7 @@ def list_probabilities(law: PluralityLaw, counts: Counts) -> list[Fraction]:
 
 def find_largest_difference(law: PluralityLaw, ratio: Fraction, overlap: int) -> Fraction:
     """Compute the largest Pr[S] − ratio·Pr'[S] over all neighbors on enough strings."""
-    laws = {counts: list_probabilities(law, counts) for counts in list_data_sets(law.K, law.K + overlap)}
+    laws = {counts: list_probabilities(law, counts) for counts in histograms(law.K, law.K + overlap)}
     assert all(sum(probabilities) == 1 for probabilities in laws.values())
     return max(
         sum((max(Fraction(0), p - ratio * q) for p, q in zip(laws[counts], laws[other], strict=True)), Fraction(0))
@@ -70,7 +64,7 @@ def find_largest_difference(law: PluralityLaw, ratio: Fraction, overlap: int) ->
 
 def find_optimum(K: int, epsilon: float, delta: float, theta: Fraction, overlap: int) -> float:
     """Solve for the probabilities of all strings and of no answer on all data sets."""
-    data_sets = list(list_data_sets(K, K + overlap))
+    data_sets = histograms(K, K + overlap)
     shapes = {counts: tuple(sorted(filter(None, counts), reverse=True)) for counts in data_sets}
     multiplicity = Counter(shapes.values())
     highs = highspy.Highs()

@@ -516,10 +516,7 @@ OTHER_SCHEME = {"poisson": "fixed", "fixed": "poisson"}
 SamplingChange = Callable[[Json], Json] | None  # None deletes the sampling
 SAMPLING_LIES: dict[str, SamplingChange] = {
     "half the rate": lambda sampled: {**sampled, "rate": repr(float(sampled["rate"]) / 2)},
-    "another scheme": lambda sampled: {
-        **sampled,
-        "scheme": {"poisson": "fixed", "fixed": "poisson"}[sampled["scheme"]],
-    },
+    "another scheme": lambda sampled: {**sampled, "scheme": OTHER_SCHEME[sampled["scheme"]]},
     "one record each": lambda sampled: {name: value for name, value in sampled.items() if name != "records"},
     "no resampling": None,
 }

@@ -26,9 +26,9 @@ from darrm.verify.audit import judge_file
 from darrm.verify.costs import enclose_differences, enclose_private_voters, judge_charge, list_partitions
 from darrm.verify.ledger import judge_ledger
 from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN
+from tests.noisy_max.oracles import histograms, neighbors
 from tests.plurality.support import any_law, worst_by_hand
 from tests.verify.support import audit_of, charge_of, cost_of, false_claims, table_of
-from tests.verify.test_noisy_labels import neighbors
 
 NON_PRIVATE = PrivacyParams("inf")
 NINE = Voters(9, NON_PRIVATE, overlap=1)
@@ -166,7 +166,7 @@ def check_enclosures(
 @pytest.mark.parametrize("name", ["ExponentialMechanism", "PermuteAndFlip"])
 def test_no_pair_of_histograms_costs_more_than_a_selection(name: str) -> None:
     release = NoisyMaximum(MECHANISMS[name][0], NINE, 3)
-    pairs = neighbors(9, 3)[::7]
+    pairs = [(counts, moved) for counts in histograms(9, 3) for moved in neighbors(counts)]
     p, q = (label_law(release)(np.array([pair[side] for pair in pairs])) for side in (0, 1))
     check_enclosures(release, p, q, share=0.3, largest=Fraction(1, 3), rounding=1e-12)
 

@@ -14,15 +14,12 @@ import pytest
 from darrm import PrivacyLedger, PrivacyParams, Release, Voters, Votes, release_debited
 from darrm.noisy_max.mechanisms import GNMax
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from tests.relinked import digest as hash_fields
 from tests.verify.files import TABLE
 
 
 def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def hash_fields(*fields: object) -> str:
-    return hash_text("\x1f".join(map(str, fields)))
 
 
 def hash_json(data: Any) -> str:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,9 @@ from darrm.verify.formats import Charge
 from darrm.verify.sums import compose_delta
 from darrm.verify.totals import Priced, Total, prove_filter, smallest_total
 from darrm.verify.verdicts import exponential
+from tests.account.test_models import list_label_laws
 from tests.verify.support import charge_of, cost_of
+from tests.verify.test_sums import pay_pairs
 
 GAUSSIAN = [(Fraction(order), Fraction(order, 200)) for order in range(2, 20)]
 GAUSSIAN_CURVE: dict[str, Any] = {
@@ -92,10 +93,6 @@ def test_no_law_with_a_profile_has_a_larger_cut_divergence(
     epsilon, alpha = Fraction(cut, 4), float(order)
     moment = sum(float(q) * min(float(p / q), math.exp(epsilon)) ** alpha for p, q in law)
     assert to_float(totals._bound_cut_ratios(profile, epsilon, order)) >= math.log(moment) / (alpha - 1.0) - 1e-12
-
-
-def pay_pairs(epsilon: str, delta: str, count: int) -> PrivacyCost:
-    return PrivacyCost("a", guarantee=PrivacyParams(epsilon, delta), count=count)
 
 
 def pay_labels(sigma: float, count: int) -> PrivacyCost:
@@ -254,36 +251,16 @@ def test_the_joint_bound_of_pure_privacy_has_a_closed_form(each: str, release: s
     assert list_bounds(account, Fraction(0), x * (1 - Fraction(1, 10**8)))[joint] > x
 
 
-def list_label_chances(
-    bits: tuple[int, ...], course: tuple[tuple[int, ...], ...], gamma: NoiseFunction
-) -> Iterator[float]:
-    """Yield Pr[labels] for all labels; model k answers question q with its bit, turned where course[q][k] is 1."""
-    ones = [sum(bit ^ turned for bit, turned in zip(bits, turns, strict=True)) for turns in course]
-    shares = [0.5 * (1.0 + gamma.signed[count]) for count in ones]
-    for labels in product((0, 1), repeat=len(course)):
-        yield math.prod(share if label else 1.0 - share for share, label in zip(shares, labels, strict=True))
-
-
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("overlap", "delta"), [(1, "0.01"), (2, "0.1"), (3, "0.01"), (1, "0.1"), (2, "0.01"), (3, "0.1")]
 )
-def test_no_course_of_answers_costs_more(overlap: int, delta: str) -> None:
+def test_no_strategy_of_models_costs_more(overlap: int, delta: str) -> None:
     voters = Voters(3, PrivacyParams("1"), overlap=overlap, models=True)
     table = certify(Problem(voters, PrivacyParams("2.9")), NoiseFunction(3, [0.4, 0.9]))
     total = find_total(price(table, 3), Fraction(delta))
-    likely, worst = 1.0 / (1.0 + math.exp(-1.0)), 0.0
-    for course in product(product((0, 1), repeat=3), repeat=3):
-        laws = []
-        for truth in (1, 0):
-            truths = [(truth if k < overlap else 1) for k in range(3)]
-            chances = [
-                (bits, math.prod(likely if bit == truths[k] else 1.0 - likely for k, bit in enumerate(bits)))
-                for bits in product((0, 1), repeat=3)
-            ]
-            terms = (chance * np.array(list(list_label_chances(bits, course, table.gamma))) for bits, chance in chances)
-            laws.append(sum(terms))
-        worst = max(worst, float(np.maximum(0.0, laws[0] - math.exp(total.epsilon) * laws[1]).sum()))
+    laws = list_label_laws(0.5 * (1.0 + table.gamma.signed), [1.0] * overlap, 3 - overlap, 3)
+    worst = max(float(np.maximum(0.0, p - math.exp(total.epsilon) * q).sum(axis=1).max()) for p, q in laws)
     assert worst <= float(delta)
     assert overlap < 3 or total.epsilon < 3.0  # less than the models alone, to which it is nothing
 
