@@ -596,15 +596,16 @@ LINE_LIES: dict[str, Callable[[list[str]], list[str]]] = {
 ARRAY_LIES: dict[str, Callable[[Any], Any]] = {
     "the first label turned": lambda old: np.concatenate([1 - old[:1], old[1:]]),
     "a label less": lambda old: old[:-1],
-    "a label more": lambda old: np.concatenate([old, old[:1]]),
+    "a label more": lambda old: np.concatenate([old[:1], old]),  # after the last it may be that of the next debit
     ALL_FLIPPED: lambda old: 1 - old,
 }
 
 
 def list_label_lies() -> Iterator[Lie]:
     """Change labels of every format."""
-    for folder in ("majority", "gnmax"):
-        for name, edit in LINE_LIES.items():
+    for name, edit in LINE_LIES.items():
+        # the seven labels of gnmax may be equal
+        for folder in ("majority",) if name in {"all labels equal", "labels in order"} else ("majority", "gnmax"):
             yield Lie(folder, name, partial(edit_lines, "labels.csv", edit), DEBIT)
     yield Lie(
         "majority", "a third class", partial(edit_lines, "labels.csv", LINE_LIES["a label of no class"]), "one of 2"
