@@ -398,7 +398,10 @@ TAMPERED: tuple[tuple[str, ...], ...] = (
     ("UPDATE entries SET note = 'x' WHERE id = 1",),
     ("UPDATE entries SET id = 99 WHERE id = 1",),
     ("UPDATE budget SET identity = 'x'",),
+    ("UPDATE costs SET what = 'x'",),
+    ("UPDATE state SET moved_to = '/x'",),
     ("PRAGMA application_id = 0",),
+    ("PRAGMA user_version = 2",),
     ("CREATE TRIGGER undo AFTER UPDATE ON costs BEGIN UPDATE costs SET total = 0; END",),
     ("CREATE VIEW sums AS SELECT * FROM costs",),
 )

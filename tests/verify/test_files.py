@@ -3,6 +3,7 @@
 A bomb is a small file that asks for much memory.
 """
 
+import hashlib
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from darrm.verify import files
 from darrm.verify.files import read_parquet_labels
 from darrm.verify.verdicts import PROVED
 from darrm.votes.parquet_file import record_batches
@@ -106,8 +108,8 @@ def test_a_bomb_of_votes_is_refused_by_a_release(rows: int, message: str, tmp_pa
     parquet.write_table(arrow.table(dict.fromkeys("abc", column)), tmp_path / "votes.parquet", compression="zstd")
     TABLE.save(tmp_path / "table.json")
     budget = ["--ledger", str(tmp_path / "ledger.sqlite"), "--create-budget", "9,1e-5", "--classes", "no,yes"]
-    files = ["--table", str(tmp_path / "table.json"), "--output", str(tmp_path / "out.parquet")]
-    process = run_limited("darrm.release", str(tmp_path / "votes.parquet"), *files, *budget)
+    paths = ["--table", str(tmp_path / "table.json"), "--output", str(tmp_path / "out.parquet")]
+    process = run_limited("darrm.release", str(tmp_path / "votes.parquet"), *paths, *budget)
     assert process.returncode == 2, process.stderr
     assert message in process.stderr
 
@@ -130,6 +132,53 @@ def test_a_page_that_claims_two_gigabytes_is_refused_in_one_line(tmp_path: Path)
         process = run_limited("darrm.verify", str(path))
         assert (process.returncode, process.stderr.count("\n")) == (2, 1)
         assert process.stderr.startswith(f"error: '{path}' ")
+
+
+@pytest.mark.parametrize("block", [1, 3, 2**20])
+@pytest.mark.parametrize(
+    ("text", "labels", "first"),
+    [
+        ("no\nyes\nno\nno\n", ["no", "yes", "no", "no"], None),
+        ("\ufeff0\r\n12\r\n0", ["0", "12", "0"], None),
+        ('"a,\r\nb"\n"say ""c"""\nd\n', ["a,\r\nb", 'say "c"', "d"], None),
+        ('5,"a,b"\n4,c\n5,"a,b"\n6,c\n', ["c", "a,b", "c"], 4),
+        ("id,label\nx,1\ny,0\nx,1\n", ["1", "0", "1"], None),
+    ],
+)
+def test_labels_are_read_alike_in_blocks_of_any_size(
+    block: int, text: str, labels: list[str], first: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "labels.csv").write_bytes(text.encode())
+    for name in ("_BYTES_PER_BLOCK", "_ROWS_PER_BLOCK", "_LABELS_PER_BLOCK"):
+        monkeypatch.setattr(files, name, block)
+    file = files.read_labels(tmp_path / "labels.csv")
+    assert ([file.names[place] for place in file.places], file.first) == (labels, first)
+    for start, stop in ((0, None), (1, 3), (2, 2)):
+        lines = "".join(f"{files.quote_field(label)}\n" for label in labels[start:stop])
+        assert file.digest(start, stop) == hashlib.sha256(lines.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "accepted", "refused"),
+    [
+        ("MAX_DISTINCT", 2, "a\nb\na\n", "a\nb\nc\n"),
+        ("MAX_LABELS", 3, "a\nb\na\n", "a\nb\na\nb\n"),
+        ("MAX_NUMBERED", 2, "1,a\n2,a\n", "1,a\n2,a\n3,a\n"),
+        ("_MAX_LABEL_BYTES", 4, "a\nb\n", "a\nbc\n"),
+        ("_MAX_NAME_LENGTH", 2, "ab\n", "abc\n"),
+        ("_MAX_NAME_LENGTH", 5, "id,label\nabcde,1\n", "id,label\nabcdef,1\n"),
+    ],
+)
+def test_labels_are_read_up_to_each_limit(
+    limit: str, value: int, accepted: str, refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, limit, value)
+    path = tmp_path / "labels.csv"
+    path.write_text(accepted)
+    assert files.read_labels(path).size == accepted.count("\n") - accepted.startswith("id")
+    path.write_text(refused)
+    with pytest.raises(ValueError, match=r"labels\.csv"):
+        files.read_labels(path)
 
 
 def test_a_parquet_file_without_its_rows_is_refused(tmp_path: Path) -> None:
