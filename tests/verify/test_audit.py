@@ -384,6 +384,45 @@ def test_the_page_holds_answer_assumptions_checks_and_digests_and_no_script(file
     assert page.tags["table"] == 5  # checks of three files, entries, files
 
 
+@pytest.mark.parametrize(
+    ("name", "files", "answer"),
+    [
+        ("majority", ["table.json"], "PASS  one label is (0.3, 1.5e-05)-DP\n"),
+        ("majority", ["table.json", "labels.csv"], "PASS  one label is (0.3, 1.5e-05)-DP\n"),
+        ("majority", ["labels.csv"], "OPEN  nothing that answers or pays is among the files\n"),
+        ("plan", ["plan.json"], "PASS  all 20 answers as planned are (3, 0.0001)-DP\n"),
+        ("plan", ["plan.json", "ledger.sqlite"], "PASS  20 labels are ("),
+    ],
+)
+def test_the_answer_is_about_the_total_or_else_the_plan_or_else_a_label(
+    name: str, files: list[str], answer: str, honest: Folders
+) -> None:
+    assert text_report(audit([honest(name) / file for file in files])).startswith(answer)
+
+
+@pytest.mark.parametrize(("assumptions", "listed"), [(6, 6), (7, 5)])
+def test_the_text_lists_few_answers_assumptions_and_unknown_claims(assumptions: int, listed: int) -> None:
+    totals = [Verdict("composition", "3 labels are private", PROVED, "sum", file) for file in "abc"]
+    others = [Verdict("history", f"{n}", ASSUMED, "reason") for n in range(assumptions)]
+    others += [Verdict("history", f"open {n}", UNKNOWN, "reason") for n in range(4)]
+    result = Audit(verdicts=[*totals, *others, others[0]], ledgers=dict.fromkeys("abc"))  # type: ignore[arg-type]
+    lines = [f"PASS  {file}: 3 labels are private" for file in "ab"] + ["      and 1 more answers", "assuming"]
+    lines += [f"  A{n + 1:<3}{n:<52} reason" for n in range(listed)]
+    lines += [f"  and {assumptions - listed} more"] * (listed < assumptions)
+    lines += [f"unknown: open {n} (reason)" for n in range(3)] + ["proved independently   composition"]
+    lines += [
+        "consistent             0 checks of files   unknown 4   false 0",
+        "(every check: --all; a page: --report)",
+    ]
+    assert text_report(result).splitlines() == lines
+    assert set(map(str, result.verdicts)) <= set(text_report(result, every=True).splitlines())
+    result.add("d\ne", [Verdict("file", "it is whole", FALSE, "a long reason " * 99)])
+    lines = text_report(result).splitlines()
+    assert lines[0].startswith("FAIL  d\\ne: it is false that it is whole (a long reason ")
+    assert (lines[2][-2:], lines[3]) == (" …", "assuming")
+    assert max(map(len, lines)) <= 100
+
+
 def test_json_holds_verdicts_entries_labels_and_releases(files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: main([*map(str, files), "--format", "json"])) == 0
     data = validated(capsys.readouterr().out, "verify_report")
