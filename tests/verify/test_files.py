@@ -192,7 +192,14 @@ def test_a_parquet_file_without_its_rows_is_refused(tmp_path: Path) -> None:
         read_parquet_labels([path])
 
 
-@pytest.mark.quick_cases(2)
+def test_labels_of_parquet_are_those_of_the_column_label(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = arrow.table({"id": ["a", "b", "c"], "label": ["yes", None, "yes"]})
+    parquet.write_table(table, tmp_path / "labels.parquet")
+    assert read_parquet_labels([tmp_path / "labels.parquet"]).labels.tolist() == ["yes", "", "yes"]
+
+
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("names", "column"),
     [(["label"] * 2, [1]), (["label"], [1, None, 2]), (["a", "b"], [1]), (["label"], [[1], [2]])],

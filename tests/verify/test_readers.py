@@ -33,6 +33,8 @@ NOISY: Json = NoisyMaximum(GNMax(3.0, reached=2), TEACHERS, 3).to_json()
 OPEN_SET: Json = NoisyMaximum(GNMax(3.0, reached=2), TEACHERS, OPEN, 7).to_json()
 LONG = f"{'1' * 4000}/{'1' * 3999}"
 SPENT: Json = {"epsilon": 1.0, "delta": 0.0}
+RUN: Json = {"format": "darrm tested run", "version": 1, "answer": NOISY, "check": None, "queries": 9, "order": "2"}
+RUN |= {"budget": {"epsilon": "1", "delta": "1e-5"}, "otherwise": None}
 PLAN: Json = {"workload": {**VOTERS, "queries": 9, "total": ONE}, "spent": SPENT}
 
 
@@ -96,6 +98,11 @@ RANGES: list[tuple[Callable[[Any], object], Json, str, list[Any], list[Any]]] = 
         [{**NOISY["mechanism"], "reached": 1}, {**NOISY["mechanism"], "sigma": "3"}, {"kind": "GNMax", "reached": 2}],
     ),
     (read_release, json.loads(json.dumps(TABLE.to_json())), "checksum", [], ["ab" * 32]),
+    (read_release, RUN, "queries", [1, 10**7], [0, 10**7 + 1]),
+    (read_release, RUN, "order", ["1.1"], ["1", 2]),
+    (read_release, RUN, "budget", [], [ONE]),
+    (read_release, RUN, "otherwise", [NOISY], [{**NOISY, "classes": 4}]),
+    (read_release, RUN, "check", [{"threshold": 3, "sigma": "2"}], [{"threshold": 3, "sigma": 2}]),
     (read_plan, PLAN, "spent", [{"epsilon": 0, "delta": 0}], [{**SPENT, "epsilon": -1.0}, {**SPENT, "delta": True}]),
     (
         read_plan,
