@@ -320,7 +320,7 @@ def test_each_file_gets_a_verdict_for_any_content(name: str, one_of_each: Path, 
         ("l.npy", b"\x93NUMPY\x01\x00v\x00((((("),
         ("l.npy", b""),
         ("l.txt", b"0\n"),
-        ("missing", None),
+        ("empty", None),
         ("/dev/zero", None),
     ],
 )
@@ -328,13 +328,10 @@ def test_a_named_file_without_claims_is_refused(
     name: str, content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     TABLE.save(tmp_path / "table.json")
+    (tmp_path / "empty").mkdir()
     if content is not None:
         (tmp_path / name).write_bytes(content)
     refused(main, [str(tmp_path / "table.json"), str(tmp_path / name)], name, capsys)
-
-
-def test_an_empty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(main, [str(tmp_path)], str(tmp_path), capsys)
 
 
 def test_a_report_overwrites_no_input(files: list[Path]) -> None:
