@@ -21,7 +21,7 @@ MODULES = {
     "budgets": "experiments.aggregators.budgets",
     "composition": "experiments.composition_tables",
     "drawings": "experiments.drawings",
-    "estimators": "experiments.estimators.main",
+    "estimators": "experiments.estimators",
     "example_votes": "experiments.example_votes",
     "explorer_data": "experiments.explorer_data",
     "fresh": "experiments.fresh",

@@ -25,7 +25,7 @@ an ε, they refute every smaller ε.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -68,28 +68,21 @@ DELTA = 1e-8  # far below 1/canaries: the bound has the factor canaries·δ
 _MAX_EPSILON = 100.0
 
 
-@dataclass(frozen=True)
-class TrainingAudit:
-    canaries: int
-    guesses: int
-    right: int
-    noise: float
-    clipped: bool  # False with the planted bug: no clipping
-    claimed: float  # ε at `DELTA` by the accounting of DP-SGD
-    refuted: float  # the largest ε that the guesses refute
-    confidence: float
+def audit_training(recipe: PrivateSGD, canaries: int, confidence: float, *, clipped: bool, seed: int) -> Row:
+    """Train with canaries and guess half of the coins; ``clipped=False`` omits clipping but keeps the noise σC.
 
-
-def audit_training(recipe: PrivateSGD, canaries: int, confidence: float, *, clipped: bool, seed: int) -> TrainingAudit:
-    """Train with canaries and guess half of the coins; ``clipped=False`` omits clipping but keeps the noise σC."""
+    ``claimed`` is ε at `DELTA` by the accounting of DP-SGD, and ``refuted`` the largest ε that the guesses refute.
+    """
     coins = np.random.default_rng([seed, canaries]).integers(0, 2, canaries).astype(bool)
     factor = 1.0 if clipped else CLIP_FACTOR
     trained_recipe = replace(recipe, clip=factor * recipe.clip, noise=recipe.noise / factor)
     guesses_each, order = canaries // 4, np.argsort(measure_canary_weights(trained_recipe, coins, seed))
     num_right = int(np.sum(coins[order[-guesses_each:]]) + np.sum(~coins[order[:guesses_each]]))
-    counts = (canaries, 2 * guesses_each, num_right)
-    claimed, refuted = compute_privacy(recipe, DELTA).epsilon, find_refuted_epsilon(*counts, DELTA, confidence)
-    return TrainingAudit(*counts, recipe.noise, clipped, claimed, refuted, confidence)
+    counts = {"canaries": canaries, "guesses": 2 * guesses_each, "right": num_right}
+    claimed = compute_privacy(recipe, DELTA).epsilon
+    refuted = find_refuted_epsilon(**counts, delta=DELTA, confidence=confidence)
+    result: Row = {**counts, "noise": recipe.noise, "clipped": clipped}
+    return result | {"claimed": claimed, "refuted": refuted, "confidence": confidence}
 
 
 def measure_canary_weights(recipe: PrivateSGD, included: NDArray[np.bool_], seed: int) -> NDArray[np.float64]:
@@ -157,7 +150,7 @@ def measure(*, quick: bool) -> Row:
     count, steps, noises = (300, 20, NOISES[:1]) if quick else (1000, 50, NOISES)
     for noise, clipped in product(noises, (True, False)):
         recipe = PrivateSGD(learning_rate=0.5, steps=steps, sampling_rate=0.5, noise=noise)
-        runs.append(asdict(audit_training(recipe, count, TRAINING_CONFIDENCE, clipped=clipped, seed=SEED)))
+        runs.append(audit_training(recipe, count, TRAINING_CONFIDENCE, clipped=clipped, seed=SEED))
     return {"tables": tables, "one_run_delta": DELTA, "one_run": runs}
 
 

@@ -22,10 +22,7 @@ CLASSES = (5, 8)  # the paper's two "randomly chosen" classes
 ALL_CLASSES = tuple(range(10))
 UNSIGNED_BYTE = 8  # code of the number type in the IDX format
 MIRRORS = {
-    "mnist": (
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        "https://storage.googleapis.com/cvdf-datasets/mnist/",
-    ),
+    "mnist": ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
     "fashion-mnist": (
         "https://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",

@@ -105,7 +105,7 @@ def set_log_ticks(axes: Axes, values: Sequence[float]) -> None:
     """Make the x-axis logarithmic, with these ticks, and draw a grid."""
     axes.set_xscale("log")
     axes.set_xticks(values, [f"{value:g}" for value in values])
-    axes.minorticks_off()
+    axes.xaxis.minorticks_off()
     axes.grid(alpha=0.3)
 
 

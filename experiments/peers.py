@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -36,19 +36,6 @@ class Peer:
     peer: str
     ours: Callable[[], object]
     theirs: Callable[[], object]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    task: str
-    peer: str
-    seconds: float
-    peer_seconds: float
-    runs: int
-
-    @property
-    def ratio(self) -> float:
-        return self.seconds / self.peer_seconds
 
 
 def list_peers() -> list[Peer]:
@@ -100,12 +87,12 @@ def list_peers() -> list[Peer]:
 
 
 def compare(peer: Peer, runs: int) -> Row:
-    """Time both sides alternately; return a `Comparison` as plain data."""
+    """Time both sides alternately; return the medians as plain data."""
     peer.ours()
     peer.theirs()
     pairs = [(measure_processor_seconds(peer.ours), measure_processor_seconds(peer.theirs)) for _ in range(runs)]
     seconds, peer_seconds = map(statistics.median, np.transpose(pairs).tolist())
-    return asdict(Comparison(peer.task, peer.peer, seconds, peer_seconds, runs))
+    return {"task": peer.task, "peer": peer.peer, "seconds": seconds, "peer_seconds": peer_seconds, "runs": runs}
 
 
 def measure_processor_seconds(call: Callable[[], object]) -> float:

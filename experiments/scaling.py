@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import product, starmap
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -68,29 +68,7 @@ class Case:
     prior: str = "common"  # or `UNIFORM_PRIOR`
 
 
-case_of = attrgetter("prior", "K", "m", "each_delta", "shape", "solver", "loops")  # a sort key
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement(Case):
-    """A solve: its seconds and memory, its error and bound."""
-
-    seconds: float
-    separation_seconds: float
-    rows_full_set: int
-    rows_used: int
-    rounds: int
-    expected_error: float
-    bound: float
-    relative_gap: float
-    status: str
-    method: str
-    peak_megabytes: float
-    runs: int = 1  # this run has the median time
-
-    @property
-    def over_floor(self) -> float:
-        return self.seconds / self.separation_seconds
+case_of = itemgetter("prior", "K", "m", "each_delta", "shape", "solver", "loops")  # a sort key
 
 
 def list_cases(sizes: Sequence[int], *, quick: bool, long: bool) -> list[Case]:
@@ -110,9 +88,10 @@ def list_cases(sizes: Sequence[int], *, quick: bool, long: bool) -> list[Case]:
     return list(dict.fromkeys(replace(case, loops="numpy") for case in result))
 
 
-def measure(case: Case, time_limit: float = TIME_LIMIT) -> Measurement:
+def measure(case: Case) -> Row:
+    """Solve a case: its seconds and memory, its error and bound."""
     problem = Problem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
-    options = SolveOptions(gap=GAP if case.K <= MAX_SMALL_GAP_K else LARGE_GAP, time_limit=time_limit)
+    options = SolveOptions(gap=GAP if case.K <= MAX_SMALL_GAP_K else LARGE_GAP, time_limit=TIME_LIMIT)
     prior = priors.parse(case.prior)
     # warm up: do not measure imports, compilation and first calls
     kernels.KERNEL.nanoseconds = kernels.LOADING if case.loops == "compiled" else -math.inf
@@ -129,61 +108,62 @@ def measure(case: Case, time_limit: float = TIME_LIMIT) -> Measurement:
     optimality, provenance = table.optimality, table.provenance
     if optimality is None:
         raise ValueError("an optimized table says how good it is")
-    return Measurement(
+    return {
         **asdict(case),
-        seconds=seconds,
-        separation_seconds=separation_seconds,
-        rows_full_set=full_set_size(problem.voters),
-        rows_used=int(provenance.get("rows generated", provenance.get("rows written", "0"))),
-        rounds=int(provenance.get("rounds", "1")),
-        expected_error=optimality.value,
-        bound=optimality.bound,
-        relative_gap=optimality.gap / optimality.value if optimality.value > 0.0 else 0.0,
-        status=optimality.status,
-        method=table.certificate.method,
-        peak_megabytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
-    )
+        "seconds": seconds,
+        "separation_seconds": separation_seconds,
+        "rows_full_set": full_set_size(problem.voters),
+        "rows_used": int(provenance.get("rows generated", provenance.get("rows written", "0"))),
+        "rounds": int(provenance.get("rounds", "1")),
+        "expected_error": optimality.value,
+        "bound": optimality.bound,
+        "relative_gap": optimality.gap / optimality.value if optimality.value > 0.0 else 0.0,
+        "status": optimality.status,
+        "method": table.certificate.method,
+        "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
+    }
 
 
-def measure_in_process(case: Case) -> Measurement:
+def measure_in_process(case: Case) -> Row:
     """Solve one case in a new process."""
     with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(measure, case).result()
 
 
-def measure_median(case: Case, runs: int) -> Measurement:
+def measure_median(case: Case, runs: int) -> Row:
     """Measure a case ``runs`` times, or once if it is slow; return the run of median time."""
     measurements = [measure_in_process(case)]
-    while len(measurements) < runs and measurements[0].seconds <= MAX_REPEATED_SECONDS:
+    while len(measurements) < runs and measurements[0]["seconds"] <= MAX_REPEATED_SECONDS:
         measurements.append(measure_in_process(case))
-    median = sorted(measurements, key=attrgetter("seconds"))[len(measurements) // 2]
-    return replace(median, runs=len(measurements))
+    median = sorted(measurements, key=itemgetter("seconds"))[len(measurements) // 2]
+    return median | {"runs": len(measurements)}
 
 
-def fit_exponent(measurements: Sequence[Measurement]) -> float:
+def fit_exponent(measurements: Sequence[Row]) -> float:
     """Fit seconds ~ K^a over the sizes of one series, K ≥ 101; NaN with fewer than two sizes."""
-    points = [(measurement.K, measurement.seconds) for measurement in measurements if measurement.K >= 101]
+    points = [(item["K"], item["seconds"]) for item in measurements if item["K"] >= 101]
     sizes, seconds = np.log(np.array(points).reshape(-1, 2)).T
     return float(np.polyfit(sizes, seconds, 1)[0]) if len(points) >= 2 else float("nan")
 
 
-def group_series(measurements: Sequence[Measurement], loops: str) -> dict[tuple[int, str, str], list[Measurement]]:
+def group_series(measurements: Sequence[Row], loops: str) -> dict[tuple[int, str, str], list[Row]]:
     """Group the production solves with these loops by (m, Δ, shape)."""
     groups = defaultdict(list)
     for item in measurements:
-        if item.K not in REFERENCE_SIZES and item.loops == loops and item.prior == "common":
-            groups[item.m, item.each_delta, item.shape].append(item)
+        if item["K"] not in REFERENCE_SIZES and item["loops"] == loops and item["prior"] == "common":
+            groups[item["m"], item["each_delta"], item["shape"]].append(item)
     return groups
 
 
-def summarize(measurements: Sequence[Measurement]) -> dict[str, list[Row]]:
-    production = {(item.K, item.m): item for item in measurements if item.solver == "production"}
+def summarize(measurements: Sequence[Row]) -> dict[str, list[Row]]:
+    production = {(item["K"], item["m"]): item for item in measurements if item["solver"] == "production"}
     speedups = []
     for item in measurements:
-        if item.solver == "reference":
-            solved = production[item.K, item.m]
-            difference = abs(item.expected_error - solved.expected_error)
-            speedups.append({"K": item.K, "times_faster": item.seconds / solved.seconds, "difference": difference})
+        if item["solver"] == "reference":
+            solved = production[item["K"], item["m"]]
+            difference = abs(item["expected_error"] - solved["expected_error"])
+            ratio = item["seconds"] / solved["seconds"]
+            speedups.append({"K": item["K"], "times_faster": ratio, "difference": difference})
     exponents = [
         {"m": m, "delta": delta, "shape": shape, "loops": loops, "exponent": fit_exponent(items)}
         for loops in LOOPS
@@ -192,7 +172,7 @@ def summarize(measurements: Sequence[Measurement]) -> dict[str, list[Row]]:
     return {"speedups": speedups, "exponents": exponents}
 
 
-def draw(path: Path, measurements: Sequence[Measurement]) -> None:
+def draw(path: Path, measurements: Sequence[Row]) -> None:
     lines = {
         f"{shape}, m = {m}, Δ = {delta}": ("seconds", items)
         for (m, delta, shape), items in group_series(measurements, "compiled").items()
@@ -204,23 +184,24 @@ def draw(path: Path, measurements: Sequence[Measurement]) -> None:
         "every row, cvxpy (Δ = 1e-5)": ("seconds", (3, "1e-5", "free", "reference", "compiled")),
     }
     for label, (quantity, case) in others.items():
-        lines[label] = quantity, [item for item in measurements if case_of(item) == ("common", item.K, *case)]
+        lines[label] = quantity, [item for item in measurements if case_of(item) == ("common", item["K"], *case)]
     with save_figure(path, width=9.0, height=6.0) as figure:
         axes = figure.add_subplot()
         for place, (label, (quantity, items)) in enumerate(lines.items()):
-            values = [getattr(item, quantity) for item in items]
-            axes.loglog([item.K for item in items], values, label=label, **style(place).line(len(items)))
+            points = [(item["K"], item[quantity]) for item in items]
+            axes.loglog(*np.reshape(points, (-1, 2)).T, label=label, **style(place).line(len(items)))
         title = f"Optimal and proven noise functions (ε = {EPSILON}, common prior)"
         axes.set(xlabel="K, number of voters", ylabel="seconds, proof included", title=title)
         axes.grid(alpha=0.3, which="both")
         figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
 
 
-def fill_page(measurements: Sequence[Measurement], comparisons: Sequence[peers.Comparison]) -> str:
+def fill_page(measurements: Sequence[Row], comparisons: Sequence[Row]) -> str:
     limits = {"epsilon": EPSILON, "gap": GAP, "large_gap": LARGE_GAP, "largest_to_gap": MAX_SMALL_GAP_K}
     groups = {"common": "common", "uniform": UNIFORM_PRIOR}
-    by_prior = {group: [item for item in measurements if item.prior == prior] for group, prior in groups.items()}
-    return pages.fill_template(NAME, by_prior, summarize(measurements), limits, {"peers": comparisons})
+    by_prior = {group: [item for item in measurements if item["prior"] == prior] for group, prior in groups.items()}
+    rows = [row | {"ratio": row["seconds"] / row["peer_seconds"]} for row in comparisons]
+    return pages.fill_template(NAME, by_prior, summarize(measurements), limits, {"peers": rows})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -234,16 +215,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = pages.prepare_folder(options, NAME)
     path, peers_path = folder / "scaling.json", folder / "peers.json"
     if not options.page:
-        measurements: list[Measurement] = []
+        measurements: list[Row] = []
         for case in list_cases(sizes, quick=options.quick, long=options.long):
             measurements.append(measure_median(case, 1 if options.quick else RUNS))
-            print(f"{case}: {measurements[-1].seconds:.3f} s, {measurements[-1].status}", flush=True)
+            print(f"{case}: {measurements[-1]['seconds']:.3f} s, {measurements[-1]['status']}", flush=True)
             measurements.sort(key=case_of)
-            pages.write_json(path, list(map(asdict, measurements)))
+            pages.write_json(path, measurements)
         draw(folder / "scaling.png", measurements)
         if not options.quick:
             pages.write_json(peers_path, [peers.compare(peer, RUNS) for peer in peers.list_peers()])
-    measurements = [Measurement(**item) for item in pages.read_json(path)]
-    stored_peers = pages.read_json(peers_path) if peers_path.exists() else []
-    comparisons = [peers.Comparison(**item) for item in stored_peers]
-    return pages.write_page(folder, fill_page(measurements, comparisons))
+    comparisons = pages.read_json(peers_path) if peers_path.exists() else []
+    return pages.write_page(folder, fill_page(pages.read_json(path), comparisons))

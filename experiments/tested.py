@@ -185,11 +185,9 @@ def draw(folder: Path, results: dict[str, Row]) -> None:
         axes.margins(y=0.12 if len(rows) < 4 else 0.06)
         axes.set_xscale("log")
         low, high = axes.get_xlim()
-        axes.set_xticks([value for value in TICKS if low <= value <= high])
-        axes.minorticks_off()
-        axes.xaxis.set_major_formatter("{x:g}")
+        pages.set_log_ticks(axes, [value for value in TICKS if low <= value <= high])
+        axes.grid(visible=False, axis="y")
         axes.set_xlabel("ε of the whole run")
-        axes.grid(alpha=0.3, axis="x", which="both")
         figure.legend(loc="outside lower center", ncols=4, fontsize=9)
 
 

@@ -16,14 +16,7 @@ from scipy.special import ndtri
 
 from darrm.loss.renyi import CONVERSIONS, RenyiCurve
 from darrm.noisy_max.mechanisms import LNMax
-from darrm.pate.analysis import (
-    Analysis,
-    PateAggregator,
-    analyze,
-    find_noisy_max,
-    hide_warnings,
-    public_epsilon,
-)
+from darrm.pate.analysis import Analysis, PateAggregator, analyze, find_noisy_max, hide_warnings, public_epsilon
 from darrm.pate.confident import CheckedGNMax, ConfidentGNMax
 from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.publication import Expected, expected_publication, search_parameters, search_publication

@@ -102,11 +102,7 @@ class Setting:
     clip: float = 1.0
 
 
-SETTINGS = {
-    "digits": Setting(2.0, 128, 30),
-    "mnist": Setting(8.0, 512, 3),
-    "fashion-mnist": Setting(8.0, 512, 3),
-}
+SETTINGS = {"digits": Setting(2.0, 128, 30), "mnist": Setting(8.0, 512, 3), "fashion-mnist": Setting(8.0, 512, 3)}
 
 
 def measure_dpsgd(study: Study, budget: PrivacyParams, machine: Machine, *, quick: bool) -> Row:

@@ -21,8 +21,7 @@ from darrm.votes import Votes
 from experiments.datasets import ALL_CLASSES, LabeledImages, load
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study
-from experiments.result_cache import compute_digest, read_or_train
-from experiments.teachers import Machine, Training, digest_data, obtain_labels
+from experiments.teachers import Machine, Training, compute_digest, digest_data, obtain_labels, read_or_train
 
 SEED, PARTITION_SEED, POOL_SEED = 0, 1, 2018
 QUICK = 5  # a quick run trains for a fifth of the epochs

@@ -24,7 +24,7 @@ from experiments.pate.page import OUTSIDE_FILE
 from experiments.pate.recorded import Recorded, StudentAccuracies
 from experiments.pate.settings import STUDIES
 from experiments.pate.students import find_recipe, make_student
-from experiments.result_cache import read_or_compute
+from experiments.teachers import read_or_compute
 
 
 def load_published() -> tuple[NDArray[np.int64], NDArray[np.int64]]:

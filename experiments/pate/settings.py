@@ -121,10 +121,7 @@ _ADULT = Study(
     title="Adult",
     classes=2,
     pool=8_140,
-    rows=(
-        Way("LNMax", LNMAX, 500, (500, 2.66, 0.830)),
-        Way("Confident-GNMax", SVHN_WAY, 1_500, (524, 1.90, 0.837)),
-    ),
+    rows=(Way("LNMax", LNMAX, 500, (500, 2.66, 0.830)), Way("Confident-GNMax", SVHN_WAY, 1_500, (524, 1.90, 0.837))),
     baseline=0.850,
 )
 STUDIES = {study.name: study for study in (_DIGITS, _MNIST, _FASHION_MNIST, _ADULT)}

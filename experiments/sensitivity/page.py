@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from darrm.util.figures import BLACK, Axes, name_lines, save_figure, style
-from experiments.pages import Claim, Row, fill_template, format_table, read_json
+from experiments.pages import Claim, Row, fill_template, format_table, read_json, set_log_ticks
 
 ROWS_SHOWN = 6  # in a table of the page; the JSON has all rows
 
@@ -72,10 +72,8 @@ def save_picture(path: Path, data: FigureData) -> None:
         DRAWINGS[data.figure](axes, data)
         axes.grid(visible=True, which="major", alpha=0.3)
         if data.figure in (4, 5, 9):
-            ticks = [gamma for gamma in (0.02, 0.05, 0.1, 0.2, 0.5) if gamma >= min(data.column("gamma")) * 0.99]
-            axes.set(xscale="log")
-            axes.set_xticks(ticks, labels=[str(gamma) for gamma in ticks])
-            axes.set_xticks([], minor=True)
+            least_gamma = 0.99 * min(data.column("gamma"))
+            set_log_ticks(axes, [gamma for gamma in (0.02, 0.05, 0.1, 0.2, 0.5) if gamma >= least_gamma])
         if data.figure in (3, 5, 9):
             name_lines(axes)
         else:  # the lines end at the same point

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
-from experiments.estimators import contenders
-from experiments.estimators.contenders import CONTENDERS, DIFFPRIVLIB, NON_PRIVATE, measure_accuracy
+from experiments import estimators as contenders
+from experiments.estimators import CONTENDERS, DIFFPRIVLIB, NON_PRIVATE, measure_accuracy
 
 
 def test_a_split_has_every_row_once_within_bounds() -> None:

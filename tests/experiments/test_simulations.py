@@ -8,7 +8,8 @@ import pytest
 
 from darrm import priors
 from experiments.pages import read_claims
-from experiments.simulations import curves, page
+from experiments.simulations import curves
+from experiments.simulations import main as page
 
 
 @pytest.fixture(scope="module")

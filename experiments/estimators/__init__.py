@@ -1,1 +1,0 @@
-"""The estimators of `darrm` against other private classifiers at equal budgets."""
