@@ -106,7 +106,12 @@ SETTINGS = (  # with the source of the shown γ
     ("table", make_private(3, "1", "1", "0", overlap="3")),
     ("no noise", make_private(12, "2.5", "0.3", "0", overlap="2", prior="common")),
     ("none", make_private(11, "3", "0.1", "1e-5", overlap="5")),
+    ("none", make_private(12, "3", "0.1", "1e-5")),
     ("none", make_private(11, "2.5", "0.1", "1e-5")),
+    ("none", make_private(11, "3", "0.2", "1e-5")),
+    ("table", make_private(101, "10", "0.05", "1e-4", prior="point:0.6")),
+    ("closed form", make_plain(1000, "0.05", "1e-3", prior="point:0.51")),
+    ("none", make_plain(10, "0.5", "0", overlap="10", prior="common")),
     ("closed form", make_plain(250, "0.5", "1e-6")),
     ("closed form", make_plain(25, "1", "0", prior="uniform:0.7,1")),
     ("closed form", make_plain(1, "2", "0.1", prior="point:0")),
@@ -116,11 +121,13 @@ REFUSALS = (
     ("K must", make_private("eleven", "3", "0.1", "0")),
     ("K must", make_plain(100_000, "1", "0")),
     ("m must", make_private(11, "12", "0.1", "0")),
+    ("ε must", make_plain(11, "0", "0")),
     ("ε must", make_plain(11, "0x10", "0")),
     ("Δ must", make_private(11, "3", "0.1", "1")),
     ("overlap must", make_plain(11, "1", "0", overlap="12")),
     ("shape must", make_private(11, "3", "0.1", "0", shape="round")),
     ("prior must", make_plain(11, "1", "0", prior="two-sided:0.7,1")),
+    ("prior must", make_plain(11, "1", "0", prior="point:0.5")),
 )
 
 
@@ -224,7 +231,7 @@ def test_numbers_of_the_page_are_those_of_python(source: str, setting: dict[str,
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("place", [0, 1, 2, 4, 6])
+@pytest.mark.parametrize("place", [0, 1, 2, 4, 8, 11])
 def test_the_command_of_the_page_computes_its_numbers(place: int, capsys: pytest.CaptureFixture[str]) -> None:
     _, setting = SETTINGS[place]
     page = explore(setting)
@@ -235,8 +242,9 @@ def test_the_command_of_the_page_computes_its_numbers(place: int, capsys: pytest
     assert Problem.from_json(report["problem"]) == read_problem(setting)
     errors = {entry["name"]: entry["expected_error"] for entry in report["noise_functions"]}
     shown = {row["key"]: row for row in page["mechanisms"]}
-    for name, key in (("γ_Sub", "subsampling"), ("γ_DSub", "double_subsampling")):
+    for name, key in (("γ_opt", "ours"), ("γ_Sub", "subsampling"), ("γ_DSub", "double_subsampling")):
         if "gamma" in shown[key]:
+            # the solver stops at a gap of 1e-9, so two runs may differ by as much
             assert shown[key]["expected_error"] == pytest.approx(errors[name], rel=1e-7, abs=1e-12)
 
 

@@ -168,6 +168,7 @@ def test_it_warns_of_a_private_figure_and_of_an_order_at_the_edge() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"delta": 0.0}, "delta must be in"),
         ({"conversion": "modern"}, "conversion must be one of"),
         ({"check": "free"}, "check must be one of"),
         ({"answered": np.ones(30)}, "answered must be 30 booleans"),

@@ -75,7 +75,8 @@ def test_scores_choose_the_interactive_aggregator(
     np.save(tmp_path / "scores.npy", np.full((60, 4), 0.25))
     scored = ["--scores", str(tmp_path / "scores.npy"), "--confidence", "0.9", "--noise", "continuous", "--no-table-2"]
     row = run_json(capsys, votes, *EXAMPLE, *AS_COUNTS, *scored)["table_1"]
-    assert row["aggregator"].startswith("InteractiveGNMax(threshold=200.0, sigma_threshold=150.0, sigma_answer=40.0")
+    text = "InteractiveGNMax(threshold=200.0, sigma_threshold=150.0, sigma_answer=40.0, confidence=0.9"
+    assert row["aggregator"].startswith(text)
 
 
 @pytest.mark.slow
@@ -115,10 +116,15 @@ GNMAX = ["--sigma2", "40", "--delta", "1e-5"]
         (LABELS, EXAMPLE, "--classes C"),  # the number of classes is public, and never read off the votes
         (COUNTS, [*EXAMPLE, *AS_COUNTS, "--classes", "7"], "the number of columns of the counts, 4"),
         (COUNTS, [*EXAMPLE[:-1], "1", *AS_COUNTS], "delta must be in (0, 1)"),
+        (COUNTS, EXAMPLE[:-2], "--delta"),
+        (COUNTS, ["--delta", "1e-5"], "The aggregator is missing"),
+        (COUNTS, ["--threshold", "3", *GNMAX], "No aggregator has the options --sigma2, --threshold"),
+        (LABELS, [*EXAMPLE, "--classes", "3"], "votes must be 0, 1 or 2, got 3"),
         (COUNTS, ["--gamma", "1", *GNMAX], "No aggregator has the options --gamma, --sigma2"),
         (COUNTS, [*EXAMPLE, "--confidence", "0.5"], "the options --sigma2, --threshold, --sigma1, --confidence"),
         (COUNTS, [*EXAMPLE, "--sigma1", "nan"], "--sigma1 must be a number of at least 0"),
         (COUNTS, [*EXAMPLE, "--beta", "0.1"], "give --order with --beta and --sigma-ss"),
+        (COUNTS, [*EXAMPLE, "--order", "9"], "give --order with --beta and --sigma-ss"),
         (COUNTS, [*EXAMPLE, "--order", "9", "--expect-epsilon", "1"], "give it alone"),
         (COUNTS, [*EXAMPLE, "--order", "9", "--deviation", "6", "--no-table-2"], "give no parameters of them"),
         (COUNTS, [*EXAMPLE, "--safety", "1"], "--safety belongs to a publication"),

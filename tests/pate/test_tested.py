@@ -99,27 +99,36 @@ def test_all_neighbors_of_all_votes_are_within_the_budget(
 
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
-    ("K", "C", "sigma", "check", "order"),
+    ("K", "C", "mechanism", "check", "order"),
     [
-        (9, 3, 1.2, NoisyCheck(5.0, 1.0), 6.0),
-        (14, 2, 0.5, NoisyCheck(14.0, 0.5), 2.0),  # many q are below the least reported one: the check costs
-        (12, 2, 1.5, NoisyCheck(8.0, 2.0), 3.0),
-        (8, 4, 2.0, NoisyCheck(9.0, 3.0), 12.0),
+        (9, 3, GNMax(1.2), NoisyCheck(5.0, 1.0), 6.0),
+        (14, 2, GNMax(0.5), NoisyCheck(14.0, 0.5), 2.0),  # many q are below the least reported one: the check costs
+        (8, 3, LNMax(2.5), None, 1.5),
+        (9, 3, AsymmetricMax(AsymmetricNoise(2.0, 4.0, 3.0, 2.0)), None, 4.0),
+        (12, 2, AsymmetricMax(AsymmetricNoise(1.5, 1.0, 1.0, 3.0)), None, 2.0),
+        (10, 3, LNMax(0.6), None, 5.0),
+        (12, 2, GNMax(1.5), NoisyCheck(8.0, 2.0), 3.0),
+        (8, 4, GNMax(2.0), NoisyCheck(9.0, 3.0), 12.0),
     ],
 )
 def test_plurality_and_q_bound_the_cost_before_and_after_a_vote(
-    K: int, C: int, sigma: float, check: NoisyCheck, order: float
+    K: int, C: int, mechanism: AsymmetricMax | GNMax | LNMax, check: NoisyCheck | None, order: float
 ) -> None:
-    run = TestedRun(build_maximum(GNMax(sigma), K, C), 1, PrivacyParams(1, 0.01), order, check)
+    run = TestedRun(build_maximum(mechanism, K, C), 1, PrivacyParams(1, 0.01), order, check)
     laws = {row: answer_law(run, row) for row in histograms(K, C)}
-    costs = dict(zip(laws, run.bound_costs(np.array(list(laws))), strict=True))
-    tightness = 0.0
+    costs, missed = (
+        dict(zip(laws, values, strict=True))
+        for values in (run.bound_costs(np.array(list(laws))), missed_probabilities(mechanism.law, np.array(list(laws))))
+    )
+    (places, shift), tightness = tightest_mislabel_bound(mechanism.law, order).places, 0.0
     for row in laws:
         exact = worst_divergence(laws, row, order)
         assert exact <= costs[row] * (1.0 + 1e-9)
         tightness = max(tightness, exact / costs[row])
         after = np.interp(costs[row], *run.bound.after_one_vote)
         assert max(costs[moved] for moved in neighbors(row)) <= after * (1.0 + 1e-9)
+        place = int(np.flatnonzero(places >= missed[row])[-1])
+        assert max(missed[moved] for moved in neighbors(row)) <= places[max(place - shift, 0)] * (1.0 + 1e-9)
     assert tightness > 0.05
 
 

@@ -4,6 +4,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import permutations, product
 from math import factorial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.plan import find_mechanism, plan
 from darrm.plan.accuracy import Law, Measure, accuracy_of_majorities, guess_at_random
 from darrm.plan.tables import Exponential, PermuteAndFlip
-from darrm.priors import Dirichlet, Independent, Point, Prior, RecordedVotes, Spread, TwoSided, reference_priors
+from darrm.priors import Dirichlet, Independent, Led, Point, Prior, RecordedVotes, Spread, TwoSided, reference_priors
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.votes import Votes
+from experiments.pate.recorded import load_counts
 from tests.planned import PLAIN, accuracy_of, find_mechanisms
 
 LAWS: dict[str, Law] = {
@@ -53,6 +55,34 @@ def test_the_accuracy_under_recorded_votes_is_their_mean() -> None:
     exact = (weights * leaders).sum(axis=1) / weights.sum(axis=1)
     assert accuracy.value == pytest.approx(exact.mean(), abs=1e-12)
     assert accuracy.standard_error == 0.0
+
+
+KEPT = Path(__file__).parents[2] / "docs" / "reproduction"
+
+
+def read_public_votes(name: str, kind: str) -> Votes:
+    """Read public votes of ten classes that the reproduction keeps."""
+    if name == "digits":
+        return load_counts(KEPT / "pate" / "digits-counts.npz")[0].votes
+    with np.load(KEPT / "tested" / f"{name}-votes.npz") as arrays:
+        return Votes.from_labels(arrays[kind][0], classes=10)
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("digits", ""), *((name, kind) for name in ("mnist", "fashion-mnist") for kind in ("plain", "private"))],
+)
+def test_a_prior_fitted_to_half_of_the_votes_predicts_the_accuracy_on_the_others(name: str, kind: str) -> None:
+    votes = read_public_votes(name, kind)
+    order = np.random.default_rng(0).permutation(votes.queries)
+    fitted, other = (votes[np.sort(order[half::2])] for half in (0, 1))
+    prior, (counts, times) = Led.fit(fitted), np.unique(-np.sort(-other.counts, axis=1), axis=0, return_counts=True)
+    for share in (0.1, 0.2, 0.3, 0.5, 1.0):  # of the voters: the standard deviation of the noise
+        law = partial(winning_probabilities, DiscreteGaussian(share * votes.voters))
+        correct = np.where(counts == counts[:, :1], law(counts), 0.0).sum(axis=1)
+        predicted = accuracy_of(law, votes.voters, 10, prior, draws=1024)
+        assert predicted.value == pytest.approx(float(correct @ times) / other.queries, abs=0.03), share
 
 
 def test_drawn_histograms_agree_with_all_within_their_error() -> None:

@@ -15,10 +15,14 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.aggregator import load_release
 from darrm.errors import BudgetExceededError, PlanError
 from darrm.ledger.ledger import PrivacyLedger
+from darrm.loss.gaussian import analytic_sigma
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority.closed_form import best_for_non_private_voters
 from darrm.majority.costs import divergence
 from darrm.majority.noise_function import NoiseFunction
+from darrm.noisy_max.noisy_law import winning_probabilities
+from darrm.numerics.binomial import poisson_binomial_pmf
+from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.optimize.optimizer import optimize_table
 from darrm.plan import Workload, calibrate, find_mechanism, plan
 from darrm.plan.calibration import largest_rate
@@ -28,6 +32,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.release import release_debited
 from darrm.votes import Votes
+from tests.oracle import all_multisets
 from tests.planned import FRESH, MANY, ONE, PLAIN, calibrated, complete_plan, find_mechanisms, plan_once
 
 PRIVATE = PrivacyParams("0.1")
@@ -163,6 +168,42 @@ def test_no_other_mechanism_is_more_accurate_than_the_optima(work: Workload) -> 
         assert row.accuracy <= best.accuracy + 1e-9, row.slug
 
 
+def test_many_queries_beat_the_gaussian_of_the_same_divergence_at_every_margin() -> None:
+    K, queries, total = 101, 100, PrivacyParams(3, "1e-5")
+    work = Workload(Voters(K, PLAIN, overlap=1), queries, total)
+    result = plan(work, mechanisms=find_mechanisms("rdp-optimal", "permute-and-flip"))
+    assert result.best.slug == "rdp-optimal"
+    noise = DiscreteGaussian(analytic_sigma(total, sensitivity=math.sqrt(2.0 * queries)).value)
+    levels = np.arange(K // 2 + 1, K + 1)
+    gaussian = winning_probabilities(noise, np.column_stack([levels, K - levels]))[:, 0]
+    assert np.all(0.5 * (1.0 + result.table.gamma.half) >= gaussian - 1e-9)
+
+
+@pytest.mark.slow
+def test_the_total_bounds_every_pair_of_neighbors_below_one_allowance() -> None:
+    """m < 1: composed by privacy loss distributions, no pair of laws costs more than the plan's total."""
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    work = Workload(Voters(5, PRIVATE), 1000, PrivacyParams("2", "1e-5"))
+    result = plan_once(work)
+    answers = 0.5 * (1.0 + result.table.gamma.signed)
+    P, Q = (poisson_binomial_pmf(votes) @ answers for votes in all_multisets(result.table.problem.voters))
+    for place in np.argsort(-np.abs(P - Q))[:2]:
+        first, second = ({0: math.log1p(-law[place]), 1: math.log(law[place])} for law in (P, Q))
+        one = pld.from_two_probability_mass_functions(
+            first, second, value_discretization_interval=1e-4, symmetric=False
+        )
+        assert one.self_compose(1000).get_epsilon_for_delta(work.total.delta) <= result.spent.epsilon
+
+
+@pytest.mark.slow
+def test_a_pure_budget_below_one_allowance_is_met_by_a_law() -> None:
+    """100 times the voters' own epsilon exceeds the budget; the exact profile of the law does not."""
+    voters = Voters(11, PRIVATE)
+    result = plan(Workload(voters, 100, PrivacyParams(4)))
+    assert result.best.slug in {"permute-and-flip", "exponential"}
+    assert divergence(voters, result.table.gamma, Fraction(4, 100)) == pytest.approx(0.0, abs=1e-12)
+
+
 @pytest.mark.slow
 def test_the_search_for_the_optimum_stops_only_where_it_cannot_win() -> None:
     work, optimal = Workload(Voters(6, PRIVATE), 50, PrivacyParams("3", "1e-4")), find_mechanism("optimal")
@@ -183,6 +224,22 @@ def test_models_are_reduced_to_as_many_non_private_voters_as_a_person_influences
     work = Workload(Voters(5, PrivacyParams(1), overlap=2, models=True), 10, PrivacyParams("0.5", "1e-5"))
     assert reduce_workload(work).voters == Voters(5, PLAIN, overlap=2)
     assert reduce_workload(work, one_by_one=True).voters == Voters(5, PLAIN, overlap=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overlap", [1, 2])
+def test_private_models_are_planned_with_less_noise_than_non_private_voters(overlap: int) -> None:
+    voters = Voters(3, PrivacyParams(1, "1e-6"), overlap=overlap, models=True)
+    work, law = Workload(voters, 4, PrivacyParams("0.5", "1e-5")), find_mechanisms("permute-and-flip")
+    result, plain = plan(work, mechanisms=law), plan(replace(work, voters=Voters(3, PLAIN, overlap)), mechanisms=law)
+    assert result.best.accuracy > plain.best.accuracy
+    assert (result.workload, result.table.problem.voters, result.spent.bound) == (work, voters, "joint bound")
+    assert 0.95 * 0.5 < result.spent.epsilon <= 0.5
+    cost, ledger = result.aggregator.privacy_cost(4), PrivacyLedger.create(":memory:", work.total)
+    ledger.debit(cost)
+    with pytest.raises(BudgetExceededError):
+        ledger.debit(cost)
+    assert "--models" in str(result)
 
 
 def test_models_of_three_classes_are_planned_by_the_joint_bound() -> None:

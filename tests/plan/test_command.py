@@ -219,11 +219,13 @@ def test_recorded_votes_are_a_prior(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 @pytest.mark.slow
-def test_the_affordable_number_is_printed_before_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_affordable_number_is_the_largest_and_printed_before_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     text = read_text("--K 11 --non-private --overlap 1 --total 2,0 --queries 5 --accuracy 0.8", capsys)
     number = text.partition("at most ")[2].split()[0]
     assert text.startswith(f"An accuracy of 0.8 takes at most {number} queries")
     assert f"Budget {number} majority votes" in text
+    work = Workload(Voters(11, PLAIN, overlap=1), int(number), PrivacyParams(2))
+    assert plan(work).best.accuracy >= 0.8 > plan(replace(work, queries=work.queries + 1)).best.accuracy
 
 
 # words
@@ -262,10 +264,14 @@ OPEN = "--K 60 --non-private --overlap 1 --classes open --queries 8 --total 3,1e
     ("words", "message"),
     [
         (f"{PRIVATE} --total 1,1e-5 --prior two-sided:0.7,1 --objective error", "one with a linear expected error"),
+        (f"{PRIVATE} --total 1,1e-5 --prior magic", "the prior must be"),
+        (f"{PRIVATE} --total 1,1e-5 --output /nowhere/plan.json", "/nowhere"),
+        (f"{PRIVATE} --total 1e-9,0 --queries 100000000000 --mechanism exponential", "no mechanism stays within"),
         (f"{PRIVATE} --total 1,1e-5 --mechanism permutflip", "did you mean permute-and-flip?"),
         (f"{PRIVATE} --total 1,1e-5 --accuracy 0.5", "accuracy must be above 0.5, that of random guessing"),
         (f"{OPEN} --accuracy 0", "accuracy must be above 0"),
         (f"{OPEN} --accuracy 1.5", "accuracy must be"),
+        (f"{OPEN} --accuracy x", "--accuracy must be"),
         (f"{OPEN} --find voters", "--find needs --accuracy P"),
         ("--epsilon 0.1,0.2 --each-delta 0 --total 1,0 --accuracy 0.9 --find voters", "these voters differ"),
         (f"{OPEN} --sweep 1,2 --accuracy 0.9", "--sweep excludes --accuracy and --output"),
@@ -274,6 +280,8 @@ OPEN = "--K 60 --non-private --overlap 1 --classes open --queries 8 --total 3,1e
         (f"{OPEN} --K 5001", "at most 5000"),
         (f"{OPEN} --mechanism permute-and-flip", "it is for 2 to 1,000 classes only"),
         (f"{OPEN} --prior dirichlet", "ewens"),
+        (f"{OPEN} --classes 1", "classes must be an integer of at least 2"),
+        (f"{OPEN} --classes 2 --prior beta", "the prior must be uniform"),
         (f"{OPEN} --classes a,b,a", "--classes must be their number"),
         (f"{OPEN} --classes 2000000", "classes must be an integer of at most 1000000"),
         (f"{OPEN} --classes 4 --prior common", "like:FILE or votes:FILE for more than two classes"),

@@ -35,7 +35,7 @@ from darrm.plan.mechanism import FixedMechanism
 from darrm.plan.report import compute_rank, plan_text
 from darrm.plurality.accuracy_bound import right_at_most
 from darrm.privacy import PrivacyParams, at_least, at_most
-from darrm.problem import OPEN, Voters, Workload
+from darrm.problem import MOST_QUERIES, OPEN, Voters, Workload
 from darrm.votes import Votes
 from tests.doors import validated
 from tests.planned import FRESH, MANY, ONE, PLAIN, Oracle, complete_plan, find_mechanisms
@@ -208,6 +208,39 @@ def test_rows_that_are_equal_in_a_report_are_ranked_by_epsilon(
     assert ("spends less than" in Plan(MANY, measure, tuple(rows)).reason) is reason
 
 
+@pytest.mark.slow
+def test_of_equal_rows_the_first_spends_least() -> None:
+    """Five queries of private voters need no noise: every table answers the majority, at different costs."""
+    work = Workload(Voters(11, PrivacyParams("0.1", "1e-5")), 5, PrivacyParams("3", "1e-3"))
+    slugs = ("optimal", "permute-and-flip", "subsampling", "randomized-response")
+    result = plan(work, mechanisms=find_mechanisms(*slugs), complete=True)
+    equal = [row.spent.epsilon for row in result.rows if row.accuracy > 1 - 1e-9]
+    assert len(equal) == 4
+    assert equal == sorted(equal)
+    assert equal[0] < equal[-1]
+    assert "it spends less than" in result.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("queries", "total", "reasons"),
+    [
+        (10**11, PrivacyParams("1e-2"), {"lnmax-counts": "no parameter composes within (0.01, 0)"}),
+        (1, PrivacyParams(690, "1e-5"), {}),
+        (1, PrivacyParams(700), {}),
+        (1, PrivacyParams("1e-300", "1e-5"), {"gnmax-paper": "target.epsilon must be at least 0.02307"}),
+    ],
+)
+def test_a_budget_beyond_the_range_of_a_mechanism_leaves_the_others(
+    queries: int, total: PrivacyParams, reasons: dict[str, str]
+) -> None:
+    result = plan(Workload(Voters(3, PLAIN, overlap=1), queries, total))
+    assert {row.slug for row in result.rows} & {"optimal", "rdp-optimal", "permute-and-flip"}
+    left_out = dict(result.left_out)
+    assert all(left_out[slug].startswith(reason) for slug, reason in reasons.items())
+    assert all(len(reason) < 300 for reason in left_out.values())
+
+
 def test_each_objective_has_its_own_optimum() -> None:
     work = Workload(Voters(3, PrivacyParams("0.1", "1e-5")), 1, PrivacyParams("0.15", "3e-5"))
     by_accuracy, by_error = (
@@ -368,6 +401,11 @@ def test_affordable_finds_the_last_number_with_the_accuracy(
     assert abs(value - exact) <= 0.02 * max(value, exact) + (what != "epsilon")
 
 
+def test_affordable_ends_at_the_largest_number_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_accuracy(monkeypatch, lambda _: 1.0)
+    assert affordable(ELEVEN, 0.9).queries == MOST_QUERIES
+
+
 @pytest.mark.parametrize(("calls", "queries"), [(1, 5), (4, 20)])
 def test_a_stopped_search_returns_the_hardest_affordable_workload(
     calls: int, queries: int, monkeypatch: pytest.MonkeyPatch
@@ -415,6 +453,7 @@ def test_a_sweep_names_budgets_and_mechanisms_without_a_plan() -> None:
     assert f"–         {absent.slug} at 0.5: too wide" in str(Sweep((small, large))).splitlines()
     assert "–  " not in str(result)
     pure = replace(SWEPT, total=PrivacyParams(1))
+    assert list(sweep(pure, [0.5], mechanisms=FEW).accuracies) == ["exponential"]  # Gaussian noise needs a δ
     with pytest.raises(PlanError, match=r"the total epsilon 0\.5 has no plan"):
         sweep(pure, [0.5, 1], mechanisms=FEW[1:])
     private = Workload(Voters(11, PrivacyParams("0.1")), 1, PrivacyParams(1))
