@@ -8,14 +8,12 @@ import numpy as np
 from darrm.util.figures import save_figure, style
 from experiments.composition_tables import DELTA_PRIME, NAMES
 from experiments.knowledge_transfer import settings
-from experiments.pages import Row, fill_template, read_json
+from experiments.pages import Row, fill_template, read_json, read_results
 
 
 def fill_page(folder: Path) -> str:
     """Fill the page with all results in a folder: of data sets, and of other learning rates."""
-    results = [read_json(path) for name in NAMES if (path := folder / f"{name}.json").exists()]
-    if not results:
-        raise ValueError(f"{folder} holds no results: run --dataset mnist first")
+    results = list(read_results(folder, NAMES).values())
     others = [read_json(path) for path in sorted(folder.glob("*-rate-*.json"))]
     rates = [other["private_training"]["learning_rate"] for other in others]
     sections = [*map(fill_section, results), *map(fill_section, others, rates)]

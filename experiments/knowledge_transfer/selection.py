@@ -135,10 +135,10 @@ def select(data: LabeledImages, setup: Setup, machine: Machine) -> Row:
     return {"dataset": data.name, "held_out": len(split[1]), "tried": scores_by_kind, "best": best}
 
 
-def split_training(data: LabeledImages, share: float = HELD_OUT_SHARE) -> Split:
+def split_training(data: LabeledImages) -> Split:
     """Split the indices of the training images: for training, and held out."""
     order = np.random.default_rng(SPLIT_SEED).permutation(len(data.train_y))
-    num_held_out = round(share * len(order))
+    num_held_out = round(HELD_OUT_SHARE * len(order))
     return order[num_held_out:], order[:num_held_out]
 
 

@@ -261,7 +261,7 @@ def _train_by_dpsgd(run: Run, machine: Machine) -> tuple[list[Row], list[Row]]:
     budgets = [PrivacyParams(epsilon, study.delta) for epsilon in study.budgets]
     for budget in budgets:
         run.line.show(f"DP-SGD at ε = {budget.epsilon:g}")
-        train = partial(measure_dpsgd, study, budget, machine, quick=False)
+        train = partial(measure_dpsgd, study, budget, machine)
         networks.append(read_or_compute(run.folder, f"dpsgd-{study.name}", [budget.epsilon, study.delta], train))
     if not study.scattering:
         return networks, []

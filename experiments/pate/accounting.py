@@ -11,7 +11,7 @@ from itertools import product
 from operator import itemgetter
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from darrm.loss.renyi import CONVERSIONS, RenyiCurve
@@ -39,11 +39,10 @@ def account(
     aggregator: PateAggregator,
     delta: float,
     answered: NDArray[np.bool_] | None = None,
-    scores: ArrayLike | None = None,
 ) -> Analysis:
     """Analyze a finished run without warnings, because the page explains them."""
     with hide_warnings():
-        return analyze(votes, aggregator, delta, answered=answered, scores=scores)
+        return analyze(votes, aggregator, delta, answered=answered)
 
 
 def compute_costs(analysis: Analysis) -> Row:

@@ -32,7 +32,7 @@ from darrm.privacy import PrivacyParams
 from darrm.training.calibration import calibrate_noise, compute_privacy
 from darrm.training.recipes import PrivateSGD
 from experiments.pages import Row
-from experiments.pate.ensembles import PARTITION_SEED, QUICK, SEED, network_for, split
+from experiments.pate.ensembles import PARTITION_SEED, SEED, network_for, split
 from experiments.pate.settings import Study
 from experiments.teachers import Machine, Training, obtain_labels
 
@@ -105,16 +105,13 @@ class Setting:
 SETTINGS = {"digits": Setting(2.0, 128, 30), "mnist": Setting(8.0, 512, 3), "fashion-mnist": Setting(8.0, 512, 3)}
 
 
-def measure_dpsgd(study: Study, budget: PrivacyParams, machine: Machine, *, quick: bool) -> Row:
+def measure_dpsgd(study: Study, budget: PrivacyParams, machine: Machine) -> Row:
     """Train at (ε, δ) on all private images, or read the stored answers; measure held-out accuracy.
 
-    An interrupted training continues from its checkpoint. ``quick`` trains for fewer epochs.
+    An interrupted training continues from its checkpoint.
     """
     data, test_x, test_y = split(study)
-    setting = SETTINGS[study.name]
-    if quick:
-        setting = replace(setting, epochs=max(1, setting.epochs // QUICK))
-    recipe = calibrate_recipe(setting, len(data.train_y), budget)
+    recipe = calibrate_recipe(SETTINGS[study.name], len(data.train_y), budget)
     x, y = np.concatenate([data.test_x, test_x]), np.concatenate([data.test_y, test_y])
     training = Training(1, PARTITION_SEED, recipe, network_for(study), SEED)
     labels, seconds = obtain_labels(replace(data, test_x=x, test_y=y), training, replace(machine, jobs=1))

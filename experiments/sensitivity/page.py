@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from darrm.util.figures import BLACK, Axes, name_lines, save_figure, style
-from experiments.pages import Claim, Row, fill_template, format_table, read_json, set_log_ticks
+from experiments.pages import Claim, Row, fill_template, format_table, read_results, set_log_ticks
 
 ROWS_SHOWN = 6  # in a table of the page; the JSON has all rows
 
@@ -35,19 +35,16 @@ class FigureData:
         return [math.nan if value is None else value for value in values]
 
 
-def read_figure(path: Path) -> FigureData:
+def read_figure(fields: Row) -> FigureData:
     """Read a figure's data; ignore the notes of older runs."""
-    fields = read_json(path)
-    fields.pop("notes", None)
-    claims = [Claim(**claim) for claim in fields.pop("claims")]
+    claims = [Claim(**claim) for claim in fields["claims"]]
+    fields = {name: value for name, value in fields.items() if name not in {"notes", "claims"}}
     return FigureData(**{**fields, "columns": tuple(fields["columns"])}, claims=claims)
 
 
 def fill_page(folder: Path) -> str:
-    figures = [read_figure(path) for path in sorted(folder.glob("figure*.json"))]
-    if not figures:
-        raise ValueError(f"{folder} holds no results: run some figures first")
-    return fill_template("sensitivity", {"figures": list(map(_summarize_figure, figures))})
+    figures = read_results(folder, [f"figure{number}" for number in DRAWINGS]).values()
+    return fill_template("sensitivity", {"figures": [_summarize_figure(read_figure(data)) for data in figures]})
 
 
 def _summarize_figure(data: FigureData) -> Row:

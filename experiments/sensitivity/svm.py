@@ -53,13 +53,13 @@ def fit_machine(data: Labeled) -> NDArray[np.float64]:
     return np.concatenate([machine.coef_.ravel(), machine.intercept_])
 
 
-def compute_global_bound(dimension: int, records: int = RECORDS) -> float:
+def compute_global_bound(dimension: int) -> float:
     """Compute 2 + 2C√d + 4Cd/n [S, Proposition 19].
 
     >>> round(compute_global_bound(64), 3)
     50.768
     """
-    return 2.0 + 2.0 * C * math.sqrt(dimension) + 4.0 * C * dimension / records
+    return 2.0 + 2.0 * C * math.sqrt(dimension) + 4.0 * C * dimension / RECORDS
 
 
 def make_sampler(dimension: int) -> SensitivitySampler:

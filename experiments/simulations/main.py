@@ -18,10 +18,11 @@ from darrm.plan.accuracy import accuracy_of_majorities
 from darrm.priors import Prior
 from darrm.util.figures import Axes, Style, save_figure, say_instead, style
 from experiments import pages
-from experiments.pages import Row, fill_template, format_table, read_json
+from experiments.pages import Row, fill_template, format_table
 from experiments.simulations import curves
 from experiments.simulations.curves import ACTUALS, PANELS, compute_figure, compute_table_3
 
+NAME, TABLE = "simulations", "table3"
 # for "equal" and "zero": far below a pixel, far above the solver's precision
 TOLERANCE = 1e-6
 # a larger difference, in standard errors, is significant
@@ -147,11 +148,9 @@ MAX_ROUNDING = 1e-12  # smaller errors are rounding
 
 def fill_page(folder: Path) -> str:
     """Fill the page from the figures in a folder, and Table 3 if it is there."""
-    paths = {name: folder / f"figure{name}.json" for name in PANELS}
-    figures, rows = {name: read_json(path) for name, path in paths.items() if path.exists()}, folder / "table3.json"
-    if not figures and not rows.exists():
-        raise ValueError(f"{folder} holds no results: run some figures first")
-    return format_page(figures, read_json(rows) if rows.exists() else None)
+    results = pages.read_results(folder, [*(f"figure{name}" for name in PANELS), TABLE])
+    table = results.pop(TABLE, None)
+    return format_page({name.removeprefix("figure"): data for name, data in results.items()}, table)
 
 
 def format_page(figures: Mapping[str, Row], rows: Sequence[Row] | None) -> str:
@@ -319,10 +318,6 @@ def _draw_error(axes: Axes, place: int, line_style: Style, error: Row) -> None:
     side = {"ha": "right" if is_right else "left", "textcoords": "offset points", "fontsize": 7}
     text = f"{mean:.3f}" if mean >= 1e-2 else f"{mean:.1e}"
     axes.annotate(text, (mean, place), (-6 if is_right else 6, 5), **side)
-
-
-NAME = "simulations"
-TABLE = "table3"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
