@@ -83,7 +83,7 @@ class LabeledImages:
 
 
 def load(name: str, classes: Sequence[int] = CLASSES) -> LabeledImages:
-    """Load some classes of a data set with its own split (digits: a fixed fifth for the test).
+    """Load some classes of a data set; its split is fixed (digits: a fifth for the test).
 
     The loader is that of `LOADERS`, or reads the IDX files.
 

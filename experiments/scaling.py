@@ -107,7 +107,7 @@ def measure(case: Case) -> Row:
     separation_seconds = time.perf_counter() - started
     optimality, provenance = table.optimality, table.provenance
     if optimality is None:
-        raise ValueError("an optimized table says how good it is")
+        raise ValueError("the optimized table has no optimality")
     return {
         **asdict(case),
         "seconds": seconds,

@@ -34,7 +34,7 @@ SHOWN_QUERIES, SHOWN_VOTERS = (1, 1000), (50, 250, 5000)  # of the rows for more
 
 
 def read_data(folder: Path) -> Row:
-    """Read the rows of all files, and the comparisons where the rows are comparisons."""
+    """Read the rows of all files; in the first three, a row is a comparison."""
     files = ("plain", "private", "pluralities", "votes", "plurality_votes", "private_classes")
     data: Row = {name: read_json(folder / f"{name}.json") for name in files}
     return data | {name: [Comparison(**entry) for entry in data[name]] for name in files[:3]}

@@ -48,7 +48,7 @@ def make_private_recipe(setup: Setup) -> PrivateSGD:
 
 
 def choose_training(data: LabeledImages, recipe: Recipe, seed: int) -> Training:
-    """Return the training of K teachers; each seed has its own random shards."""
+    """Return the training of K teachers; each seed has other random shards."""
     build = partial(convolutional_network, side=data.train_x.shape[-1])
     return Training(K, seed, recipe, build, seed)
 

@@ -161,7 +161,7 @@ def _take_best(orders: list[float], search: Callable[[float], Row], max_orders: 
 
 
 def _describe(order: float, delta: float, publication: Publication) -> Row:
-    """Describe a publication; ``cost_by_theorem_23`` is None where the printed Theorem 23 has no value."""
+    """Describe a publication; ``cost_by_theorem_23`` is None outside the range of the printed Theorem 23."""
     parameters = publication.parameters
     details: Row = {"sensitivity": publication.sensitivity, "cost": parameters.cost}
     if isinstance(parameters, PublicationParameters):

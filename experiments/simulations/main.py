@@ -100,7 +100,7 @@ def _find_surrogate_excess(figures: Mapping[str, Row]) -> Row:
 
 
 def _find_defeats(figures: Mapping[str, Row], names: Sequence[str]) -> Row:
-    """List where the paper's γ_opt has a significantly larger error than baselines."""
+    """List the significant excesses of the paper's γ_opt over the errors of baselines."""
     defeats, count = [], 0
     for figure, panel, _, baseline in _list_pairs(figures, names):
         for error in baseline["errors"]:

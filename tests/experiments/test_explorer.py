@@ -231,9 +231,9 @@ def test_numbers_of_the_page_are_those_of_python(source: str, setting: dict[str,
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("place", [0, 1, 2, 4, 8, 11])
+@pytest.mark.parametrize("place", [0, 1, 2, 4, 11, 12])
 def test_the_command_of_the_page_computes_its_numbers(place: int, capsys: pytest.CaptureFixture[str]) -> None:
-    _, setting = SETTINGS[place]
+    source, setting = SETTINGS[place]
     page = explore(setting)
     python, flag, module, *arguments = shlex.split(page["command"])
     assert (python, flag, module) == ("python", "-m", "darrm.optimize")
@@ -243,7 +243,8 @@ def test_the_command_of_the_page_computes_its_numbers(place: int, capsys: pytest
     errors = {entry["name"]: entry["expected_error"] for entry in report["noise_functions"]}
     shown = {row["key"]: row for row in page["mechanisms"]}
     for name, key in (("γ_opt", "ours"), ("γ_Sub", "subsampling"), ("γ_DSub", "double_subsampling")):
-        if "gamma" in shown[key]:
+        has_other_prior = key == "ours" and source == "table" and "prior" in setting  # tables are for the default one
+        if "gamma" in shown[key] and not has_other_prior:
             # the solver stops at a gap of 1e-9, so two runs may differ by as much
             assert shown[key]["expected_error"] == pytest.approx(errors[name], rel=1e-7, abs=1e-12)
 
