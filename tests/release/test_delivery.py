@@ -134,7 +134,9 @@ def test_labels_whose_ledger_goes_away_are_counted_as_paid_for_and_recovered(
 
     with monkeypatch.context() as patch:
         patch.setattr(PrivacyLedger, "debit", debit_and_move)
-        with pytest.raises(DeliveryError, match="the ledger cannot be read now, so count the budget as spent") as caught:
+        with pytest.raises(
+            DeliveryError, match="the ledger cannot be read now, so count the budget as spent"
+        ) as caught:
             release_debited(aggregator, BATCH, ledger=ledger, output="labels.csv")
     assert "make a ledger" not in str(caught.value)  # it would have a second budget
     (folder / "away").rename(folder / "l.sqlite")
