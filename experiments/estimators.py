@@ -27,6 +27,11 @@ from darrm.util.figures import COLORS, GRAY, save_figure
 from experiments import datasets, pages
 from experiments.pages import Row
 
+NAME = "estimators"
+SGD = "DP-SGD"  # one model, without a vote
+EPSILONS = (0.5, 1, 2, 4, 8)
+SEEDS = 10
+MIN_SHARE_OF_CELLS = 2 / 3  # for a claim to hold
 MAX_QUESTIONS, MAX_PUBLIC = 100, 500  # and each at most a fifth of the rows
 TITLES = {
     "wine": "wine",
@@ -36,6 +41,13 @@ TITLES = {
     "adult": "Adult",
     "mnist": "MNIST 5 against 8",
 }
+DELTA = 1e-5
+ROWS_PER_TEACHER, MIN_TEACHERS, MAX_TEACHERS = 25, 10, 250
+STUDENT_ANSWERS = 50  # labels for a student
+MODELS = 3  # private models that vote
+STEPS, BATCH, LEARNING_RATE = 100, 250, 2.0  # of DP-SGD
+PRIOR_NAME = "dirichlet:0.1"  # teachers mostly agree
+DARRM, DIFFPRIVLIB, NON_PRIVATE = "ours", "diffprivlib", "not private"
 Labels = NDArray[np.int64]
 
 
@@ -96,15 +108,6 @@ def split(name: str, seed: int) -> Split:
     questions, public = min(MAX_QUESTIONS, len(x) // 5), min(MAX_PUBLIC, len(x) // 5)
     question_rows, public_rows, private_rows = np.split(order, [questions, questions + public])
     return Split(x[private_rows], y[private_rows], x[public_rows], x[question_rows], y[question_rows], int(y.max()) + 1)
-
-
-DELTA = 1e-5
-ROWS_PER_TEACHER, MIN_TEACHERS, MAX_TEACHERS = 25, 10, 250
-STUDENT_ANSWERS = 50  # labels for a student
-MODELS = 3  # private models that vote
-STEPS, BATCH, LEARNING_RATE = 100, 250, 2.0  # of DP-SGD
-PRIOR_NAME = "dirichlet:0.1"  # teachers mostly agree
-DARRM, DIFFPRIVLIB, NON_PRIVATE = "ours", "diffprivlib", "not private"
 
 
 def normalize_rows(x: Array) -> Array:
@@ -200,13 +203,6 @@ def measure_accuracy(name: str, data: Split, epsilon: float, seed: int) -> float
             return float(np.mean(predict(name, data, epsilon, seed) == data.answers))
         except PlanError:
             return None
-
-
-NAME = "estimators"
-SGD = "DP-SGD"  # one model, without a vote
-EPSILONS = (0.5, 1, 2, 4, 8)
-SEEDS = 10
-MIN_SHARE_OF_CELLS = 2 / 3  # for a claim to hold
 
 
 def compute_result(name: str, *, seeds: int) -> Row:

@@ -48,12 +48,12 @@ LONG_EXAMPLES = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark long doctests as slow, and all but the first ``quick_cases`` cases of a test."""
+    """Mark long doctests as slow, and all but the first ``quick_cases`` cases of a test that are not slow already."""
     cases: Counter[str] = Counter()
     for item in items:
         if (marker := item.get_closest_marker("quick_cases")) is not None:
             test = item.nodeid.partition("[")[0]
-            cases[test] += 1
+            cases[test] += item.get_closest_marker("slow") is None
             if cases[test] > marker.args[0]:
                 item.add_marker("slow")
         elif item.name in LONG_EXAMPLES:
