@@ -39,6 +39,7 @@ LONG_EXAMPLES = {
     "darrm.estimators.fixmatch.FixMatchClassifier",
     "darrm.estimators.pate.PATEClassifier",
     "darrm.estimators.voting.PrivateVotingClassifier",
+    "darrm.estimators.voting.PrivateVotingClassifier.from_fitted",
     "darrm.prompts.generate.noise_for",
     "darrm.noisy_max.noisy_law.best_shape",
     "darrm.plan.calibration.calibrate",
