@@ -96,6 +96,15 @@ def test_only_blocks_without_a_largest_cost_are_passed_over(
             check_equal(work, partial(full.border, half, part * full.maxima(half).worst))
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 21])
+def test_bounds_on_all_moves_are_those_of_numpy(size: int) -> None:
+    rng = np.random.default_rng(size)
+    for tails in ([0.25], [0.5, 0.125], [0.5, 0.25, 0.125, 1e-9]):
+        level, bound = rng.uniform(-1.0, 1.0, size), np.empty(size)
+        compiled._bound_moves(level, np.array(tails), bound)
+        assert bound.tolist() == kernels.screen(level[None, :], np.array(tails))[0].tolist()
+
+
 @given(size=st.integers(1, 220), down=st.integers(0, 9), up=st.integers(0, 9), spike=st.integers(0, 219))
 def test_a_block_bound_is_above_all_that_its_levels_average(size: int, down: int, up: int, spike: int) -> None:
     level = np.zeros(size)
