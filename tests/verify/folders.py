@@ -75,7 +75,7 @@ def make_majority(folder: Path) -> None:
     """Make a table of private voters, two files of labels and a numbered stream, all paid by one ledger."""
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
     optimize_table(problem, prior=Dirichlet()).save(folder / "table.json")
-    sizes = {"labels.csv": 20, "more.npy": 9}
+    sizes = {"labels.csv": 20, "more.npy": 20}  # too many for changed labels to be others of the stream by chance
     release_files(folder, "table.json", sizes, PrivacyParams(20, "1e-2"), population="ward 7")
     votes = np.random.default_rng(3).integers(0, 2, (24, 3))
     with open_release(load_release(folder / "table.json"), PrivacyLedger(folder / "ledger.sqlite")) as release:

@@ -66,7 +66,7 @@ def test_an_audit_passes_honest_files_and_writes_nothing(files: list[Path], caps
     output = capsys.readouterr()
     assert output.err == ""
     lines = output.out.splitlines()
-    assert re.fullmatch(r"PASS  53 labels are \(\d+\.\d+, 0\.01\)-DP, within the budget \(20, 0\.01\)", lines[0])
+    assert re.fullmatch(r"PASS  64 labels are \(\d+\.\d+, 0\.01\)-DP, within the budget \(20, 0\.01\)", lines[0])
     assert lines[1] == "assuming"
     assert re.fullmatch(r"  A1 +each voter is \(0\.2, 1e-05\)-DP +no file can show this", lines[2])
     assert len(lines) <= 15
@@ -87,7 +87,7 @@ def test_an_audit_passes_honest_files_and_writes_nothing(files: list[Path], caps
         ("cost of a label", "each voter is (0.2, 1e-05)-DP", ASSUMED),
         ("optimality", "the expected error is", PROVED),
         ("optimality", "no private γ has a smaller expected error than", PROVED),
-        ("composition", "53 labels are (", PROVED),
+        ("composition", "64 labels are (", PROVED),
         ("composition", "the number of queries did not depend on the answers", ASSUMED),
         ("history", "the ledger was not truncated", ASSUMED),
         ("ledger", "it is whole", CONSISTENT),
@@ -139,7 +139,7 @@ def test_the_listed_digest_is_that_of_the_judged_bytes(files: list[Path], monkey
     monkeypatch.setattr("darrm.verify.audit.judge_file", judge_slowly)
     result = audit(files[:2])
     (ledger,) = result.ledgers.values()
-    assert sum(entry.count for entry in ledger.ledger.entries) == 53
+    assert sum(entry.count for entry in ledger.ledger.entries) == 64
     assert result.files[1].sha256 == sha256(before).hexdigest()
 
 
@@ -424,7 +424,7 @@ def test_json_holds_verdicts_entries_labels_and_releases(files: list[Path], caps
     assert run(lambda: main([*map(str, files), "--format", "json"])) == 0
     data = validated(capsys.readouterr().out, "verify_report")
     assert sum(data["counts"].values()) == len(data["verdicts"])
-    assert [entry["count"] for entry in data["ledgers"][0]["entries"]] == [20, 9, *[1] * 24]
+    assert [entry["count"] for entry in data["ledgers"][0]["entries"]] == [20, 20, *[1] * 24]
     assert data["labels"] == [{"file": str(files[2]), "labels": 20}]
     assert data["releases"][0]["digest"] == Table.load(files[0]).digest
 

@@ -101,7 +101,7 @@ def test_mechanisms_chosen_on_the_way_are_summed_by_the_filter_only(composition:
 
 
 def test_no_sum_bounds_several_answers_of_trained_models(honest: Folders) -> None:
-    # 53 · 0.3 is within 20
+    # 64 · 0.3 is within 20
     ledger = ledger_of(honest("majority") / "ledger.sqlite")
     charges = {n: replace(charge, shares_randomness=True) for n, charge in ledger.charges.items()}
     verdict, total = LedgerAudit("l", replace(ledger, charges=charges)).total
