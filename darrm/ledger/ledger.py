@@ -406,7 +406,10 @@ the (epsilon, delta) of each query allow
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return the reason of an error after a debit, without a `LedgerError`'s words on debits and new ledgers."""
+    """Return the reason of an error after a debit.
+
+    A `LedgerError` may say that nothing was debited, or advise a new ledger: these words are dropped.
+    """
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, LedgerError) and error.__cause__ is not None:

@@ -475,8 +475,11 @@ def test_reader_that_may_have_died_gets_the_last_answers_until_it_acknowledges_t
     assert ledger.undelivered() == ()
 
 
+@pytest.mark.parametrize("is_apart", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("end", "reason"), [("full", "No space left on device"), ("gone", "Broken pipe")])
-def test_answers_that_cannot_be_written_come_first_at_the_next_start(end: str, reason: str, ask: Asker) -> None:
+def test_answers_that_cannot_be_written_come_first_at_the_next_start(
+    end: str, reason: str, is_apart: bool, ask: Asker
+) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     if end == "full":
@@ -484,8 +487,16 @@ def test_answers_that_cannot_be_written_come_first_at_the_next_start(end: str, r
         writing = os.open("/dev/full", os.O_WRONLY)
     Path("questions").write_bytes(b"1,1,0\n0,0,1\n")
     message = f"{reason}; answers 1 to 2 are paid for and kept in the ledger: start again, and they come first"
-    with Path("questions").open("rb") as source, os.fdopen(writing, "wb"), pytest.raises(DeliveryError, match=message):
-        answer_lines(open_stream(), LineWriter(writing), Questions(source.fileno(), VoteFormat(3)))
+    with Path("questions").open("rb") as source, os.fdopen(writing, "wb"):
+        if is_apart:
+            process = subprocess.run(
+                COMMAND, stdin=source, stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+            )
+            assert (process.returncode, process.stderr.count("\n")) == (3, 1)
+            assert message in process.stderr
+        else:
+            with pytest.raises(DeliveryError, match=message):
+                answer_lines(open_stream(), LineWriter(writing), Questions(source.fileno(), VoteFormat(3)))
     assert ask(b"1,1,1\n", "--quiet") == (0, "1,1\n2,0\n3,1\n", "")
     assert ask(b"", "--quiet") == (0, "", "")
     assert ask.count_paid() == 3

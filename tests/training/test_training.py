@@ -292,7 +292,7 @@ def train_in_fork(path: Path, recipe: PrivateSGD, output: Path) -> int:
     os._exit(0)
 
 
-def num_kills(folder: Path, max_kills: int) -> int:
+def kill_repeatedly(folder: Path, max_kills: int) -> int:
     """Kill a training again and again, each time after its checkpoint has changed; let it end, and compare."""
     rng, recipe, path = np.random.default_rng(0), replace(PRIVATE, steps=200), folder / "state.safetensors"
     assert wait_for(train_in_fork(folder / "other", recipe, folder / "whole.npz")) == 0
@@ -313,7 +313,7 @@ def num_kills(folder: Path, max_kills: int) -> int:
 
 @pytest.mark.slow
 def test_a_training_that_is_killed_again_and_again_has_the_same_end(tmp_path: Path) -> None:
-    assert run_apart(__file__, tmp_path, "kills.num_kills(folder, 20)").split() == ["20"]
+    assert run_apart(__file__, tmp_path, "kills.kill_repeatedly(folder, 20)").split() == ["20"]
 
 
 @pytest.mark.quick_cases(1)

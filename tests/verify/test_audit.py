@@ -321,6 +321,7 @@ def test_each_file_gets_a_verdict_for_any_content(name: str, one_of_each: Path, 
         ("l.npy", b""),
         ("l.txt", b"0\n"),
         ("empty", None),
+        ("missing", None),
         ("/dev/zero", None),
     ],
 )
