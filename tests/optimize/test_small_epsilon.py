@@ -9,12 +9,10 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from flint import arb
 
 from darrm import NoiseFunction, PrivacyParams, Problem, Voters, certify, optimize_table
 from darrm.errors import CertificationError
 from darrm.majority import baselines
-from darrm.majority import certify as prover
 from darrm.optimize import SolveOptions
 from darrm.priors import Dirichlet, Prior
 from darrm.table.table import Table
@@ -131,15 +129,3 @@ def test_many_voters_are_proved_in_balls_where_floats_hide_the_budget() -> None:
 def test_fair_coins_are_proved_for_the_smallest_budget() -> None:
     problem = Problem(Voters(3, PrivacyParams("inf"), 1), PrivacyParams("1e-323"))
     assert certify(problem, NoiseFunction(3, [0.0, 0.0])).certificate.worst_cost == 0.0
-
-
-@pytest.mark.parametrize("voters", [1, 2, 5, 20])
-@pytest.mark.parametrize("share", [0.001, 0.1, 0.5])
-def test_first_order_moves_bound_the_exact_ones(voters: int, share: float) -> None:
-    draw, delta = random.Random(voters), arb(share)  # noqa: S311
-    level = [arb(draw.uniform(-1.0, 1.0)) for _ in range(voters + 1)]
-    for exact, above in zip(
-        prover._compute_best_moves(level, delta), prover._bound_first_order(level, delta), strict=True
-    ):
-        assert above.upper() >= exact.lower()
-        assert float(above - exact) <= 4.0 * (share * voters) ** 2 + 1e-12
